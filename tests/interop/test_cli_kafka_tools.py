@@ -298,3 +298,16 @@ def test_a_property_that_kafkas_tools_take_in_silence_is_warned_about(
     done = subprocess.run(command, input="", capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0
     assert warning in done.stderr.splitlines()
+
+
+def test_figures_are_json_for_scripts(cluster: Up) -> None:
+    """One document on standard output, nothing else."""
+    base = ("--bootstrap-server", cluster.bootstrap, "--output", "json")
+    sizes = ("--num-records", 100, "--record-size", 10, "--throughput", -1)
+    sent = json.loads(run("producer-perf-test", "--topic", "figures", *sizes, *base))
+    assert (sent["records"], sent["failed"]) == (100, 0)
+    assert sent["avg_ms"] <= sent["max_ms"]
+    read = json.loads(run("consumer-perf-test", "--topic", "figures", "--messages", 100, *base))
+    assert read["data.consumed.in.nMsg"] == 100
+    latency = json.loads(run("e2e-latency", cluster.bootstrap, "figures-latency", 3, "all", 10, "--output", "json"))
+    assert latency["messages"] == 3

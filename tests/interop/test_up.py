@@ -85,6 +85,8 @@ def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path
         assert f"{data_dir} is in use by a running cluster (process {cluster['pid']}" in second.stderr
         assert Path(data_dir, "server.properties").read_text() == before
         assert "started (barnabas.broker.server)" in run("logs", "0").stdout
+        lines = [json.loads(line) for line in run("logs", "--output", "json", "-n", "1").stdout.splitlines()]
+        assert [line["server"] for line in lines] == ["zookeeper", "0", "up"]
         os.kill(cluster["pids"]["0"], signal.SIGKILL)
         eventually(
             lambda: "was killed by signal 9" in run("logs", "up").stdout, timeout_s=60, what="the death is reported"
@@ -92,8 +94,8 @@ def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path
         assert f"start it again with: barnabas server-start {data_dir}" in run("logs", "up").stdout
         assert json.loads(run("status", "--output", "json").stdout)[0]["servers"]["0"] == "ended"
     finally:
-        down = run("down", "--data-dir", data_dir)
-    assert down.stdout == f"stopped 127.0.0.1:{port}\n", down.stderr
+        down = run("down", "--data-dir", data_dir, "--output", "json")
+    assert json.loads(down.stdout) == {"stopped": f"127.0.0.1:{port}", "data_dir": data_dir}, down.stderr
     assert list((tmp_path / "tmp").iterdir()) == []
     assert run("status").returncode == 1
     assert "no cluster of yours runs here" in run("down").stderr

@@ -20,7 +20,10 @@ from barnabas.cli.readable import json_line, readable, record_text
 from barnabas.cli.run_class import CLASSES
 from barnabas.cli.shims import SCRIPTS
 from barnabas.cli.times import parse_time_ms
+from barnabas.cli.watching import show_repeatedly
+from barnabas.client.errors import AuthorizationError, ConnectError
 from barnabas.client.records import Record
+from barnabas.wire.kafka.errors import ErrorCode
 
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=timezone(timedelta(hours=1)))
 
@@ -218,3 +221,25 @@ def test_without_a_broker_every_command_ends_with_a_clear_error(
     """At once where the connection is refused."""
     assert main([*command, "--bootstrap-server", "127.0.0.1:1"]) == 1
     assert "127.0.0.1:1 refused the connection: is a broker running there?" in capsys.readouterr().err
+
+
+def test_a_watch_goes_on_when_brokers_are_away_for_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first time an error ends it: nobody is there at all."""
+    outcomes: list[Exception | str] = ["first", ConnectError("no broker answers"), "again", KeyboardInterrupt()]
+
+    def show() -> None:
+        outcome = outcomes.pop(0)
+        if not isinstance(outcome, str):
+            raise outcome
+        print(outcome)
+
+    with pytest.raises(KeyboardInterrupt):
+        show_repeatedly(show, 0.0)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("first\nagain\n", "Error: no broker answers\n")
+    outcomes = [ConnectError("no broker answers"), "never"]
+    with pytest.raises(ConnectError):
+        show_repeatedly(show, 0.0)
+    outcomes = ["first", AuthorizationError(ErrorCode.GROUP_AUTHORIZATION_FAILED), "never"]
+    with pytest.raises(AuthorizationError):
+        show_repeatedly(show, 0.0)

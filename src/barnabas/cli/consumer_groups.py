@@ -5,13 +5,13 @@ Unlike Apache's, a command that fails ends with 1.
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
 from barnabas.cli.suggestions import explained
+from barnabas.cli.watching import show_repeatedly
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import (
     GroupDescription,
@@ -69,13 +69,9 @@ def main(argv: list[str]) -> int:
 
 
 def _describe_repeatedly(connection: AdminConnection, given: argparse.Namespace) -> int:
-    """Once, or with --watch until Ctrl-C; each time on a clear screen, if it is one."""
-    while given.watch:
-        if sys.stdout.isatty():
-            print("\x1b[H\x1b[2J", end="")
-        _describe(connection, given)
-        sys.stdout.flush()
-        time.sleep(given.watch)
+    """Once, or with --watch until Ctrl-C."""
+    if given.watch:
+        show_repeatedly(lambda: _describe(connection, given), given.watch)
     return _describe(connection, given)
 
 

@@ -1,10 +1,12 @@
 """``barnabas consumer-perf-test``: how fast records come from a topic. Kafka's ``ConsumerPerformance``."""
 
+import json
 import random
+import sys
 import time
 from datetime import datetime
 
-from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, properties_file
 from barnabas.cli.java_dates import java_date
 from barnabas.cli.reachability import require_broker
 from barnabas.client.codecs import BYTES
@@ -35,9 +37,10 @@ def main(argv: list[str]) -> int:
     properties.setdefault("socket.receive.buffer.bytes", str(given.socket_buffer_size))
     properties.setdefault("check.crcs", "false")
     require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
-    if not given.hide_header:
+    as_json = given.output == "json"
+    if not given.hide_header and not as_json:
         print((_DETAILS if given.show_detailed_stats else _TOTALS) + _FETCH)
-    figures = _Figures(given.date_format, detailed=given.show_detailed_stats)
+    figures = _Figures(given.date_format, detailed=given.show_detailed_stats, as_json=as_json)
     with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
         consumer.subscribe([given.topic], on_assign=lambda _: figures.joined())
         last = time.monotonic()
@@ -50,7 +53,8 @@ def main(argv: list[str]) -> int:
             elif now - last >= given.timeout / 1000:
                 print(
                     f"WARNING: Exiting before consuming the expected number of messages: timeout ({given.timeout} ms) "
-                    "exceeded. You can use the --timeout option to increase the timeout."
+                    "exceeded. You can use the --timeout option to increase the timeout.",
+                    file=sys.stderr if as_json else sys.stdout,
                 )
                 break
             if figures.detailed and now - figures.interval_began >= given.reporting_interval / 1000:
@@ -63,8 +67,9 @@ def main(argv: list[str]) -> int:
 class _Figures:
     """What was read, in all and since the last line."""
 
-    def __init__(self, date_format: str, *, detailed: bool) -> None:
+    def __init__(self, date_format: str, *, detailed: bool, as_json: bool) -> None:
         self.detailed = detailed
+        self._as_json = as_json
         self._date_format = date_format
         self._start = datetime.now().astimezone()
         self._began = self.interval_began = time.monotonic()
@@ -85,7 +90,8 @@ class _Figures:
         """A line for the time since the last one, and the start of the next."""
         now = time.monotonic()
         count, size = self.count - self._interval_count, self._bytes - self._interval_bytes
-        line = f"{java_date(datetime.now().astimezone(), self._date_format)}, 0, {self._rates(count, size, now - self.interval_began, 0.0)}"
+        when = java_date(datetime.now().astimezone(), self._date_format)
+        line = self._line(when, "0", count, size, now - self.interval_began, 0.0)
         self.interval_began, self._interval_count, self._interval_bytes = now, self.count, self._bytes
         return line
 
@@ -93,14 +99,24 @@ class _Figures:
         """The line for the whole run."""
         elapsed_s = time.monotonic() - self._began
         start, end = (java_date(each, self._date_format) for each in (self._start, datetime.now().astimezone()))
-        return f"{start}, {end}, {self._rates(self.count, self._bytes, elapsed_s, self._joined_s or 0.0)}"
+        return self._line(start, end, self.count, self._bytes, elapsed_s, self._joined_s or 0.0)
 
-    def _rates(self, count: int, size: int, elapsed_s: float, rebalance_s: float) -> str:
+    def _line(self, began: str, second: str, count: int, size: int, elapsed_s: float, rebalance_s: float) -> str:
         mib, fetch_s = size / _MIB, max(elapsed_s - rebalance_s, 1e-9)
-        return (
-            f"{mib:.4f}, {mib / max(elapsed_s, 1e-9):.4f}, {count}, {count / max(elapsed_s, 1e-9):.4f}, "
-            f"{rebalance_s * 1000:.0f}, {fetch_s * 1000:.0f}, {mib / fetch_s:.4f}, {count / fetch_s:.4f}"
-        )
+        elapsed_s = max(elapsed_s, 1e-9)
+        values = [began, second, f"{mib:.4f}", f"{mib / elapsed_s:.4f}", f"{count}", f"{count / elapsed_s:.4f}"]
+        values += [
+            f"{rebalance_s * 1000:.0f}",
+            f"{fetch_s * 1000:.0f}",
+            f"{mib / fetch_s:.4f}",
+            f"{count / fetch_s:.4f}",
+        ]
+        if not self._as_json:
+            return ", ".join(values)
+        names = ((_DETAILS if self.detailed else _TOTALS) + _FETCH).split(", ")
+        times = 1 if self.detailed else 2
+        numbers = [float(value) if "." in value else int(value) for value in values[times:]]
+        return json.dumps(dict(zip(names, [*values[:times], *numbers], strict=True)))
 
 
 def _parser() -> ToolParser:
@@ -133,4 +149,5 @@ def _parser() -> ToolParser:
     )
     add("--consumer.config", dest="consumer_config", metavar="FILE", help="a .properties file for the consumer")
     add_connect_timeout(parser, has_own_timeout=True)
+    add_output_option(parser)
     return parser

@@ -1,11 +1,13 @@
 """``barnabas e2e-latency``: how long a record takes from one client to another. Kafka's ``EndToEndLatency``."""
 
+import json
 import random
+import sys
 import time
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.client.admin import Admin
 from barnabas.client.codecs import BYTES
@@ -28,7 +30,8 @@ def main(argv: list[str]) -> int:
     require_broker(given.broker_list, shared, given.connect_timeout)
     with Admin(shared) as admin:
         if admin.create_topic(given.topic, partitions=1, replication_factor=1, if_not_exists=True):
-            print(f"Topic {given.topic} was created with one partition and replica")
+            where = sys.stderr if given.output == "json" else sys.stdout
+            print(f"Topic {given.topic} was created with one partition and replica", file=where)
         (topic,) = admin.describe_topics([given.topic])
     reading = {**shared, "fetch.wait.max.ms": "0"}
     writing = {**shared, "linger.ms": "0", "acks": given.producer_acks}
@@ -53,10 +56,14 @@ def main(argv: list[str]) -> int:
                     f"message {number} is not the one that was sent: does another producer use {given.topic}?"
                 )
             latencies_ms.append(latency_ms)
-            if number % 1000 == 0:
+            if number % 1000 == 0 and given.output == "text":
                 print(f"{number}\t{latency_ms}", flush=True)
     ordered = sorted(latencies_ms)
     marks = [ordered[min(len(ordered) - 1, int(len(ordered) * part))] for part in (0.5, 0.99, 0.999)]
+    if given.output == "json":
+        figures = dict(zip(("50th_ms", "99th_ms", "99.9th_ms"), marks, strict=True))
+        print(json.dumps({"messages": len(ordered), "avg_ms": sum(ordered) / len(ordered), **figures}))
+        return 0
     print(f"Avg latency: {sum(ordered) / len(ordered):.4f} ms\n")
     print("Percentiles: 50th = {:.0f}, 99th = {:.0f}, 99.9th = {:.0f}".format(*marks))
     return 0
@@ -72,4 +79,5 @@ def _parser() -> ToolParser:
     add("message_size_bytes", type=int, help="the size of each")
     add("properties_file", nargs="?", metavar="FILE", help="a .properties file for the clients")
     add_connect_timeout(parser)
+    add_output_option(parser)
     return parser

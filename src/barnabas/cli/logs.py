@@ -1,12 +1,13 @@
 """``barnabas logs``: the logs of a cluster that ``barnabas up`` runs on this machine."""
 
+import json
 import sys
 import time
 from pathlib import Path
 from typing import IO
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.common import ToolParser
+from barnabas.cli.common import ToolParser, add_output_option
 from barnabas.cli.local_clusters import LocalCluster, choose_cluster
 from barnabas.cli.up_files import log_of
 
@@ -25,20 +26,28 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--data-dir", metavar="DIR", help="of which cluster, if several run")
     parser.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="how many of each (default 20)")
     parser.add_argument("-f", "--follow", action="store_true", help="continue with new lines as they come")
+    add_output_option(parser)
     given = parser.parse_args(argv)
     files = _files(choose_cluster(given.data_dir), given.server)
     width = max(map(len, files))
+
+    def show(name: str, line: str) -> None:
+        if given.output == "json":
+            print(json.dumps({"server": name, "line": line}, ensure_ascii=False))
+        else:
+            print(f"{name:<{width}} | {line}")
+
     opened: dict[str, IO[str]] = {}
     for name, path in files.items():
         opened[name] = path.open(encoding="utf-8", errors="replace")
         for line in opened[name].read().splitlines()[-given.lines :] if given.lines else ():
-            print(f"{name:<{width}} | {line}")
+            show(name, line)
     while given.follow:
         sys.stdout.flush()
         time.sleep(_FOLLOW_S)
         for name, file in opened.items():
             for line in file.read().splitlines():
-                print(f"{name:<{width}} | {line}")
+                show(name, line)
     return 0
 
 

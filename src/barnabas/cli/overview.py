@@ -1,19 +1,16 @@
 """``barnabas overview``: a cluster at a glance: brokers, topics with what is wrong, groups with their lag."""
 
-import sys
-import time
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
+from barnabas.cli.watching import show_repeatedly
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import describe_group, group_offsets, list_groups
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from barnabas.client.topics import TopicDescription, describe_topics
 
 __all__ = ["main"]
-
-_CLEAR = "\x1b[H\x1b[2J"
 
 
 def main(argv: list[str]) -> int:
@@ -27,16 +24,18 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     given.bootstrap_server = given.bootstrap_server or "localhost:9092"
     with connect(given, "barnabas-overview") as connection:
-        while True:
+
+        def show() -> None:
             found = _look(connection)
             if given.output == "json":
                 print_json(found)
             else:
-                print((_CLEAR if given.watch and sys.stdout.isatty() else "") + _text(found))
-            sys.stdout.flush()
-            if not given.watch:
-                return 0
-            time.sleep(given.watch)
+                print(_text(found))
+
+        if given.watch:
+            show_repeatedly(show, given.watch)
+        show()
+    return 0
 
 
 def _look(connection: AdminConnection) -> dict[str, Any]:

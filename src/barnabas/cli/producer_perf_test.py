@@ -1,6 +1,7 @@
 """``barnabas producer-perf-test``: how fast records go to a topic. Kafka's ``ProducerPerformance``, its options and its output."""
 
 import argparse
+import json
 import random
 import string
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.common import ToolParser, add_connect_timeout, key_values, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, key_values, properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.client.codecs import BYTES
 from barnabas.client.errors import ClientError
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> int:
     with Producer(properties, serializer=BYTES, key_serializer=BYTES) as producer:
         stats = LatencyStats(given.num_records)
         _send_all(given, producer, payload, stats)
-    print(stats.total(), flush=True)
+    print(stats.total(as_json=given.output == "json"), flush=True)
     return 1 if stats.failed else 0
 
 
@@ -75,7 +76,8 @@ def _send_all(
             producer.commit_transaction()
             producer.begin_transaction()
             transaction_began = sent
-        stats.print_window(sent)
+        if given.output == "text":
+            stats.print_window(sent)
         if given.throughput >= 0:
             while (ahead_s := (number + 1) / max(given.throughput, 0.001) - (time.monotonic() - began)) > _SLEEP_FROM_S:
                 producer.poll(ahead_s)
@@ -129,11 +131,16 @@ class LatencyStats:
         self._window_count = self._window_bytes = 0
         self._window_sum_ms = self._window_max_ms = 0.0
 
-    def total(self) -> str:
+    def total(self, *, as_json: bool = False) -> str:
         """The last line."""
         elapsed_s = max(time.monotonic() - self._began, 1e-9)
         ordered = sorted(self._latencies_ms) or [0.0]
         marks = [ordered[min(len(ordered) - 1, int(part * len(ordered)))] for part in (0.5, 0.95, 0.99, 0.999)]
+        if as_json:
+            latencies = {f"{name}_ms": mark for mark, name in zip(marks, _PERCENTILES, strict=True)}
+            rates = {"records_per_s": self._count / elapsed_s, "mb_per_s": self._bytes / elapsed_s / _MIB}
+            latencies |= {"avg_ms": self._sum_ms / max(self._count, 1), "max_ms": self._max_ms}
+            return json.dumps({"records": self._count, "failed": self.failed, **rates, **latencies})
         percentiles = ", ".join(f"{mark:.0f} ms {name}" for mark, name in zip(marks, _PERCENTILES, strict=True))
         return (
             f"{self._count} records sent, {self._count / elapsed_s:.1f} records/sec "
@@ -196,5 +203,6 @@ def _parser() -> ToolParser:
     add("--bootstrap-server", metavar="HOST:PORT[,...]", help="the brokers, if the properties do not name them")
     add("--transactional-id", metavar="ID", help="send in transactions")
     add_connect_timeout(parser)
+    add_output_option(parser)
     add("--transaction-duration-ms", type=int, metavar="MS", help="how long each transaction lasts")
     return parser

@@ -1,0 +1,28 @@
+"""Showing something again and again until Ctrl-C, for options ``--watch``."""
+
+import sys
+import time
+from collections.abc import Callable
+
+from barnabas.client.errors import ClientError
+
+__all__ = ["show_repeatedly"]
+
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def show_repeatedly(show: Callable[[], object], interval_s: float) -> None:
+    """Each time on a clear screen, if it is one. The first time an error ends it; later it goes on when brokers answer again."""
+    is_first = True
+    while True:
+        if sys.stdout.isatty():
+            print(_CLEAR, end="")
+        try:
+            show()
+        except ClientError as error:
+            if is_first or not error.retriable:
+                raise
+            print(f"Error: {error}", file=sys.stderr, flush=True)
+        is_first = False
+        sys.stdout.flush()
+        time.sleep(interval_s)
