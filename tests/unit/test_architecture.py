@@ -104,7 +104,7 @@ PURE_MODULES = {
     "zlib",
 }
 # Of these modules it may import some names only.
-PURE_NAMES = {"uuid": {"UUID"}}
+PURE_NAMES = {"http": {"HTTPStatus"}, "urllib.parse": {"parse_qsl", "urlsplit"}, "uuid": {"UUID"}}
 # Functions and names of the language that reach files, the terminal, or other code.
 IMPURE_FUNCTIONS = {
     *("__builtins__", "__import__", "__loader__", "__spec__", "breakpoint", "compile", "eval", "exec", "globals"),

@@ -303,7 +303,7 @@ class TestLeader:
         assert side.committed == 1
 
     @pytest.mark.parametrize("count", [3, 5, 7])
-    def test_more_servers_make_a_write_dearer_and_never_cheaper(self, count: int) -> None:
+    def test_more_servers_make_a_write_cost_more(self, count: int) -> None:
         """All followers get each write and its commit, and a larger majority has to log it first."""
         side = LeaderSide(ensemble(count))
         followers = [side.introduce(number) for number in range(2, count + 1)]

@@ -8,36 +8,40 @@ In ZooKeeper: JettyAdminServer, and the Jetty server of PrometheusMetricsProvide
 
 import asyncio
 import contextlib
-import http
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
 from typing import Protocol
-from urllib.parse import parse_qsl, urlsplit
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values
 from barnabas.coordination.admin.commands import AdminResponse, answer_command, json_response, metrics_page
+from barnabas.coordination.admin.http import (
+    BadRequestError,
+    HttpRequest,
+    encode_admin_response,
+    encode_head,
+    parse_head,
+)
 from barnabas.coordination.admin.state_commands import StateCommands, state_command_of
 from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
-from barnabas.coordination.server.server import Snapshots
 from barnabas.coordination.server.view import ServerView
+from barnabas.coordination.storage.service import SnapshotService
 
-__all__ = ["AdminServer", "Coordination"]
+__all__ = ["AdminServer", "AdministeredServer"]
 
 logger = logging.getLogger(__name__)
 _MAX_REQUEST_BYTES = 8192
 _MAX_CONNECTIONS = 32
 _PART_BYTES = 1 << 16
 _LINGER_S = 2.0
-_FAILED = http.HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-class Coordination(Protocol):
+class AdministeredServer(Protocol):
     """What the admin server needs of the server for clients, on the same loop."""
 
     @property
-    def snapshots(self) -> Snapshots:
+    def snapshots(self) -> SnapshotService:
         """Writes snapshots."""
         ...
 
@@ -50,24 +54,6 @@ class Coordination(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """The head of a request; names of headers are in lower case."""
-
-    method: str
-    path: str
-    parameters: Mapping[str, str]
-    headers: Mapping[str, str]
-
-
-class _BadRequestError(Exception):
-    """The client gets an answer with a status, and the end of the connection."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(status, text)
-        self.response = _text(status, text)
-
-
 class _Exchange:
     """A connection with one request. Each step has a time limit: TimeoutError."""
 
@@ -77,32 +63,20 @@ class _Exchange:
         self._limit_s = limit_s
         self.address: str = (writer.get_extra_info("peername") or ("",))[0]
 
-    async def head(self) -> _Request:
-        """Read it. Raises `_BadRequestError`."""
+    async def head(self) -> HttpRequest:
+        """Read it. Raises `BadRequestError`."""
         async with asyncio.timeout(self._limit_s):
             try:
-                data = await self._reader.readuntil(b"\r\n\r\n")
+                return parse_head(await self._reader.readuntil(b"\r\n\r\n"))
             except asyncio.LimitOverrunError:
-                raise _BadRequestError(431, "the request is too long") from None
-        first, *lines = data.decode("latin-1").split("\r\n")
-        words = first.split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            raise _BadRequestError(400, "this is not a request of HTTP/1.1")
-        if words[0] not in ("GET", "POST"):
-            raise _BadRequestError(405, "only GET and POST are offered")
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        try:
-            target = urlsplit(words[1])
-        except ValueError:
-            raise _BadRequestError(400, "this is not a URL") from None
-        return _Request(words[0], target.path, dict(parse_qsl(target.query, max_num_fields=50)), headers)
+                raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too long") from None
 
-    async def body(self, request: _Request) -> AsyncIterator[bytes]:
-        """Read it, in parts. Raises `_BadRequestError` for one that is cut off or of unknown length."""
-        if request.headers.get("expect", "").lower() == "100-continue":
+    async def body(self, request: HttpRequest) -> AsyncIterator[bytes]:
+        """Read it, in parts. Raises `BadRequestError` for one that is cut off or of unknown length."""
+        if request.expects_continue:
             await self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
-            if request.headers.get("transfer-encoding", "").lower() == "chunked":
+            if request.is_chunked:
                 while left := int((await self._line()).partition(b";")[0], 16):
                     async for part in self._exactly(left):
                         yield part
@@ -111,7 +85,7 @@ class _Exchange:
                 async for part in self._exactly(int(request.headers["content-length"])):
                     yield part
         except (KeyError, ValueError, EOFError, asyncio.LimitOverrunError):
-            raise _BadRequestError(400, "the body is cut off, or its length is not known") from None
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, "the body is cut off, or its length is not known") from None
 
     async def _line(self) -> bytes:
         async with asyncio.timeout(self._limit_s):
@@ -140,16 +114,16 @@ class _Exchange:
                     pass
 
 
-_Handler = Callable[[_Request, _Exchange], Awaitable[AdminResponse | None]]
+_Handler = Callable[[HttpRequest, _Exchange], Awaitable[AdminResponse | None]]
 """``await handler(request, exchange)``; None if it has answered by itself."""
 
 
 class AdminServer:
     """The admin server and the metrics page, as far as the settings switch them on."""
 
-    def __init__(self, settings: Values, coordination: Coordination) -> None:
+    def __init__(self, settings: Values, server: AdministeredServer) -> None:
         self._settings = settings
-        self._coordination = coordination
+        self._administered = server
         self._state_commands = StateCommands(settings)
         self._servers: list[asyncio.Server] = []
         self._open_connections = 0
@@ -192,61 +166,62 @@ class AdminServer:
         self._servers.append(server)
         logger.info("Serving HTTP on port %d (%s)", server.sockets[0].getsockname()[1], name)
 
-    async def _command(self, request: _Request, exchange: _Exchange) -> AdminResponse | None:
+    async def _command(self, request: HttpRequest, exchange: _Exchange) -> AdminResponse | None:
         root = self._settings["admin.commandURL"].rstrip("/")
         path = request.path
         if path != root and not path.startswith(root + "/"):
-            raise _BadRequestError(404, "there is no such page")
+            raise BadRequestError(HTTPStatus.NOT_FOUND, "there is no such page")
         name = path[len(root) :].strip("/")
-        view = self._coordination.view()
+        view = self._administered.view()
         command = state_command_of(name)
         if command is not None:
             authorization = request.headers.get("authorization")
-            refusal = self._state_commands.refusal(command, request.method, authorization, exchange.address, view)
+            refusal = self._state_commands.admit(command, request.method, authorization, exchange.address, view)
             if refusal is not None:
                 return refusal
             return await (self._snapshot if command == "snapshot" else self._restore)(request, exchange)
         if request.method != "GET":
-            raise _BadRequestError(405, f"{name[:100]} is a GET request")
+            raise BadRequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"{name[:100]} is a GET request")
         return answer_command(view, name, request.parameters, root)
 
-    async def _snapshot(self, request: _Request, exchange: _Exchange) -> AdminResponse | None:
+    async def _snapshot(self, request: HttpRequest, exchange: _Exchange) -> AdminResponse | None:
         """Take one, and send it unless the client does not want it."""
         try:
-            taken = await self._coordination.snapshots.take()
+            taken = await self._administered.snapshots.take()
         except OSError as error:
-            return json_response("snapshot", str(error), status=_FAILED)
+            return json_response("snapshot", str(error), status=HTTPStatus.INTERNAL_SERVER_ERROR)
         logger.info("Giving the snapshot %s to %s", taken.path, exchange.address)
         headers = (("last_zxid", f"0x{taken.zxid:x}"), ("snapshot_size", str(taken.size_bytes)))
         if request.parameters.get("streaming", "true").lower() != "true":
             return json_response("snapshot")._replace(headers=headers)
-        await exchange.send(_head(200, "application/octet-stream", taken.size_bytes, headers))
-        async for part in self._coordination.snapshots.read(taken):
+        await exchange.send(encode_head("application/octet-stream", taken.size_bytes, headers))
+        async for part in self._administered.snapshots.read(taken):
             await exchange.send(part)
         return None
 
-    async def _restore(self, request: _Request, exchange: _Exchange) -> AdminResponse:
+    async def _restore(self, request: HttpRequest, exchange: _Exchange) -> AdminResponse:
         logger.warning("Restoring a snapshot that %s sends", exchange.address)
         try:
-            zxid = await self._coordination.restore(exchange.body(request))
+            zxid = await self._administered.restore(exchange.body(request))
         except (BarnabasError, OSError) as error:
             logger.error("The snapshot of %s cannot be restored: %s", exchange.address, error)
-            return json_response("restore", str(error), status=_FAILED)
+            return json_response("restore", str(error), status=HTTPStatus.INTERNAL_SERVER_ERROR)
         return json_response("restore", fields={"last_zxid": zxid})
 
-    async def _metrics(self, request: _Request, _exchange: _Exchange) -> AdminResponse:
+    async def _metrics(self, request: HttpRequest, _exchange: _Exchange) -> AdminResponse:
         if request.path != "/metrics":
-            raise _BadRequestError(404, "there is no such page")
+            raise BadRequestError(HTTPStatus.NOT_FOUND, "there is no such page")
         if request.method != "GET":
-            raise _BadRequestError(405, "only GET is offered")
-        return metrics_page(self._coordination.view())
+            raise BadRequestError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is offered")
+        return metrics_page(self._administered.view())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: _Handler) -> None:
         self._open_connections += 1
         exchange = _Exchange(reader, writer, self._settings["admin.idleTimeout"] / 1000)
         try:
             if self._open_connections > _MAX_CONNECTIONS:
-                await exchange.send(_encode(_text(503, "too many connections")))
+                busy = BadRequestError(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections")
+                await exchange.send(encode_admin_response(busy.response))
             else:
                 await _answer(exchange, handler)
         except (TimeoutError, OSError, EOFError):
@@ -267,29 +242,9 @@ async def _answer(exchange: _Exchange, handler: _Handler) -> None:
         request = await exchange.head()
         is_post = request.method == "POST"
         answer = await handler(request, exchange)
-    except _BadRequestError as error:
+    except BadRequestError as error:
         answer = error.response
     if answer is not None:
-        await exchange.send(_encode(answer))
+        await exchange.send(encode_admin_response(answer))
         if is_post:
             await exchange.linger()
-
-
-def _text(status: int, text: str) -> AdminResponse:
-    return AdminResponse(status, "text/plain; charset=utf-8", f"{text}\n".encode())
-
-
-def _head(status: int, content_type: str, size_bytes: int, headers: tuple[tuple[str, str], ...]) -> bytes:
-    lines = (
-        f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}",
-        f"Content-Type: {content_type}",
-        f"Content-Length: {size_bytes}",
-        *(f"{name}: {value}" for name, value in headers),
-        "X-Content-Type-Options: nosniff",
-        "Connection: close",
-    )
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
-
-
-def _encode(answer: AdminResponse) -> bytes:
-    return _head(answer.status, answer.content_type, len(answer.body), answer.headers) + answer.body

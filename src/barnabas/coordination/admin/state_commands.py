@@ -8,6 +8,7 @@ In ZooKeeper: Commands.SnapshotCommand, Commands.RestoreCommand and AuthRequest;
 """
 
 import logging
+from http import HTTPStatus
 
 from barnabas.base.settings import Values
 from barnabas.coordination.admin.commands import NOT_SERVING, STATE_COMMANDS, AdminResponse, json_response
@@ -20,7 +21,6 @@ __all__ = ["StateCommands", "state_command_of"]
 
 logger = logging.getLogger(__name__)
 _EACH_PERMISSION = (1, 2, 4, 8, 16)
-_UNAUTHORIZED, _FORBIDDEN, _METHOD_NOT_ALLOWED, _TOO_MANY_REQUESTS, _SERVICE_UNAVAILABLE = 401, 403, 405, 429, 503
 _PRIMARY = {name: primary for primary, (_, other) in STATE_COMMANDS.items() for name in (primary, other)}
 
 
@@ -37,32 +37,35 @@ class StateCommands:
         self._interval_ms: int = settings["admin.rateLimiterIntervalInMS"]
         self._last_ms: dict[str, int] = {}
 
-    def refusal(
+    def admit(
         self, command: str, method: str, authorization: str | None, address: str, view: ServerView
     ) -> AdminResponse | None:
-        """Why the command may not run; None if it may. ``address`` is the client's, ``authorization`` the header."""
+        """None if the command may run, and its interval begins; else the answer that says why it may not.
+
+        ``address`` is the client's, ``authorization`` the header.
+        """
         if not view.state.is_serving:
             return json_response(command, NOT_SERVING)
         if authorization is None:
-            return _refuse(command, _UNAUTHORIZED, "Auth info is missing for the command", address)
+            return _refuse(command, HTTPStatus.UNAUTHORIZED, "Auth info is missing for the command", address)
         rules = view.processor.limits.access
         try:
             ids = _identities(rules, authorization, address)
         except KeeperError:
-            return _refuse(command, _UNAUTHORIZED, "Not authenticated", address)
+            return _refuse(command, HTTPStatus.UNAUTHORIZED, "Not authenticated", address)
         acl = view.processor.database.tree.nodes["/"].acl
         if not rules.skip_acl and not all(is_allowed(acl, permission, ids) for permission in _EACH_PERMISSION):
-            return _refuse(command, _FORBIDDEN, "Not authorized", address)
+            return _refuse(command, HTTPStatus.FORBIDDEN, "Not authorized", address)
         if method != STATE_COMMANDS[command][0]:
             error = f"{command} is a {STATE_COMMANDS[command][0]} request"
-            return _refuse(command, _METHOD_NOT_ALLOWED, error, address)
+            return _refuse(command, HTTPStatus.METHOD_NOT_ALLOWED, error, address)
         if not self._is_enabled[command]:
             error = f"admin.{command}.enabled is false"
-            return _refuse(command, _SERVICE_UNAVAILABLE, error, address)
+            return _refuse(command, HTTPStatus.SERVICE_UNAVAILABLE, error, address)
         last_ms = self._last_ms.get(command)
         if last_ms is not None and view.state.now_ms < last_ms + self._interval_ms:
             error = f"it ran less than {self._interval_ms} ms ago (admin.rateLimiterIntervalInMS)"
-            return _refuse(command, _TOO_MANY_REQUESTS, error, address)
+            return _refuse(command, HTTPStatus.TOO_MANY_REQUESTS, error, address)
         self._last_ms[command] = view.state.now_ms
         return None
 
@@ -77,6 +80,6 @@ def _identities(rules: AccessRules, authorization: str, address: str) -> list[Id
     return authenticate(rules, scheme, credentials.strip().encode("latin-1"))
 
 
-def _refuse(command: str, status: int, error: str, address: str) -> AdminResponse:
+def _refuse(command: str, status: HTTPStatus, error: str, address: str) -> AdminResponse:
     logger.warning("Refusing the command %s of %s: %s", command, address, error)
     return json_response(command, error, status=status)

@@ -212,7 +212,7 @@ OPERATOR_SETTINGS = [
     ),
     Setting(
         "admin.restore.enabled", Kind.BOOLEAN, "true",
-        "Whether such users may replace the state of a server alone by a snapshot.",
+        "Whether users who have all permissions on the root node may replace the state of a standalone server by a snapshot.",
     ),
     Setting(
         "admin.rateLimiterIntervalInMS", Kind.INT, "300000", "Ms between two snapshots, or two restores, of the admin server.",

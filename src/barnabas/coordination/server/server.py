@@ -8,7 +8,6 @@ In ZooKeeper: ZooKeeperServer, NIOServerCnxnFactory and SyncRequestProcessor.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -38,14 +37,14 @@ from barnabas.coordination.server.server_metrics import ServerMetrics
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of
 from barnabas.coordination.server.snapshot_schedule import SnapshotSchedule
 from barnabas.coordination.server.view import ServerState, ServerView
-from barnabas.coordination.storage.restoration import Restoration
-from barnabas.coordination.storage.storage import SnapshotFile, Storage
+from barnabas.coordination.storage.service import SnapshotService
+from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.channels import Elector
 from barnabas.coordination.zab.member_log import MemberLog
 from barnabas.coordination.zab.service import QuorumPeer
 from barnabas.wire.jute.records import Id
 
-__all__ = ["CoordinationServer", "Snapshots"]
+__all__ = ["CoordinationServer"]
 
 logger = logging.getLogger(__name__)
 _SERVER_ID = 0  # a server alone has no myid
@@ -53,7 +52,6 @@ _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKee
 _CONTAINER_CHECK_MS = 60_000
 _CONTAINERS_A_CHECK = 10_000
 _MAX_CONNECT_BYTES = 1024
-_PART_BYTES = 1 << 20
 
 
 def _identify(connection: Connection, client: ServerConnection, rules: AccessRules) -> bool:
@@ -82,90 +80,22 @@ async def _open(network: Network, host: str, port: int, accept: Accept, name: st
     return listener
 
 
-class Snapshots:
-    """Writes snapshots of the server's state, one at a time, while it serves."""
-
-    def __init__(
-        self,
-        storage: Storage,
-        executor: Executor | None,
-        database: Callable[[], Database],
-        schedule: SnapshotSchedule,
-        metrics: ServerMetrics,
-        clock: Clock,
-    ) -> None:
-        """``database`` returns the present state."""
-        self._storage = storage
-        self._executor = executor
-        self._database = database
-        self._schedule = schedule
-        self._metrics = metrics
-        self._clock = clock
-        self._task: asyncio.Task[SnapshotFile | None] | None = None
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether a snapshot is under way."""
-        return self._task is not None
-
-    def begin(self) -> "asyncio.Task[SnapshotFile | None]":
-        """Begin to write one; the result is None if it cannot be written."""
-        task = self._task = asyncio.get_running_loop().create_task(self._write())
-        return task
-
-    async def take(self) -> SnapshotFile:
-        """Write one for an operator. Raises OSError."""
-        await self.until_idle()
-        taken = await self.begin()
-        if taken is None:
-            raise OSError("the snapshot cannot be written: see the log")
-        return taken
-
-    async def read(self, snapshot: SnapshotFile) -> AsyncIterator[bytes]:
-        """The bytes of a snapshot that was taken, in parts."""
-        loop, file = asyncio.get_running_loop(), self._storage.files.open(snapshot.path, read_only=True)
-        try:
-            position = 0
-            while part := await loop.run_in_executor(self._executor, file.read_at, position, _PART_BYTES):
-                yield part
-                position += len(part)
-        finally:
-            file.close()
-
-    async def until_idle(self) -> None:
-        """Wait for the end of a snapshot that is under way."""
-        if self._task is not None:
-            await asyncio.wait((self._task,))
-
-    async def cancel(self) -> None:
-        """The server stops."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _write(self) -> SnapshotFile | None:
-        self._schedule.restart()
-        loop, database = asyncio.get_running_loop(), self._database()
-        if len(database.tree.known_acls()) > 1000:
-            database.tree.forget_unused_acls()
-        began_ms = self._clock.monotonic_ms()
-        zxid = database.last_zxid
-        writer = self._storage.begin_snapshot(database)
-        logger.info("Writing snapshot %s", writer.path)
-        try:
-            while (part := writer.next_part()) is not None:
-                await loop.run_in_executor(self._executor, writer.write, part)
-            await loop.run_in_executor(self._executor, writer.finish)
-            self._metrics.measured("snapshottime", self._clock.monotonic_ms() - began_ms)
-            self._metrics.last_snapshot = (zxid, self._clock.wall_ms() // 1000)
-            return SnapshotFile(writer.path, zxid, self._storage.files.size(writer.path))
-        except OSError as error:
-            logger.error("The snapshot %s cannot be written, so log files are kept for longer: %s", writer.path, error)
-            await loop.run_in_executor(self._executor, writer.abandon)
-            return None
-        finally:
-            self._task = None
+def _snapshot_service(
+    storage: Storage,
+    executor: Executor | None,
+    database: Callable[[], Database],
+    schedule: SnapshotSchedule,
+    metrics: ServerMetrics,
+    clock: Clock,
+) -> SnapshotService:
+    return SnapshotService(
+        storage,
+        executor,
+        database,
+        now_ms=clock.monotonic_ms,
+        on_begin=schedule.restart,
+        on_written=lambda zxid, took_ms: metrics.snapshot_written(zxid, took_ms, clock.wall_ms()),
+    )
 
 
 class CoordinationServer:
@@ -174,6 +104,10 @@ class CoordinationServer:
     ``settings`` are those of `barnabas.coordination.server.settings.parse_settings`, and ``config_path`` is the absolute path of
     the zoo.cfg that they come from, which a reconfiguration rewrites. `port` is the real port after `start`.
     """
+
+    snapshots: SnapshotService
+    """There from `start` on."""
+    _limits: Limits
 
     def __init__(
         self,
@@ -230,7 +164,6 @@ class CoordinationServer:
         self._timers: list[asyncio.TimerHandle] = []
         self._schedule = SnapshotSchedule(settings["snapCount"], settings["snapSizeLimitInKb"] * 1024, self._rng)
         self._roll_wanted = False
-        self._is_restoring = False
         self._last_sweep_ms = 0
         self._last_purge_ms = 0
         self._started_ms = self._clock.monotonic_ms()
@@ -256,7 +189,7 @@ class CoordinationServer:
         self._failure = self._loop.create_future()
         if self._executor is None:
             self._executor = self._own_executor = ThreadPoolExecutor(2, "coordination-files")
-        self.snapshots = Snapshots(
+        self.snapshots = _snapshot_service(
             self._storage, self._executor, lambda: self._processor.database, self._schedule, self._metrics, clock
         )
         try:
@@ -310,7 +243,7 @@ class CoordinationServer:
         )
 
     def _new_processor(self, database: Database) -> Processor:
-        """That of a server alone."""
+        """One that decides by itself: that of a standalone server. A member has it until it gets a role."""
         settings, now_ms = self._settings, self._clock.monotonic_ms()
         first_id = first_session_id(_SESSION_SERVER_ID, self._clock.wall_ms())
         tracker = SessionTracker(settings["tickTime"], first_id, now_ms)
@@ -609,7 +542,7 @@ class CoordinationServer:
             self._failure.set_exception(failure)
             self._failure.exception()  # a caller may not wait for it
 
-    # An operator's snapshot in the place of the state
+    # A snapshot in the place of the state
 
     async def restore(self, parts: AsyncIterator[bytes]) -> int:
         """Replace the state by the snapshot that comes in parts; its zxid. All connections are closed.
@@ -621,41 +554,28 @@ class CoordinationServer:
                 "a member of an ensemble takes its state from the leader: stop all members, move their files in version-2 "
                 "aside, put the snapshot there under the name snapshot.ZXID, and start them"
             )
-        if self._is_restoring:
-            raise ConfigError("another snapshot is being restored")
-        self._is_restoring = True
-        restoration, run = self._storage.new_restoration(), self._loop.run_in_executor
         try:
-            async for part in parts:
-                await run(self._executor, restoration.write, part)
-            database = await run(self._executor, restoration.read)
-            await self._replace_state(restoration, database)
-        finally:
-            await run(self._executor, restoration.abandon)
-            self._is_restoring = False
+            database = await self.snapshots.restore(parts, self._stop_writing)
+        except OSError as error:
+            if not self._is_serving:
+                self._fail(error)  # the files may be of either state
+            raise
+        before = self._processor.database.tree
+        self._log_source = self._processor = self._new_processor(database)
+        self._is_serving = True
+        before.replace_all(())  # cycles may keep the processor before, and need not keep its nodes
+        logger.warning("The state is replaced by a snapshot: zxid 0x%x", database.last_zxid)
         return database.last_zxid
 
-    async def _replace_state(self, restoration: Restoration, database: Database) -> None:
+    async def _stop_writing(self) -> None:
+        """Return when no client is served and everything that was decided is in the log."""
         self.stop_serving()
-        await self.snapshots.until_idle()
         while (self._is_logging or self._log_source.unlogged) and not self._is_closing:
             self._logged.clear()
             self._log()
             await self._logged.wait()
         if self._is_closing:
             raise BarnabasError("the server stops")
-        try:
-            await self._loop.run_in_executor(self._executor, self._storage.restore, restoration, database.last_zxid)
-        except OSError as error:
-            self._fail(error)
-            raise
-        self._schedule.restart()
-        self._metrics.last_snapshot = (database.last_zxid, self._clock.wall_ms() // 1000)
-        before = self._processor.database.tree
-        self._log_source = self._processor = self._new_processor(database)
-        self._is_serving = True
-        before.replace_all(())  # cycles may keep the processor before, and need not keep its nodes
-        logger.warning("The state is replaced by a snapshot: zxid 0x%x", database.last_zxid)
 
     # Timers
 

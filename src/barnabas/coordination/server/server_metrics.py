@@ -36,6 +36,11 @@ class ServerMetrics:
         self.measured("dbinittime", took_ms)
         self.measured("startup_txns_loaded", replayed)
 
+    def snapshot_written(self, zxid: int, took_ms: int, wall_ms: int) -> None:
+        """A snapshot is on disk."""
+        self.measured("snapshottime", took_ms)
+        self.last_snapshot = (zxid, wall_ms // 1000)
+
     def flushed(self, count: int, took_ms: int) -> None:
         """So many transactions were synced together."""
         self.counters["sync_processor_request_queued"] += count

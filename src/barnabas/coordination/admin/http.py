@@ -1,0 +1,83 @@
+"""The part of HTTP/1.1 that the admin server speaks: from the bytes of a request's head to its fields, and answers to bytes.
+
+In ZooKeeper: Jetty.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import parse_qsl, urlsplit
+
+from barnabas.coordination.admin.commands import AdminResponse
+
+__all__ = ["BadRequestError", "HttpRequest", "encode_admin_response", "encode_head", "parse_head"]
+
+_MAX_PARAMETERS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """The head of a request; names of headers are in lower case."""
+
+    method: str
+    path: str
+    parameters: Mapping[str, str]
+    headers: Mapping[str, str]
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the body comes in chunks, each with its length."""
+        return self.headers.get("transfer-encoding", "").lower() == "chunked"
+
+    @property
+    def expects_continue(self) -> bool:
+        """Whether the client waits for an interim answer before it sends the body."""
+        return self.headers.get("expect", "").lower() == "100-continue"
+
+
+class BadRequestError(Exception):
+    """The client gets an answer with a status, and the end of the connection."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(status, text)
+        self.response = AdminResponse(status, "text/plain; charset=utf-8", f"{text}\n".encode())
+
+
+def parse_head(data: bytes) -> HttpRequest:
+    """Read the head of a request. Raises `BadRequestError`."""
+    first, *lines = data.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1")
+    if words[0] not in ("GET", "POST"):
+        raise BadRequestError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST are offered")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    try:
+        target = urlsplit(words[1])
+        parameters = dict(parse_qsl(target.query, max_num_fields=_MAX_PARAMETERS))
+    except ValueError:
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, "this is not a URL") from None
+    return HttpRequest(words[0], target.path, parameters, headers)
+
+
+def encode_head(
+    content_type: str,
+    size_bytes: int,
+    headers: tuple[tuple[str, str], ...] = (),
+    status: int = HTTPStatus.OK,
+) -> bytes:
+    """The head of an answer, after whose body the connection ends."""
+    lines = (
+        f"HTTP/1.1 {status:d} {HTTPStatus(status).phrase}",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {size_bytes}",
+        *(f"{name}: {value}" for name, value in headers),
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+    )
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+
+
+def encode_admin_response(answer: AdminResponse) -> bytes:
+    """A whole answer."""
+    return encode_head(answer.content_type, len(answer.body), answer.headers, answer.status) + answer.body
