@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Rows a second of the Spark format ``barnabas`` beside Spark's own Kafka connector, on one Spark and one cluster.
 
-usage: bench/pipelines.py [--rows 1000000] [--bytes 100] [--rounds 2] [--bootstrap HOST:PORT] [--only raw,json,window,sink]
-                          [--output json]
+usage: bench/pipelines.py [--rows 1000000] [--bytes 100] [--rounds 2] [--bootstrap HOST:PORT]
+                          [--only raw,json,window,sink,latency,bad,start] [--output json]
 
 The cluster is ``barnabas up`` unless another is named. Spark's connector needs its jars, which Maven gives:
 
@@ -11,7 +11,9 @@ The cluster is ``barnabas up`` unless another is named. Spark's connector needs 
       mvn dependency:get -Dtransitive=false -Dartifact=$name; done
 
 They are looked for in ~/.m2; without them only ours is measured. Both read and write the same records in turns; the best
-round counts. Each figure is a batch query on two cores: so is what micro-batches do.
+round counts. Each of the first four is a batch query on two cores: so is what micro-batches do. `latency` is the median micro-batch of
+one record, `bad` a flow with 1% undecodable records beside the same flow without, `start` the seconds of a check and until a
+flow's first result.
 """
 
 import argparse
@@ -20,11 +22,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from pipeline_flows import flow_rate, latency_s, start_seconds
 
 from barnabas.pipelines.session import open_session
 
@@ -35,7 +38,8 @@ JARS = (
     "org/apache/kafka/kafka-clients/3.9.2/kafka-clients-3.9.2.jar",
     "org/apache/commons/commons-pool2/2.13.1/commons-pool2-2.13.1.jar",
 )
-FIGURES = ("raw", "json", "window", "sink")
+FIGURES = ("raw", "json", "window", "sink", "latency", "bad", "start")
+RATES = FIGURES[:4]
 SCHEMA = "id long, airline string, delay int, at timestamp"
 
 
@@ -89,6 +93,33 @@ class Measured:
         frame.write.format("noop").mode("overwrite").save()
         return time.perf_counter() - begun
 
+    @property
+    def topic(self) -> str:
+        """The topic that is read."""
+        return self._topic
+
+    def flows(self, figures: Sequence[str], kinds: Sequence[str]) -> dict[str, float]:
+        """Seconds of small micro-batches, and the rate of a flow with bad records in parts of that without."""
+        found: dict[str, float] = {}
+        for kind in kinds if "latency" in figures else ():
+            found[f"micro-batch of one record, {kind}, s"] = latency_s(
+                self._spark, self._bootstrap, self._new_topic(), kind
+            )
+        if "bad" in figures:
+            bad = self._new_topic()
+            value = "if(id % 100 = 0, cast('no JSON' as binary), value) value"
+            frame = self._frame.selectExpr("key", value.replace("id", "monotonically_increasing_id()"))
+            options = {"kafka.bootstrap.servers": self._bootstrap, "topic": bad}
+            frame.write.format("barnabas").options(**options).mode("append").save()
+            rows = self._frame.count()
+            flow_rate(self._spark, self._bootstrap, self._topic, rows, "warm")
+            good = flow_rate(self._spark, self._bootstrap, self._topic, rows, "good")
+            found["flow with dead letters, thousand rows/s"] = good / 1000
+            found["the same with 1% bad records, ratio"] = (
+                flow_rate(self._spark, self._bootstrap, bad, rows, "bad") / good
+            )
+        return found
+
     @staticmethod
     def _windows(frame: Any) -> Any:
         from pyspark.sql import functions as F  # noqa: N812  # Spark's habit
@@ -137,16 +168,19 @@ def measure(arguments: argparse.Namespace, bootstrap: str) -> None:
     try:
         measured = Measured(session.spark, bootstrap, arguments.rows, arguments.bytes)
         for _ in range(arguments.rounds):
-            for figure in arguments.only.split(","):
+            for figure in [each for each in arguments.only.split(",") if each in RATES]:
                 for kind in kinds:
                     rate = arguments.rows / measured.run(figure, kind)
                     print(f"{figure} {kind}: {rate / 1000:.0f}k rows/s", file=sys.stderr, flush=True)
                     rates = best.setdefault(figure, {})
                     rates[kind] = max(rates.get(kind, 0.0), rate)
+        seconds = measured.flows(arguments.only.split(","), kinds)
     finally:
         session.close()
+    if "start" in arguments.only.split(","):
+        seconds |= start_seconds(bootstrap, measured.topic, wait_until)
     if arguments.output == "json":
-        print(json.dumps(best, indent=2))
+        print(json.dumps({**best, **seconds}, indent=2))
         return
     print(f"{'thousand rows/s':<20}{'barnabas':>12}{'connector':>12}{'ratio':>8}")
     for figure, rates in best.items():
@@ -155,6 +189,16 @@ def measure(arguments: argparse.Namespace, bootstrap: str) -> None:
             row
             + (f"{rates['kafka'] / 1000:>12.0f}{rates['barnabas'] / rates['kafka']:>8.2f}" if "kafka" in rates else "")
         )
+    for name, value in seconds.items():
+        print(f"{name:<48}{value:>10.3f}")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not condition():
+        if time.monotonic() > deadline:
+            sys.exit("no result within 300 s")
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,22 @@ def test_late_rows_are_counted_by_the_tests_of_a_flow(spark: Any, cluster: Any, 
     assert [each.problem for each in found] == ["", "3 late rows were expected, and there are 0"]
 
 
+def test_windows_of_windows_follow_one_watermark(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """Hours of ten minutes come out as the watermark passes them; a second watermark would hold everything back for ever."""
+    minutes = 'window = "10 minutes", watermark = "1 minute", compute = { n = "sum(n)" }'
+    step = 'steps = [{ name = "minutes", aggregate = { time = "at", %s } }]' % minutes  # noqa: UP031  # braces of TOML
+    hours = 'aggregate = { time = "window_start", window = "1 hour", compute = { n = "sum(n)", parts = "count(*)" } }'
+    head, sinks = BY_HOUR.split("aggregate = ")[0], BY_HOUR[BY_HOUR.index("[[sinks]]") :]
+    text = f"{head}{step}\n{hours}\n{sinks}"
+    with pytest.raises(spec.SpecError, match="aggregate.watermark: is set for window_start already"):
+        spec.parse(text.replace('window = "1 hour"', 'window = "1 hour", watermark = "1 minute"'))
+    flow = FlowUnderTest(spec.parse(text, file=str(tmp_path / "flow.toml")), spark, cluster.bootstrap, tmp_path)
+    rows = [{"at": f"2026-01-01T{each // 60:02d}:{each % 60:02d}:00Z", "n": 1} for each in range(0, 200, 5)]
+    result = flow.given(rows).run()
+    result.assert_rows([{"window_start": f"2026-01-01 0{hour}:00:00", "n": 12, "parts": 6} for hour in range(3)])
+    assert set(result.rows[0]) == {"window_start", "window_end", "n", "parts"}
+
+
 def test_the_example_of_sensors_that_are_quiet_remembers_them_between_runs(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:

@@ -125,7 +125,7 @@ def test_windows_and_groups_make_one_row_each(spark: Any) -> None:
         "('AA', timestamp'2013-01-02 00:00', 5) as t(carrier, at, delay)"
     )
     how = Aggregate({"flights": "count(*)", "mean": "avg(delay)"}, ("carrier",), "at", "1 day", None, "1 hour")
-    result = transforms.aggregate_rows(frame, how).orderBy("window_start")
+    result = transforms.visible_columns(transforms.aggregate_rows(frame, how)).orderBy("window_start")
     assert result.columns == ["window_start", "window_end", "carrier", "flights", "mean"]
     first = datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)
     starts = [row.window_start.astimezone(datetime.UTC) for row in result.collect()]

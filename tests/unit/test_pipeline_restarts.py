@@ -10,6 +10,9 @@ def test_workers_that_died_and_workers_that_are_late_differ() -> None:
     died = RuntimeError("SparkException: Python worker exited unexpectedly (crashed)")
     assert "did not start within 10 s" in str(lost_worker(None, LATE))
     assert "died" in str(lost_worker(died))
+    killed = "Job aborted due to stage failure\nCaused by: java.net.SocketException: Connection reset\n\tat sun.nio.ch"
+    assert "died" in str(lost_worker(RuntimeError(killed)))
+    assert lost_worker(RuntimeError("PostgreSQL: connection reset by peer")) is None
     assert lost_worker(RuntimeError("no"), None) is None
 
 

@@ -105,7 +105,7 @@ class _Check:
         if results is not None and flow.aggregate:
             results = self._aggregate("aggregate", results, flow.aggregate)
         if results is not None:
-            results = self._expected(results, "results")
+            results = self._expected(transforms.visible_columns(results), "results")
             self._sinks(results)
             if not self._problems:
                 self._start(results)

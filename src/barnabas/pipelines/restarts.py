@@ -9,9 +9,15 @@ __all__ = ["MAX_RESTARTS", "Restarts", "lost_worker"]
 
 MAX_RESTARTS = 3
 """Restarts without a micro-batch in between."""
+_DIED = "a Python worker of Spark died: was it killed, or is memory short?"
 _LOST = {
     "Python worker failed to connect back": "a Python worker of Spark did not start within 10 s: is this machine busy?",
-    "Python worker exited unexpectedly": "a Python worker of Spark died: was it killed, or is memory short?",
+    "Python worker exited unexpectedly": _DIED,
+    # Killed while the JVM wrote to it, or before it had read all. Spark's JVM has no other sockets on one machine.
+    "java.net.SocketException: Connection reset": _DIED,
+    "java.net.SocketException: Broken pipe": _DIED,
+    "java.io.IOException: Connection reset": _DIED,
+    "java.io.IOException: Broken pipe": _DIED,
 }
 
 

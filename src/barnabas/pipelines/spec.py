@@ -23,6 +23,7 @@ from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSear
 from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, resolve_path
 from barnabas.pipelines.steps import (
     POSITION,
+    WINDOW_TIMES,
     Aggregate,
     Expectation,
     FlowStep,
@@ -42,6 +43,7 @@ from barnabas.pipelines.toml_lines import locate_keys
 
 __all__ = [
     "POSITION",
+    "WINDOW_TIMES",
     "Aggregate",
     "DatabaseSink",
     "Expectation",

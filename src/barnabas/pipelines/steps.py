@@ -19,6 +19,7 @@ from barnabas.pipelines.spec_fields import NAME, SpecError, SpecTable, check_nam
 
 __all__ = [
     "POSITION",
+    "WINDOW_TIMES",
     "Aggregate",
     "Expectation",
     "FlowStep",
@@ -37,6 +38,8 @@ __all__ = [
 
 POSITION = ("source_topic", "source_partition", "source_offset")
 """The key of rows that are not aggregated: where each came from."""
+WINDOW_TIMES = ("window_start", "window_end")
+"""The columns of a window's bounds."""
 PREVIOUS = "rows"
 """The parameter of a step's function that takes the view before it."""
 _LOOKUP_FILES = ("csv", "json", "parquet")
@@ -75,7 +78,7 @@ class Aggregate:
     @property
     def keys(self) -> tuple[str, ...]:
         """The columns that identify a result row."""
-        return (("window_start", "window_end") if self.window or self.session else ()) + self.group_by
+        return (WINDOW_TIMES if self.window or self.session else ()) + self.group_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,8 @@ def _step(table: SpecTable, known: Sequence[str], watermarks: list[Watermark]) -
     aggregate = read_aggregate(table.table("aggregate"), watermarks)
     if aggregate and aggregate.time and aggregate.watermark:
         watermarks.append(Watermark(aggregate.time, aggregate.watermark))
+    if aggregate and aggregate.window:  # windows of windows follow the watermark that made the first ones
+        watermarks += [Watermark(name, "") for name in WINDOW_TIMES]
     return FlowStep(name, of, sql, function, read_transform(table), watermark, deduplicate, aggregate)
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark 
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
-from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Flow, Format, Source, Transform
+from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS, TIME_OUT_OF_RANGE
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "record_types",
     "replayed_messages",
     "shape_rows",
+    "visible_columns",
 ]
 
 _RECORD_TYPES = {"key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "bigint"}
@@ -53,6 +54,7 @@ _HEADERS = "_barnabas_headers"
 _ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED")
 _COUNTED_COLUMNS = 50
 _ROW = "_barnabas_row"
+_WINDOW_TIME = "_barnabas_window_time"
 _RECORD = ("_barnabas_key", "_barnabas_value")
 _SHOWN = 100
 """Characters of a wrong value that a reason shows."""
@@ -307,20 +309,34 @@ def deduplicate_rows(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
 def aggregate_rows(rows: DataFrame, how: Aggregate) -> DataFrame:
     """One row for each group, and window where there is one: the keys first, then the figures.
 
-    Rows later than the watermark are dropped by Spark, which counts them in its progress.
+    Rows later than the watermark are dropped by Spark, which counts them in its progress. Windows have a column more, by which
+    Spark cuts windows of windows with the same watermark; `visible_columns` drops it from results.
     """
     groups: list[Column] = [F.col(name) for name in how.group_by]
-    if how.time and how.watermark:
-        rows = rows.withWatermark(how.time, how.watermark)
+    time = how.time
+    if time and how.watermark:
+        rows = rows.withWatermark(time, how.watermark)
+    elif time in WINDOW_TIMES and _WINDOW_TIME in rows.columns:
+        time = _WINDOW_TIME
     span = "session_window" if how.session else "window"
-    if how.time and how.session:
-        groups.insert(0, F.session_window(how.time, how.session))
-    elif how.time and how.window:
-        groups.insert(0, F.window(how.time, how.window, how.slide))
+    if time and how.session:
+        groups.insert(0, F.session_window(time, how.session))
+    elif time and how.window:
+        groups.insert(0, F.window(time, how.window, how.slide))
     figures = [F.expr(expression).alias(name) for name, expression in how.compute.items()]
     result = rows.groupBy(*groups).agg(*figures)
     window = [F.col(f"{span}.start").alias("window_start"), F.col(f"{span}.end").alias("window_end")]
-    return result.select(*(window if how.window or how.session else []), *how.group_by, *how.compute)
+    return result.select(
+        *(window if how.window or how.session else []),
+        *how.group_by,
+        *how.compute,
+        *([F.window_time(span).alias(_WINDOW_TIME)] if how.window else []),
+    )
+
+
+def visible_columns(results: DataFrame) -> DataFrame:
+    """The results without what only later windows need."""
+    return results.drop(_WINDOW_TIME)
 
 
 def latest_per_key(batch: DataFrame, key: Sequence[str]) -> DataFrame:

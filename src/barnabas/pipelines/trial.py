@@ -119,7 +119,7 @@ def _view(views: Views, name: str) -> DataFrame:
     if name not in views.by_name:
         known = list(views.by_name)
         raise BarnabasError(f"the flow has no view {name}{did_you_mean(name, known) or '; it has ' + ', '.join(known)}")
-    return views.by_name[name]
+    return transforms.visible_columns(views.by_name[name])
 
 
 def _collected(frame: DataFrame, rows: int) -> pa.Table:

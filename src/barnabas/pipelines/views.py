@@ -53,7 +53,7 @@ def build_views(
     rows = views.by_name[previous]
     if flow.aggregate:
         rows = transforms.aggregate_rows(rows, flow.aggregate)
-    views.by_name["results"] = expected_rows(rows, flow, "results", observed=observed)
+    views.by_name["results"] = expected_rows(transforms.visible_columns(rows), flow, "results", observed=observed)
     return views
 
 
