@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError, CorruptDataError
 from barnabas.base.ids import TopicPartition, Uuid, uuid_from_text, uuid_text
+from barnabas.base.tuples import new_tuple
 
 __all__ = [
     "ADMIN_DELETE_TOPICS",
@@ -292,7 +293,10 @@ def _int(what: str, value: Any) -> int:
 def _ints(what: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise ZnodeFormatError(f"{what} is not a list: {value!r}")
-    return tuple([_int(what, item) for item in value])
+    for item in value:  # in place: a topic's znode has tens of thousands of them
+        if type(item) is not int or not -_MAX_INT - 1 <= item <= _MAX_INT:
+            _int(what, item)
+    return tuple(value)
 
 
 # Brokers
@@ -398,11 +402,12 @@ def encode_feature() -> bytes:
 
 def encode_topic(topic_id: Uuid | None, partitions: Mapping[int, ReplicaAssignment]) -> bytes:
     """Version 3, with the topic's id (KIP-516)."""
-    value: dict[str, Any] = {"partitions": {str(index): a.replicas for index, a in sorted(partitions.items())}}
+    items = sorted(partitions.items())
+    value: dict[str, Any] = {"partitions": {str(index): replicas for index, (replicas, _, _) in items}}
     if topic_id is not None:
         value["topic_id"] = uuid_text(topic_id)
-    value["adding_replicas"] = {str(index): a.adding for index, a in sorted(partitions.items()) if a.adding}
-    value["removing_replicas"] = {str(index): a.removing for index, a in sorted(partitions.items()) if a.removing}
+    value["adding_replicas"] = {str(index): adding for index, (_, adding, _) in items if adding}
+    value["removing_replicas"] = {str(index): removing for index, (_, _, removing) in items if removing}
     value["version"] = 3
     return _dump(value)
 
@@ -419,9 +424,9 @@ def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
     for name, replicas in current.items():
         if not name.isdecimal() or len(name) > 10:
             raise ZnodeFormatError(f"{what}: {name!r} is not a partition number")
-        partitions[int(name)] = ReplicaAssignment(
-            _ints(what, replicas), _ints(what, adding.get(name, [])), _ints(what, removing.get(name, []))
-        )
+        added = _ints(what, adding[name]) if name in adding else ()
+        removed = _ints(what, removing[name]) if name in removing else ()
+        partitions[int(name)] = new_tuple(ReplicaAssignment, (_ints(what, replicas), added, removed))
     text = value.get("topic_id")
     try:
         topic_id = None if text is None else uuid_from_text(str(text))
