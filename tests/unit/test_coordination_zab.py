@@ -2,22 +2,25 @@
 
 from collections import deque
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import OsFiles
+from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.log_history import LoggedHistory
+from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.storage.transaction_log import TransactionLog, logs_from
+from barnabas.coordination.zab.configurations import Configurations
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog, plan_sync
 from barnabas.coordination.zab.leader import Leader, LeaderPhase, Timing
 from barnabas.coordination.zab.learner import Learner, LearnerPhase
 from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.coordination.zab.learner_server import LearnerServer
+from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import PacketReader, PacketType, QuorumPacket, encode_packet
@@ -824,24 +827,24 @@ class TestLearner:
         assert encode(pong) == encode_packet(PacketType.PING, 5, b"")
 
 
-def test_a_follower_that_hears_nothing_from_its_leader_ends_its_role_after_sync_limit() -> None:
+def test_a_follower_that_hears_nothing_from_its_leader_ends_its_role_after_sync_limit(tmp_path: Path) -> None:
     """Its clients see nothing older than that: it closes their connections. Until it serves, it waits for initLimit."""
     for phase, limit_ms in ((LearnerPhase.BROADCAST, TIMING.sync_ms), (LearnerPhase.SYNCHRONIZATION, TIMING.init_ms)):
         now_ms = 0
         ended: list[int] = []
-        member = SimpleNamespace(
-            my_id=2,
-            configuration=ensemble(),
-            configurations=SimpleNamespace(is_observer=False),
-            epochs=epochs(),
-            database=Database(),
-            timing=TIMING,
-            log=SimpleNamespace(),
-            max_packet_bytes=1 << 20,
+        member = EnsembleMember(
+            2,
+            Configurations(2, ensemble(), None),
+            TIMING,
+            Limits(min_session_timeout_ms=4000, max_session_timeout_ms=40_000),
+            Storage(OsFiles(), str(tmp_path), str(tmp_path), preallocate_bytes=0),
+            None,  # type: ignore[arg-type]  # it serves no clients
             now_ms=lambda: now_ms,  # noqa: B023  # called here
             wall_ms=lambda: 0,
+            max_packet_bytes=1 << 20,
         )
-        follower = LearnerServer(member, 1, lambda work, done: None, lambda: ended.append(now_ms))  # type: ignore[arg-type]  # noqa: B023  # all it needs here
+        member.database, member.epochs = Database(), epochs()
+        follower = LearnerServer(member, 1, lambda work, done: None, lambda: ended.append(now_ms))  # noqa: B023  # called here
         follower.start()
         follower.learner.phase = phase
         now_ms = limit_ms
