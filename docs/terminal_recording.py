@@ -51,14 +51,14 @@ def styled(line: str) -> Text:
 
 def draw(name: str, title: str, lines: Sequence[Text], width: int, times_s: Sequence[float] = ()) -> None:
     """Write a picture; with ``times_s`` each line appears at its time, over and over, where pictures may move."""
-    console = Console(record=True, width=width, file=open(os.devnull, "w"))  # noqa: SIM115  # it lives as long as we
+    # The file lives as long as this program.
+    console = Console(record=True, width=width, file=open(os.devnull, "w"))  # noqa: SIM115
     for line in lines:
         line.truncate(width)
         console.print(line, no_wrap=True, crop=True)
     svg = console.export_svg(title=title, theme=DIMMED_MONOKAI, unique_id="t")
-    svg = re.sub(
-        r"@font-face \{.*?\}", "", svg, flags=re.DOTALL
-    )  # a font of the viewer's: nothing is loaded from elsewhere
+    # The font is one of the viewer's: nothing is loaded from elsewhere.
+    svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     if times_s:
         svg = svg.replace("</style>", f"{animation(times_s)}</style>", 1)
     PICTURES.mkdir(exist_ok=True)
@@ -89,7 +89,8 @@ def lab() -> tuple[list[str], list[float]]:
         for line in process.stdout:
             now_s += min(LONGEST_WAIT_S, time.monotonic() - before_s)
             before_s = time.monotonic()
-            if not line.startswith("$ DATA="):  # a folder of this machine
+            # Not the folder of this machine.
+            if not line.startswith("$ DATA="):
                 lines.append(line.rstrip())
                 times_s.append(now_s)
     if process.returncode:
@@ -138,7 +139,8 @@ class Tmux:
 
     def screen(self) -> list[Text]:
         """All that is seen, with its colours."""
-        time.sleep(1)  # for what is drawn last
+        # For what is drawn last.
+        time.sleep(1)
         shown = self._tmux(1, "capture-pane", "-p", "-e", "-t", "eye")
         return [Text.from_ansi(line) for line in shown.rstrip("\n").split("\n")]
 
@@ -170,7 +172,8 @@ def first_steps() -> list[Text]:
                 tmux.type(producer, order)
                 tmux.until(tail, lambda text, number=number: text.count("table-") == number)
                 if number == len(ORDERS) - 1:
-                    read(number)  # of the last one, overview shows the lag
+                    # Of the last order, overview shows the lag.
+                    read(number)
             tmux.type(overview, "barnabas overview")
             tmux.until(overview, OVERVIEW.search)
             return tmux.screen()
