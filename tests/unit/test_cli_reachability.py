@@ -53,7 +53,7 @@ WITHOUT_BROKERS = {
 }
 OWN_TIMEOUT = {"console-producer", "consumer-groups", "console-consumer", "reassign-partitions", "consumer-perf-test"}
 """Their ``--timeout``, or ``--timeout-ms``, is Kafka's and means another time."""
-PROMPT_S = 10.0
+PROMPT_S = 30.0
 
 
 @pytest.fixture(autouse=True)
