@@ -95,7 +95,7 @@ def test_a_session_uses_one_connection_to_one_of_the_servers(tmp_path: Path) -> 
 
             network.connect = counted
             address = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-            client = CoordinationClient(network, address, rng=random.Random(1), session_timeout_ms=6000)
+            client = CoordinationClient(network, address, rng=random.Random(1), session_timeout_ms=40_000)
             await client.start(30_000)
             try:
                 events: list[WatchEvent] = []
