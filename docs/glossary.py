@@ -14,7 +14,13 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "barnabas"
 STRUCTURE = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["barnabas"]["structure"]
 EDGE_NAMES = STRUCTURE["edge_names"]
-TOPS = {"broker": ("The broker", "Kafka"), "log": ("The log", "Kafka"), "coordination": ("Coordination", "ZooKeeper")}
+TOPS = {
+    "broker": ("The broker", "Kafka"),
+    "log": ("The log", "Kafka"),
+    "coordination": ("Coordination", "ZooKeeper"),
+    "client": ("The clients", "Kafka"),
+    "security": ("Security", "Kafka"),
+}
 
 _CLASS = r"[A-Z][a-z]+[A-Z]\w*|(?!KRaft)[A-Z]{2,}[a-z]\w+|[A-Z]\w+(?=\.\w)"
 _SENTENCE = r"(?:^|(?<=\. ))(?:In )?{system}: (.+?)\.(?:\s|$)"
@@ -80,7 +86,7 @@ def rows(folder: Path, system: str) -> Iterator[str]:
 
 
 def tables() -> str:
-    """A table for each folder of the broker, the log and the coordination service."""
+    """A table for each folder of the broker, the log, the coordination service, the clients and security."""
     lines = []
     for top, (title, system) in TOPS.items():
         lines += [f"## {title}", ""]

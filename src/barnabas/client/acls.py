@@ -1,6 +1,8 @@
 """Access control lists over an `AdminConnection`: list, add, remove.
 
 Counterpart: ``AclBinding`` and ``AclBindingFilter``; the words are those of Kafka's enums, in capitals.
+
+In Kafka: `Admin.createAcls`.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""The producers that a partition's leader remembers, over an `AdminConnection` (KIP-664)."""
+"""The producers that a partition's leader remembers, over an `AdminConnection` (KIP-664).
+
+In Kafka: `Admin.describeProducers`.
+"""
 
 from dataclasses import dataclass
 

@@ -5,6 +5,8 @@ A typed face of the functions in `topics`, `configurations`, `groups`, `offsets`
 `UnknownTopicError`; a broker that cannot be reached a `ConnectError`.
 
 Counterpart: ``org.apache.kafka.clients.admin.Admin``.
+
+In Kafka: `KafkaAdminClient`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

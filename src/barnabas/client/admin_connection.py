@@ -4,6 +4,8 @@ It asks any broker for the cluster's members, negotiates each API's version, and
 broker, to the controller, to a group's coordinator, to one broker. Requests that
 reached the wrong broker or came too early are repeated with fresh metadata until ``default.api.timeout.ms``; all other
 answers go to the caller. A tool lives too briefly to need more than one request in flight.
+
+In Kafka: `KafkaAdminClient`.
 """
 
 import contextlib

@@ -3,6 +3,8 @@
 librdkafka has its own threads; here its reports reach the event loop without blocking it. A producer's are served by
 one thread that hands whole batches to the loop; a consumer waits for records in one thread and hands them out in the
 loop. Methods, properties and semantics are those of the blocking clients; what waits is awaited.
+
+Kafka has no counterpart.
 """
 
 import asyncio

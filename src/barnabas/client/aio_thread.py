@@ -1,4 +1,7 @@
-"""A thread for the blocking calls of one asyncio client."""
+"""A thread for the blocking calls of one asyncio client.
+
+Kafka has no counterpart.
+"""
 
 import asyncio
 from collections.abc import Callable

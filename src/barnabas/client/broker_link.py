@@ -1,6 +1,8 @@
 """`BrokerLink`: a blocking connection to one broker, with the protection that the properties ask for and the API versions it speaks.
 
 Counterpart: NetworkClient with one request in flight.
+
+In Kafka: `NetworkClient`.
 """
 
 import socket

@@ -1,4 +1,7 @@
-"""Quotas of users, clients and addresses over an `AdminConnection` (KIP-546)."""
+"""Quotas of users, clients and addresses over an `AdminConnection` (KIP-546).
+
+In Kafka: `Admin.alterClientQuotas`.
+"""
 
 from collections.abc import Mapping
 

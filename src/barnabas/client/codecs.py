@@ -14,6 +14,8 @@ be both. So ten records as one message are an encoder that takes a list, and its
 ...         return data.decode().split("\\n")
 
 The names of the serializers of the Java clients and of Kafka's first clients are accepted.
+
+In Kafka: `Serializer`, `Deserializer`.
 """
 
 import json

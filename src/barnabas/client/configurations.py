@@ -1,4 +1,7 @@
-"""Configurations of topics and brokers over an `AdminConnection`. Errors are `KafkaError`."""
+"""Configurations of topics and brokers over an `AdminConnection`. Errors are `KafkaError`.
+
+In Kafka: `Admin.describeConfigs`.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,6 +5,8 @@ for, as with Java's poll: only then may automatic commits include it, so that a 
 loses none.
 
 Counterpart: ``org.apache.kafka.clients.consumer.KafkaConsumer``.
+
+In Kafka: `KafkaConsumer`.
 """
 
 import threading

@@ -1,4 +1,7 @@
-"""Finding brokers through ZooKeeper, for properties of the first clients that name nothing else."""
+"""Finding brokers through ZooKeeper, for properties of the first clients that name nothing else.
+
+In Kafka: `ZkUtils`, of the first clients.
+"""
 
 import json
 import logging

@@ -1,4 +1,7 @@
-"""Leader elections on demand over an `AdminConnection` (KIP-460)."""
+"""Leader elections on demand over an `AdminConnection` (KIP-460).
+
+In Kafka: `Admin.electLeaders`.
+"""
 
 from collections.abc import Iterable
 from enum import IntEnum

@@ -3,6 +3,8 @@
 Counterpart: ``org.apache.kafka.common.errors``. Some classes are also one of Python's own, or of the protocol's
 (`ConfigurationError` is a `ConfigError`, `TimedOutError` a ``TimeoutError``, `RefusedError` a `KafkaError`), so that code
 which expects those catches them too.
+
+In Kafka: `KafkaException`.
 """
 
 import re

@@ -2,6 +2,8 @@
 partition was handed out. Pure.
 
 Counterpart: ``FetchBuffer`` and ``SubscriptionState``.
+
+In Kafka: `FetchCollector`.
 """
 
 from collections import deque

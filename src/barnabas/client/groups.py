@@ -1,4 +1,7 @@
-"""Consumer groups over an `AdminConnection`: list, describe, their offsets, deletion. Errors are `KafkaError`."""
+"""Consumer groups over an `AdminConnection`: list, describe, their offsets, deletion. Errors are `KafkaError`.
+
+In Kafka: `Admin.listConsumerGroups`.
+"""
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence

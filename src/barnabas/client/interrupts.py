@@ -1,6 +1,8 @@
 """Ctrl-C while librdkafka calls back.
 
 Where the interrupt's exception arises in a callback, confluent-kafka loses it, and its call ends with a SystemError.
+
+Kafka has no counterpart.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@
 PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. What else a property asks for is refused before anything is sent: a connection is
 never less protected than its properties say.
 
-Counterpart: SslFactory, SaslClientAuthenticator.
+In Kafka: `SslFactory`, `SaslClientAuthenticator`.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""Brokers' log dirs over an `AdminConnection`: what lies in them, and moves of replicas between them (KIP-113)."""
+"""Brokers' log dirs over an `AdminConnection`: what lies in them, and moves of replicas between them (KIP-113).
+
+In Kafka: `Admin.describeLogDirs`.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

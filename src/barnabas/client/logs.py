@@ -1,4 +1,7 @@
-"""What clients log: each problem with a broker once, in plain words, instead of librdkafka's many lines."""
+"""What clients log: each problem with a broker once, in plain words, instead of librdkafka's many lines.
+
+Kafka has no counterpart.
+"""
 
 import logging
 import time

@@ -1,4 +1,7 @@
-"""Offsets of partitions over an `AdminConnection`: found by time, and deleted before."""
+"""Offsets of partitions over an `AdminConnection`: found by time, and deleted before.
+
+In Kafka: `Admin.listOffsets`.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar

@@ -4,6 +4,8 @@ By default librdkafka chooses: keys are hashed as Java's clients hash them (murm
 partition for a while. Here are the other choices: round robin, as Java's ``RoundRobinPartitioner`` and as the first
 clients did for records without a key, and the user's own. An own partitioner is a callable, or an object with a method
 ``partition``, that takes the record's key (before serialisation) and the number of partitions and returns one of them.
+
+In Kafka: `RoundRobinPartitioner`.
 """
 
 import time

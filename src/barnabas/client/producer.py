@@ -6,6 +6,8 @@ that no receipt and no callback has seen are raised by the next `Producer.flush`
 that nothing is lost in silence. What ``queue.enqueue.timeout.ms`` drops is counted in `Producer.dropped`.
 
 Counterpart: ``org.apache.kafka.clients.producer.KafkaProducer``.
+
+In Kafka: `KafkaProducer`.
 """
 
 import contextlib

@@ -7,6 +7,8 @@ first clients (``producer.type``, ``metadata.broker.list``, ``queue.enqueue.time
 
 The translation is pure and complete: a name is passed on, renamed, taken over by us, ignored with a warning that says
 why, or refused. Nothing is dropped silently; an unknown name is passed to librdkafka, which refuses it.
+
+In Kafka: `ProducerConfig`, `ConsumerConfig`.
 """
 
 import re

@@ -1,6 +1,8 @@
 """The names that a client's properties may have, for the name that is meant by one with a typing error.
 
 librdkafka refuses a name that it does not know, and has no list of those that it does.
+
+Kafka has no counterpart.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""Moves of replicas over an `AdminConnection` (KIP-455): list what is under way, start it, cancel it."""
+"""Moves of replicas over an `AdminConnection` (KIP-455): list what is under way, start it, cancel it.
+
+In Kafka: `Admin.alterPartitionReassignments`.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,8 @@
 """What a group's rebalances mean for records that were fetched already: those of partitions that went are dropped.
 
 Counterpart: ``ConsumerRebalanceListener``.
+
+In Kafka: `ConsumerRebalanceListener`.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""What goes out and comes in: records, and reports of their delivery."""
+"""What goes out and comes in: records, and reports of their delivery.
+
+In Kafka: `ProducerRecord`, `ConsumerRecord`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,6 +9,8 @@ A schema is registered under its subject, or looked up there, when the first val
 meaning. Avro needs fastavro, Protobuf protobuf: both are in the extra ``pipelines``.
 
 Counterpart: KafkaAvroSerializer, KafkaProtobufSerializer and AbstractKafkaSchemaSerDe of Confluent's client.
+
+Kafka has no counterpart.
 """
 
 import base64

@@ -1,4 +1,7 @@
-"""Topics over an `AdminConnection`: list, describe, create, delete, add partitions. Errors are `KafkaError`."""
+"""Topics over an `AdminConnection`: list, describe, create, delete, add partitions. Errors are `KafkaError`.
+
+In Kafka: `Admin.createTopics`.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

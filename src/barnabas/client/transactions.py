@@ -1,6 +1,8 @@
 """Transactions of a producer with a ``transactional.id``, through librdkafka.
 
 Whether the brokers have transactions at all is asked first: librdkafka would look for a coordinator until its time is up.
+
+In Kafka: `TransactionManager`.
 """
 
 from collections.abc import Mapping

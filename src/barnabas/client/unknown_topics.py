@@ -1,4 +1,7 @@
-"""Topics that a broker does not know: perhaps new, so they are asked for again before they count as missing."""
+"""Topics that a broker does not know: perhaps new, so they are asked for again before they count as missing.
+
+In Kafka: `ProducerMetadata`.
+"""
 
 import time
 from typing import Any

@@ -8,6 +8,8 @@
                                     <-    rspauth
 
 Only the quality of protection ``auth`` exists: the connection is authenticated, and not encrypted.
+
+Kafka has no counterpart.
 """
 
 import base64

@@ -1,4 +1,7 @@
-"""What a proof of identity raises, whatever the mechanism."""
+"""What a proof of identity raises, whatever the mechanism.
+
+In Kafka: `SaslAuthenticationException`.
+"""
 
 from barnabas.base.errors import BarnabasError
 

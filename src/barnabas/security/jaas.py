@@ -7,6 +7,8 @@
     };
 
 In Java: javax.security.auth.login.Configuration. Errors never quote the file's text, which holds secrets.
+
+In Kafka: `JaasContext`.
 """
 
 import re
