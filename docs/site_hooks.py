@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 API = {
     "client": (
         "The client's API",
-        ["producer", "consumer", "aio", "admin", "aio_admin", "records", "codecs", "errors"],
+        ["producer", "consumer", "aio", "admin", "aio_admin", "records", "codecs", "registry", "errors"],
     ),
     "testing": (
         "The API for tests",
