@@ -58,6 +58,26 @@ def test_the_picture_of_start_and_memory_and_the_readme_have_the_measured_figure
         assert f"{shown[0]} MB against {shown[1]}" in words or f"{shown[0]} against {shown[1]}" in words
 
 
+@pytest.mark.parametrize("package", ["client", "testing", "mirror"])
+def test_every_module_that_a_package_exports_from_is_on_its_api_page(package: str) -> None:
+    """docs/site_hooks.py lists the modules; docs/check_site.py looks for the names in the built site."""
+    hooks = ast.parse((ROOT / "docs" / "site_hooks.py").read_text())
+    (listed,) = [
+        ast.literal_eval(node.value)
+        for node in hooks.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "API"
+    ]
+    tree = ast.parse((ROOT / "src" / "barnabas" / package / "__init__.py").read_text())
+    prefix = f"barnabas.{package}."
+    homes = {
+        node.module.removeprefix(prefix)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(prefix)
+    }
+    assert homes
+    assert homes - set(listed[package][1]) == set()
+
+
 def test_the_picture_of_start_and_memory_is_drawn_from_its_figures() -> None:
     """bench/start_and_memory.py --draw changes nothing."""
     code = (
