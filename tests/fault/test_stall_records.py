@@ -15,6 +15,7 @@ import pytest
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import Resource, ResourceType, alter_configs
 from barnabas.client.topics import create_topic, delete_topics
+from barnabas.testing.processes import ProcessCluster
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.kafka.messages.offset_commit import (
@@ -22,13 +23,14 @@ from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from barnabas.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES, seal
 from barnabas.wire.kafka.records.compression import CompressionType, compress
 from barnabas.wire.kafka.records.records import Record, build_batch
 from barnabas.wire.kafka.records.varints import put_varint
 from support.raw import ask
-from support.stalls import Stalls, one_broker
+from support.stalls import Stalls, cpu_s, one_broker
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.fault]
@@ -187,7 +189,7 @@ def test_no_large_or_forged_batch_keeps_a_producer_waiting(
 def test_no_number_of_offsets_and_no_mixture_keeps_a_producer_waiting(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Offsets of many groups; then topics, commits, large batches and a compaction at once."""
+    """Offsets of many groups; then topics, commits, large batches and a compaction at once. A clean start loads them."""
     with one_broker(tmp_path, _SETTINGS) as (stalls, admin, port):
         create_topic(admin, "large", partitions=PARTITIONS, replication_factor=1)
         create_topic(
@@ -233,4 +235,25 @@ def test_no_number_of_offsets_and_no_mixture_keeps_a_producer_waiting(
 
         stalls.during("commits, large batches, a topic made and deleted, and compaction at once", all_at_once)
         assert failures == []
+        stalls.pacer.stop()
+        stalls.rows.append(clean_start(stalls.cluster, port))
         report(stalls, record_property)
+
+
+def clean_start(cluster: ProcessCluster, port: int) -> str:
+    """Stop the broker and start it again; the row says when it served committed offsets."""
+    cluster.stop_broker(0)
+    topics = [OffsetFetchRequestTopic(name="large", partition_indexes=[0])]
+
+    def are_served() -> bool:
+        try:
+            answer = ask(port, OffsetFetchRequest(group_id=f"group-{GROUPS - 1}", topics=topics), 5)
+        except OSError:
+            return False  # it does not listen yet
+        return answer.error_code == 0 and answer.topics[0].partitions[0].committed_offset == 1
+
+    began = time.monotonic()
+    cluster.start_broker(0)
+    eventually(are_served, timeout_s=120, what="committed offsets are served")
+    took_s = time.monotonic() - began
+    return f"clean start with these partitions and offsets: CPU {cpu_s(cluster.pids['0']):.2f} s, took {took_s:.2f} s"

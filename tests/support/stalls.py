@@ -19,7 +19,7 @@ from barnabas.testing.processes import ProcessCluster
 from support.pacer import Pacer, pacing
 from support.promptness import stolen_s, waited_for_cpu_s
 
-__all__ = ["TIMEOUTS", "Stalls", "one_broker"]
+__all__ = ["TIMEOUTS", "Stalls", "cpu_s", "one_broker"]
 
 LIMIT_MS = 50
 TIMEOUTS = {"request.timeout.ms": "120000", "default.api.timeout.ms": "120000"}
