@@ -430,6 +430,19 @@ def test_frozen_trees_stay_the_same_while_nodes_are_created_changed_and_deleted(
     assert not tree._images
 
 
+def test_a_frozen_tree_keeps_nothing_of_nodes_that_come_and_go() -> None:
+    """Locks that are created and deleted while a snapshot is written cost no memory."""
+    tree = Tree()
+    nodes = tree.frozen()
+    next(nodes)
+    for zxid in range(1, 100):
+        tree.put("/lock", DataNode.new("/lock", b"", OPEN_ACL, 0, zxid, 5))
+        tree.remove("/lock")
+    (image,) = tree._images
+    assert not image.kept.keys() - {"/"}
+    assert not image.fresh
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_snapshot_is_refused(data: st.DataObject) -> None:

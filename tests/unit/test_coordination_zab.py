@@ -1,6 +1,8 @@
 """Zab's leader and learners without sockets: what each sends, when it may, and what survives."""
 
+import asyncio
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import OsFiles
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.log_history import LoggedHistory
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.storage.transaction_log import TransactionLog, logs_from
+from barnabas.coordination.zab.channels import LearnerConnection
 from barnabas.coordination.zab.configurations import Configurations
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog, plan_sync
@@ -24,6 +28,7 @@ from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import PacketReader, PacketType, QuorumPacket, encode_packet
+from barnabas.wire.jute.records import OPEN_ACL
 from barnabas.wire.jute.transactions import ErrorTxn, TxnHeader, encode_transaction
 
 TIMING = Timing(2000, 5, 2)
@@ -825,6 +830,51 @@ class TestLearner:
         side.receive(PacketType.PING, 5)
         (pong,) = side.sent()
         assert encode(pong) == encode_packet(PacketType.PING, 5, b"")
+
+
+class SlowReader:
+    """A connection whose peer does not read."""
+
+    peer, local, is_stream, max_frame_bytes = ("127.0.0.1", 1), ("127.0.0.1", 2), False, 0
+
+    def __init__(self) -> None:
+        self.unsent_bytes = 0
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        self.unsent_bytes += sum(map(len, parts))
+
+    def close(self, *, after_sending: bool = False) -> None: ...
+
+
+class LeaderServer:
+    """What the leader's connections need of its server."""
+
+    max_packet_bytes = 1 << 20
+
+    def __init__(self, nodes: int) -> None:
+        self.database = Database()
+        for zxid in range(1, nodes + 1):
+            path = f"/n{zxid}"
+            self.database.tree.put(path, DataNode.new(path, bytes(1000), OPEN_ACL, 0, zxid, 5))
+
+    def now_ms(self) -> int:
+        return 0
+
+
+def test_a_learner_that_is_gone_in_the_middle_of_a_snapshot_leaves_nothing_behind() -> None:
+    """The tree keeps nodes as they were only for snapshots that someone still reads."""
+
+    async def run() -> None:
+        server, side = LeaderServer(20_000), LeaderSide(ensemble())
+        tree = server.database.tree
+        link = LearnerConnection(side.leader, server, SlowReader())  # type: ignore[arg-type]  # what is needed of both
+        link.send_snapshot()
+        tree.remove("/n1")
+        assert tree._images
+        link.closed(None)
+        assert not tree._images
+
+    asyncio.run(run())
 
 
 def test_a_follower_that_hears_nothing_from_its_leader_ends_its_role_after_sync_limit(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ __all__ = ["Event", "Staged", "Tree", "TreeChange", "View"]
 
 _DIGEST_MASK = (1 << 64) - 1
 _LONG_PATH = 256
+_RELEASED_AT_ONCE = 2000
 
 TreeChange = tuple[str, DataNode | None]
 """A path and the node that is there now, or None."""
@@ -50,6 +51,26 @@ class View(Protocol):
     def ephemerals_of(self, session_id: int) -> set[str]:
         """Paths of the session's ephemerals; the caller may change the set."""
         ...
+
+
+class _Image:
+    """What has changed since a `Tree.frozen` began."""
+
+    __slots__ = ("fresh", "kept")
+
+    def __init__(self) -> None:
+        self.kept: dict[str, DataNode] = {}
+        """Nodes of that moment that have changed, as they were."""
+        self.fresh: set[str] = set()
+        """Paths that were not there, and are now: their nodes need not be kept."""
+
+    def keep(self, path: str, old: DataNode | None) -> None:
+        """A path is about to change from ``old``."""
+        if old is None:
+            if path not in self.kept:
+                self.fresh.add(path)
+        elif path not in self.fresh:
+            self.kept.setdefault(path, old)
 
 
 class Tree:
@@ -83,8 +104,8 @@ class Tree:
         self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
         self._long_paths: dict[str, str] = {}
         """Paths that are worth keeping once: they are keys of `nodes`, and of `children` too."""
-        self._images: list[dict[str, DataNode | None]] = []
-        """For each `frozen` that is not at its end: what was there before the first change of a path."""
+        self._images: list[_Image] = []
+        """One for each `frozen` that is not at its end."""
         for acl in (OPEN_ACL, READ_ACL):
             self._acls[acl] = acl
         self.put("/", DataNode.system("/", 1))
@@ -127,9 +148,10 @@ class Tree:
         """All nodes as they are at the first ``next``, parents before children, whatever changes after it.
 
         Only the paths are copied: that takes 13 ms for a million nodes, and a copy of the dictionary 30. Each node that
-        changes meanwhile is kept as it was.
+        changes meanwhile is kept as it was, until the iterator is closed.
         """
-        image: dict[str, DataNode | None] = {}
+        image = _Image()
+        kept = image.kept
         paths = list(self.nodes)
         paths.reverse()  # taken from the end, so that their memory is freed little by little
         self._images.append(image)
@@ -137,16 +159,14 @@ class Tree:
             nodes = self.nodes
             while paths:
                 path = paths.pop()
-                node = image[path] if path in image else nodes[path]
-                assert node is not None, "a path that was there when the image began"
-                yield path, node
+                yield path, kept.get(path) or nodes[path]
         finally:
             self._images = [each for each in self._images if each is not image]
 
     def put(self, path: str, node: DataNode) -> None:
         old = self.nodes.get(path)
-        if self._images:
-            self._keep(path, old)
+        for image in self._images:
+            image.keep(path, old)
         if old is None and len(path) >= _LONG_PATH:
             path = self._long_paths.setdefault(path, path)
         self.nodes[path] = node
@@ -182,15 +202,19 @@ class Tree:
             else:
                 self.ephemerals.setdefault(node.owner, set()).add(path)
 
-    def _keep(self, path: str, old: DataNode | None) -> None:
-        """Keep what is there before its first change since an image began."""
-        for image in self._images:
-            image.setdefault(path, old)
+    def release(self) -> Iterator[None]:
+        """Drop all nodes of a tree that is used no more, some at a time: their memory takes 0.4 s for a million of them."""
+        for table in (self.nodes, self.children):
+            while table:
+                for _ in range(min(_RELEASED_AT_ONCE, len(table))):
+                    table.popitem()
+                yield None
 
     def remove(self, path: str) -> None:
         node = self.nodes.pop(path)
-        if self._images:
-            self._keep(path, node)
+        for image in self._images:
+            image.keep(path, node)
+            image.fresh.discard(path)
         if len(path) >= _LONG_PATH:
             self._long_paths.pop(path, None)
         self._digest -= node.digest

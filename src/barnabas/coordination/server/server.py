@@ -563,7 +563,8 @@ class CoordinationServer:
         before = self._processor.database.tree
         self._log_source = self._processor = self._new_processor(database)
         self._is_serving = True
-        before.replace_all(())  # cycles may keep the processor before, and need not keep its nodes
+        for _ in before.release():  # cycles may keep the processor before, and need not keep its nodes
+            await asyncio.sleep(0)
         logger.warning("The state is replaced by a snapshot: zxid 0x%x", database.last_zxid)
         return database.last_zxid
 

@@ -25,7 +25,7 @@ In ZooKeeper: FileSnap and SerializeUtils.
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -129,7 +129,7 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
     yield bytes(end)
 
 
-def encode_snapshot_for_learner(database: Database) -> Iterator[bytes]:
+def encode_snapshot_for_learner(database: Database) -> Generator[bytes, None, None]:
     """The state in slices as a leader sends it: without the file's header and checksums. It is that of the first slice."""
     parts = encode_snapshot(database)
     part = next(parts)[_FILE_HEADER_BYTES:]

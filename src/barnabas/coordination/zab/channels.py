@@ -5,7 +5,7 @@ In ZooKeeper: the sockets and the sender of a `LearnerHandler`.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
@@ -136,7 +136,7 @@ class LearnerConnection:
         self._connection = connection
         self._outbox = QuorumOutbox(connection)
         self._reader = PacketReader(_MAX_INTRODUCTION_BYTES)
-        self._snapshot: Iterator[bytes] | None = None
+        self._snapshot: Generator[bytes, None, None] | None = None
         self._sends_history = False
         self._behind: list[bytes] = []
         self._is_closed = False
@@ -175,6 +175,10 @@ class LearnerConnection:
 
     def closed(self, error: Exception | None) -> None:
         self._is_closed = True
+        if self._snapshot is not None:
+            self._snapshot.close()  # so that the tree keeps nothing for it any more
+            self._snapshot = None
+        self._behind.clear()
         logger.info("The connection of server %d is closed (%s)", self.handler.server_id, error or "by it or by us")
         self._leader.disconnected(self.handler, self._host.now_ms())
 
@@ -194,9 +198,9 @@ class LearnerConnection:
         self._send_slices()
 
     def _send_slices(self) -> None:
-        assert self._snapshot is not None
         if self._is_closed:
             return
+        assert self._snapshot is not None
         self._outbox.flush()
         while self._connection.unsent_bytes < _SNAPSHOT_UNSENT_BYTES:
             part = next(self._snapshot, None)
