@@ -35,9 +35,10 @@ table = "t"
 """
 
 
-def latency_s(spark: Any, bootstrap: str, topic: str, kind: str, batches: int = 40) -> float:
+def latency_s(spark: Any, bootstrap: str, topic: str, kind: str, batches: int = 15) -> float:
     """The median time of micro-batches of one record each; the first ones warm up."""
-    frame = spark.readStream.format(kind).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).load()
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    frame = spark.readStream.format(kind).options(**options).load()
     taken: list[float] = []
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
