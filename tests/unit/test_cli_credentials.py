@@ -15,7 +15,7 @@ from keyrings.alt.file import PlaintextKeyring
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.cli import cat, console_consumer, producer_perf_test, topics
 from barnabas.cli.common import ToolParser, add_connection_options, properties_file
-from barnabas.cli.contexts import contexts_file
+from barnabas.cli.contexts import Context, contexts_file, load_contexts
 from barnabas.cli.main import main
 
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "ann"}
@@ -49,6 +49,11 @@ def settings() -> dict[str, str]:
     return properties_file(parser.parse_args([]).command_config)
 
 
+def service_of_staging() -> str:
+    """Where the keyring has its secrets."""
+    return load_contexts()[0]["staging"].service
+
+
 def test_a_secret_is_in_the_keyring_and_in_no_file_of_ours(
     typed: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,8 +66,10 @@ def test_a_secret_is_in_the_keyring_and_in_no_file_of_ours(
     assert main(["context", "list", "--output", "json"]) == 0
     (listed,) = json.loads(capsys.readouterr().out)
     assert (listed["properties"], listed["secrets"]) == (LOGIN, {"sasl.password": "keyring"})
+    service = listed["keyring_service"]
+    assert keyring.get_password(service, "sasl.password") == SECRET
     assert main(["context", "remove", "staging"]) == 0
-    assert keyring.get_password("barnabas context staging", "sasl.password") is None
+    assert keyring.get_password(service, "sasl.password") is None
 
 
 @pytest.mark.parametrize("backend", [NoKeyring, ForgetfulKeyring])
@@ -91,17 +98,62 @@ def test_a_secret_among_the_properties_goes_to_the_keyring_too(capsys: pytest.Ca
     given = [*ADD, *PROPERTIES, "--property", f"sasl.password={SECRET}"]
     assert main(given) == 0
     assert SECRET not in contexts_file().read_text()
+    service = service_of_staging()
     assert main([*given, "--no-keyring"]) == 0
     assert json.loads(contexts_file().read_text())["contexts"]["staging"]["properties"]["sasl.password"] == SECRET
-    assert keyring.get_password("barnabas context staging", "sasl.password") is None
+    assert keyring.get_password(service, "sasl.password") is None
     assert settings()["sasl.password"] == SECRET
+
+
+def test_contexts_of_one_name_in_two_files_have_secrets_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password must not go to another context's brokers, nor go with it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "first"))
+    assert main([*ADD, *PROPERTIES, "--property", "sasl.password=first"]) == 0
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "second"))
+    assert main([*ADD, *PROPERTIES, "--property", "sasl.password=second"]) == 0
+    assert settings()["sasl.password"] == "second"
+    assert main(["context", "remove", "staging"]) == 0
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "first"))
+    assert settings()["sasl.password"] == "first"
+
+
+def test_a_context_that_cannot_be_saved_leaves_the_one_before_it_with_its_secret() -> None:
+    """The keyring forgets the old secret when the file names the new one, and not before."""
+    given = [*ADD, *PROPERTIES, "--property"]
+    assert main([*given, "sasl.password=old"]) == 0
+    old = service_of_staging()
+    draft = contexts_file().with_suffix(".new")
+    draft.mkdir()
+    assert main([*given, "sasl.password=new"]) == 1
+    assert settings()["sasl.password"] == "old"
+    draft.rmdir()
+    assert main([*given, "sasl.password=new"]) == 0
+    assert settings()["sasl.password"] == "new"
+    assert service_of_staging() != old
+    assert keyring.get_password(old, "sasl.password") is None
+
+
+def test_the_mechanism_of_a_context_is_stronger_than_that_of_its_file_under_either_name(tmp_path: Path) -> None:
+    """Or one client would send the password with one mechanism, and the next with another."""
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanisms=PLAIN\nsasl.username=ann\n")
+    stronger = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.password": SECRET}
+    merged = properties_file(Context("prod", "b:9092", str(file), stronger))
+    assert merged == {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "ann", **stronger}
+
+
+def test_a_contexts_text_has_no_secret() -> None:
+    """As tracebacks and logs show it."""
+    assert SECRET not in repr(Context("prod", "b:9092", None, {"sasl.password": SECRET}))
 
 
 def test_a_secret_that_the_keyring_lost_is_an_error_with_a_remedy(typed: Callable[[str], None]) -> None:
     """Never a connection without it."""
     typed(f"{SECRET}\n")
     assert main([*ADD, *PROPERTIES, "--secret", "sasl.password"]) == 0
-    keyring.delete_password("barnabas context staging", "sasl.password")
+    keyring.delete_password(service_of_staging(), "sasl.password")
     with pytest.raises(
         BarnabasError, match="no sasl.password of context staging: give it again with barnabas context add"
     ):

@@ -4,9 +4,16 @@ import confluent_kafka
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.client.properties import EnqueuePolicy, plan_consumer, plan_producer
+from barnabas.cli.reachability import require_broker
+from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.errors import LibrdkafkaOnlyError
+from barnabas.client.link_security import LinkSecurity
+from barnabas.client.properties import EnqueuePolicy, overridden, plan_consumer, plan_producer
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
+LOGIN = {"sasl.username": "ann", "sasl.password": "s3cret"}
+
+PLAIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
 
 PRODUCER_TABLE = [
     ({"request.required.acks": 1}, {"acks": "1"}),
@@ -33,8 +40,11 @@ PRODUCER_TABLE = [
     ({"partitioner.class": "org.apache.kafka.clients.producer.UniformStickyPartitioner"}, {"partitioner": "random"}),
     ({"partitioner.ignore.keys": "true"}, {"partitioner": "random"}),
     (
-        {"sasl.jaas.config": 'x.PlainLoginModule required username="me" password="it\'s";'},
-        {"sasl.username": "me", "sasl.password": "it's"},
+        {
+            **PLAIN,
+            "sasl.jaas.config": r"""x.PlainLoginModule required username=me password="it's \"so\\"; """,
+        },
+        {**PLAIN, "sasl.username": "me", "sasl.password": "it's \"so\\"},
     ),
     ({"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"}, {"ssl.ca.location": "/ca.pem"}),
 ]
@@ -95,13 +105,83 @@ def test_a_full_queue_is_met_as_the_properties_say(given: dict, policy: EnqueueP
         ({"interceptor.classes": "x.Y"}, "Java interceptors"),
         ({"serializer.class": "a.B", "value.serializer": "a.C"}, "mean the same"),
         ({"ssl.truststore.location": "/x.jks"}, "Java key store"),
-        ({"sasl.jaas.config": "x.Krb5LoginModule required;"}, "PlainLoginModule"),
+        ({**PLAIN, "sasl.jaas.config": "x.Krb5LoginModule required;"}, "PlainLoginModule"),
+        ({**PLAIN, "sasl.jaas.config": "x.PlainLoginModule required password=x"}, "semicolon"),
+        ({**PLAIN, "sasl.jaas.config": "x.PlainLoginModule required; x.PlainLoginModule required;"}, "more than one"),
     ],
 )
 def test_a_producer_property_that_cannot_be_used_is_refused_with_what_it_takes(given: dict, message: str) -> None:
     """Nothing wrong passes, and the message helps."""
     with pytest.raises(ConfigError, match=message):
         plan_producer({**SERVERS, **given})
+
+
+UNPROTECTED = [
+    ({"security.protocl": "SASL_SSL", **LOGIN}, "security.protocl is not a setting .*did you mean security.protocol"),
+    ({"Security.Protocol": "SASL_SSL"}, "did you mean security.protocol"),
+    ({"security.providers": "x"}, "security.providers is not a setting"),
+    (LOGIN, "sasl.password is given, but security.protocol is PLAINTEXT"),
+    ({"security.protocol": "plaintext", "sasl.jaas.config": "x"}, "sasl.jaas.config is given"),
+    ({**PLAIN, **LOGIN, "sasl.mechanism": "SCRAM-SHA-512"}, "mean the same"),
+    ({**LOGIN, "sasl.mechanism": "SCRAM-SHA-512", **PLAIN}, "mean the same"),
+    ({**PLAIN, **LOGIN, "sasl.password": "\udcff"}, "lone surrogate"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), UNPROTECTED)
+def test_what_would_be_less_protected_than_it_is_meant_is_refused_by_all_clients(given: dict, message: str) -> None:
+    """By librdkafka's side and by ours alike, and no error shows the password."""
+    for client in (plan_producer, plan_consumer, LinkSecurity, lambda given: AdminConnection("localhost:9092", given)):
+        with pytest.raises(ConfigError, match=message) as refused:
+            client({**SERVERS, **given})
+        assert "s3cret" not in str(refused.value)
+
+
+def test_names_that_are_nothing_to_protection_harm_no_connection_without_it() -> None:
+    """A file may be shared with other programs; one mechanism may have both names."""
+    others = {
+        "my.setting": "x",
+        "ssl.truststore.location": "/x.jks",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.username": "ann",
+    }
+    AdminConnection("localhost:9092", {**others, "security.protocol": "PLAINTEXT"}).close()
+    twice = {**PLAIN, **LOGIN, "sasl.mechanism": "plain"}
+    assert plan_producer({**SERVERS, **twice}).librdkafka["sasl.mechanisms"] == "PLAIN"
+    assert LinkSecurity(twice).protocol == "SASL_PLAINTEXT"
+
+
+@pytest.mark.parametrize(
+    ("properties", "stronger", "merged"),
+    [
+        ({"sasl.mechanisms": "PLAIN"}, {"sasl.mechanism": "SCRAM-SHA-512"}, {"sasl.mechanism": "SCRAM-SHA-512"}),
+        ({"sasl.mechanism": "PLAIN"}, {"sasl.mechanisms": "SCRAM-SHA-512"}, {"sasl.mechanisms": "SCRAM-SHA-512"}),
+        ({**LOGIN, "client.id": "c"}, {"sasl.jaas.config": "x"}, {"client.id": "c", "sasl.jaas.config": "x"}),
+        ({"ssl.ca.location": "/a"}, {"ssl.truststore.location": "/b"}, {"ssl.truststore.location": "/b"}),
+    ],
+)
+def test_a_stronger_property_replaces_what_means_the_same(properties: dict, stronger: dict, merged: dict) -> None:
+    """Whichever of the names each side has."""
+    assert overridden(properties, stronger) == merged
+
+
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER"])
+def test_only_what_librdkafka_alone_has_is_left_to_it(mechanism: str) -> None:
+    """Other errors are the user's, and would be hidden."""
+    with pytest.raises(LibrdkafkaOnlyError):
+        LinkSecurity({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism})
+    with pytest.raises(LibrdkafkaOnlyError):
+        LinkSecurity({"security.protocol": "SSL", "ssl.key.pem": "x"})
+    for wrong in (
+        {"security.protocol": "SASL_TLS"},
+        {"security.protocol": "SSL", "ssl.ca.location": "/no/such/file"},
+        {**PLAIN, "sasl.mechanisms": "PLIAN"},
+    ):
+        with pytest.raises(ConfigError) as refused:
+            LinkSecurity({**LOGIN, **wrong})
+        assert not isinstance(refused.value, LibrdkafkaOnlyError)
+        with pytest.raises(ConfigError):
+            require_broker("localhost:1", {**LOGIN, **wrong}, 1)
 
 
 def test_of_two_names_for_one_thing_todays_wins_and_the_other_is_warned_about() -> None:

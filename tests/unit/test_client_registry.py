@@ -1,8 +1,12 @@
 """Avro and Protobuf with a registry: the bytes of Confluent's format, schemas that change, and a registry that refuses."""
 
+import base64
+import contextlib
 import io
 import json
+import socket
 import struct
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -149,3 +153,65 @@ def test_what_cannot_be_a_schema_or_an_address_is_refused() -> None:
         SchemaRegistry("http://127.0.0.1:1").avro("orders-value", '{"type": "recrod"}')
     with pytest.raises(ConfigurationError, match="is not a registry's address"):
         SchemaRegistry("127.0.0.1:8081")
+    for address in (
+        "http://ann:s3cret@",
+        "htp://ann:s3cret@host",
+        "http://ann:s3/cret@host",
+        "http://ann:s3cret@host:x",
+    ):
+        with pytest.raises(ConfigurationError, match="is not a registry's address") as refused:
+            SchemaRegistry(address)
+        assert "s3" not in str(refused.value)
+
+
+def test_a_login_in_the_address_is_used_and_not_shown(registry: RegistryForTests) -> None:
+    """Its escapes are taken out."""
+    address = registry.address.replace("//", "//ann:s%40cret@")
+    schemas = SchemaRegistry(address)
+    schemas.avro("orders-value", ORDER).encode({"item": "tea"})
+    assert registry.logins == {"Basic " + base64.b64encode(b"ann:s@cret").decode()}
+    with pytest.raises(ConfigurationError, match="lone surrogate"):
+        SchemaRegistry(registry.address, username="ann", password="\udcff")
+    with pytest.raises(ConnectError, match=r"at http://127\.0\.0\.1:1 does not answer"):
+        SchemaRegistry("http://ann:s3cret@127.0.0.1:1").avro("orders-value", ORDER).encode({"item": "tea"})
+
+
+@pytest.mark.parametrize(
+    "answer", [b"junk\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n7", b"HTTP/1.1 404 No\r\nContent-Length: 9\r\n\r\nx"]
+)
+def test_an_answer_that_is_none_is_an_error_of_the_client(answer: bytes) -> None:
+    """Never one of urllib's."""
+    with (
+        serving(answer) as address,
+        pytest.raises((ConnectError, ConfigurationError), match=f"the registry at {address}"),
+    ):
+        SchemaRegistry(address).avro("orders-value", ORDER).encode({"item": "tea"})
+
+
+def test_a_redirect_to_another_server_is_not_followed(registry: RegistryForTests) -> None:
+    """It would get the password."""
+    redirect = f"HTTP/1.1 302 Found\r\nLocation: {registry.address}/schemas/ids/1\r\nContent-Length: 0\r\n\r\n"
+    with serving(redirect.encode()) as address:
+        codec = SchemaRegistry(address, username="ann", password="s3cret").avro("orders-value", ORDER)
+        with pytest.raises(ConfigurationError, match=f"it redirects to {registry.address}"):
+            codec.decode(with_id(1, b""))
+    assert registry.asked == []
+
+
+@contextlib.contextmanager
+def serving(answer: bytes) -> Iterator[str]:
+    """A server that gives these bytes to the first that connects."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                request = b""
+                while not request.endswith((b"\r\n\r\n", b"}")):
+                    request += connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        thread.join(60)

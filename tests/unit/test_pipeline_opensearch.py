@@ -28,6 +28,7 @@ class Server(ThreadingHTTPServer):
         self.troubles: list[int] = []
         self.refused_once: set[str] = set()
         self.authorizations: set[str | None] = set()
+        self.redirects_to = ""
 
     @property
     def url(self) -> str:
@@ -38,7 +39,8 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_HEAD(self) -> None:
-        self._answer(404, {})
+        self.server.authorizations.add(self.headers["Authorization"])
+        self._answer(302 if self.server.redirects_to else 404, {})
 
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -65,6 +67,8 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode()
         self.send_response(status)
+        if status == 302:
+            self.send_header("Location", self.server.redirects_to)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
@@ -123,6 +127,22 @@ def test_user_and_password_of_the_url_go_into_a_header_and_not_into_messages(ser
     with pytest.raises(OutputError) as raised:
         open_index(server.url, []).apply(pa.table({"id": [1]}), "flow", "query", 0)
     assert "p%40ss" not in str(raised.value)
+
+
+def test_a_redirect_to_another_server_is_an_error_and_gets_no_password(server: Server) -> None:
+    """Nor does the redirect count as an index that is there."""
+    other = Server()
+    thread = threading.Thread(target=other.serve_forever)
+    thread.start()
+    try:
+        server.redirects_to = f"http://127.0.0.1:{other.server_address[1]}/i"
+        with pytest.raises(OutputError, match=f"HTTP 302: it redirects to {server.redirects_to}"):
+            open_index(server.url, [])
+    finally:
+        other.shutdown()
+        thread.join()
+        other.server_close()
+    assert other.authorizations == set()
 
 
 def test_a_server_that_is_away_is_an_error_that_names_it() -> None:

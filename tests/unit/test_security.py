@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from barnabas.base.errors import ConfigError
 from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server, _response
 from barnabas.security.errors import SaslError
-from barnabas.security.jaas import digest_credentials, digest_users, parse_jaas
+from barnabas.security.jaas import digest_credentials, digest_users, login_module, parse_jaas
 
 USERS = {"bob": "bobsecret", "é": "ü☃", 'a"b\\': "x"}
 
@@ -117,6 +117,22 @@ Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="b
 Kerberos { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true; };
 Empty { };
 """
+
+
+@pytest.mark.parametrize(
+    ("value", "password"),
+    [
+        (r'"x\"y"', 'x"y'),
+        (r'"x\\y"', "x\\y"),
+        (r'"x\\"', "x\\"),
+        (r"'it\'s \"so\"'", 'it\'s "so"'),
+        (r'"a\tb\101\7\4444"', "a\tbA\a$44"),
+        ("plain", "plain"),
+    ],
+)
+def test_values_are_read_as_java_reads_them(value: str, password: str) -> None:
+    """Its StreamTokenizer has two quotation marks, and C's escapes."""
+    assert login_module(f"a.B required password={value};", "x") == ("a.B", "required", {"password": password})
 
 
 def test_a_jaas_file_gives_users_and_credentials() -> None:

@@ -53,6 +53,8 @@ def test_a_server_that_has_the_stored_keys_alone_accepts_the_proof(mechanism: st
     [
         (f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4095", "4095 SCRAM iterations"),
         (f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=999999999", "999999999 SCRAM iterations"),
+        (f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=9999999999", "9999999999 SCRAM iterations"),
+        (f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i={'9' * 5000}", "makes no sense"),
         (f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "does not continue"),
         ("r=another,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "does not continue"),
         (f"r={SERVER_NONCE},s=W22,i=4096", "not base64"),
@@ -83,6 +85,13 @@ def test_a_server_without_the_password_is_refused(message: bytes, error: str) ->
     made.final(SERVER_FIRST.encode())
     with pytest.raises(SaslError, match=error):
         made.verify(message)
+
+
+@pytest.mark.parametrize(("username", "password"), [("ann\udcff", "pencil"), ("ann", "\ud800")])
+def test_half_a_character_is_refused(username: str, password: str) -> None:
+    """UTF-8 has no bytes for it."""
+    with pytest.raises(SaslError, match="lone surrogate"):
+        client(username, password)
 
 
 def test_a_signature_before_the_proof_is_refused() -> None:

@@ -172,7 +172,9 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
     if path is None:
         return {}
     if not isinstance(path, str):
-        return {**properties_file(path.command_config), **path.properties, **path.secrets()}
+        from barnabas.client.properties import overridden
+
+        return overridden(properties_file(path.command_config), {**path.properties, **path.secrets()})
     try:
         with open(path, encoding="utf-8") as file:
             return read_properties(file.read())

@@ -3,21 +3,24 @@
 import argparse
 import getpass
 import os
+import secrets as secrets_of_python
 import sys
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.cli.common import ToolParser, add_output_option, aligned, key_values, print_json, properties_file
-from barnabas.cli.contexts import VARIABLE, Context, contexts_file, load_contexts, save_contexts
+from barnabas.cli.contexts import VARIABLE, Context, contexts_file, keyring_service, load_contexts, save_contexts
 from barnabas.cli.credentials import INSTALL_HINT, SECRETS, open_keyring
 from barnabas.client.broker_link import parse_servers
+from barnabas.client.errors import LibrdkafkaOnlyError
 from barnabas.client.link_security import LinkSecurity
-from barnabas.client.properties import KNOWN_FOR_LOGIN
+from barnabas.client.properties import KNOWN_FOR_LOGIN, overridden, renamed_for_all
 
 __all__ = ["main"]
 
 _OF_LIBRDKAFKA = ("GSSAPI", "OAUTHBEARER")
+_ID_BYTES = 8
 
 
 def main(argv: list[str]) -> int:
@@ -26,6 +29,7 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     contexts, used = load_contexts()
     gone: Context | None = None
+    added: Context | None = None
     if given.action == "list":
         _print(contexts, os.environ.get(VARIABLE) or used, as_json=given.output == "json")
         return 0
@@ -34,7 +38,8 @@ def main(argv: list[str]) -> int:
     if given.action == "add":
         if not given.bootstrap_servers:
             parser.error('Missing required argument "[bootstrap-servers]"')
-        gone, contexts[given.name] = contexts.get(given.name), _add(given)
+        gone, added = contexts.get(given.name), _add(given)
+        contexts[given.name] = added
         used = used or given.name
     elif given.name == "none" and given.action == "use":
         used = None
@@ -46,9 +51,12 @@ def main(argv: list[str]) -> int:
     else:
         gone = contexts.pop(given.name)
         used = None if used == given.name else used
-    save_contexts(contexts, used)
-    if gone is not None:
-        _forget(gone, but=contexts[given.name].in_keyring if given.name in contexts else [])
+    try:
+        save_contexts(contexts, used)
+    except BarnabasError:
+        _forget(added)
+        raise
+    _forget(gone)
     print(f"commands use {used}" if used else "no context is in use")
     return 0
 
@@ -101,9 +109,10 @@ def _add(given: argparse.Namespace) -> Context:
         if name not in SECRETS:
             raise ConfigError(f"--secret {name}: give it with --property; secrets are {', '.join(sorted(SECRETS))}")
         properties[name] = _ask(name)
-    _check_security({**in_file, **properties})
+    _check_security(overridden(in_file, properties))
     secrets = {name: value for name, value in properties.items() if name in SECRETS}
-    kept = [] if given.no_keyring else _keep(given.name, secrets)
+    entry_id = secrets_of_python.token_hex(_ID_BYTES)
+    kept = [] if given.no_keyring else _keep(keyring_service(given.name, entry_id), secrets)
     where = [name for name in secrets if name not in kept]
     if where:
         why = "" if given.no_keyring or kept else f"; there is no keyring that can be used here ({INSTALL_HINT})"
@@ -114,6 +123,7 @@ def _add(given: argparse.Namespace) -> Context:
         config,
         {name: value for name, value in properties.items() if name not in kept},
         kept,
+        entry_id if kept else "",
     )
 
 
@@ -127,9 +137,11 @@ def _check_name(name: str) -> None:
 
 def _check_security(properties: dict[str, str]) -> None:
     """Refuse now what no command could connect with; mechanisms that librdkafka alone has are left to it."""
-    mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", ""))
-    if mechanism.upper() not in _OF_LIBRDKAFKA:
+    try:
         LinkSecurity(properties)
+    except LibrdkafkaOnlyError:
+        if renamed_for_all(properties).get("sasl.mechanisms", "").upper() not in _OF_LIBRDKAFKA:
+            raise
 
 
 def _ask(name: str) -> str:
@@ -142,12 +154,12 @@ def _ask(name: str) -> str:
     return value
 
 
-def _keep(context: str, secrets: dict[str, str]) -> list[str]:
+def _keep(service: str, secrets: dict[str, str]) -> list[str]:
     """Put secrets into the keyring; the names of those that it took."""
     keyring = open_keyring() if secrets else None
     if keyring is None:
         return []
-    kept = [name for name, value in secrets.items() if keyring.keep(context, name, value)]
+    kept = [name for name, value in secrets.items() if keyring.keep(service, name, value)]
     if kept:
         print(f"{', '.join(kept)}: kept in the keyring ({keyring.name})", file=sys.stderr)
     else:
@@ -155,13 +167,14 @@ def _keep(context: str, secrets: dict[str, str]) -> list[str]:
     return kept
 
 
-def _forget(context: Context, but: list[str]) -> None:
-    """Remove from the keyring what a context that is gone has there."""
-    names = [name for name in context.in_keyring if name not in but]
-    keyring = open_keyring() if names else None
+def _forget(context: Context | None) -> None:
+    """Remove from the keyring what a context that is in no file any more has there."""
+    if context is None or not context.in_keyring:
+        return
+    keyring = open_keyring()
     if keyring is not None:
-        for name in names:
-            keyring.forget(context.name, name)
+        for name in context.in_keyring:
+            keyring.forget(context.service, name)
 
 
 def _shown(context: Context) -> dict[str, str]:
@@ -184,6 +197,7 @@ def _print(contexts: dict[str, Context], used: str | None, *, as_json: bool) -> 
                     "config": each.command_config,
                     "properties": _shown(each),
                     "secrets": _places(each),
+                    **({"keyring_service": each.service} if each.in_keyring else {}),
                     "used": each.name == used,
                 }
                 for each in contexts.values()

@@ -14,7 +14,15 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.credentials import INSTALL_HINT, open_keyring
 
-__all__ = ["VARIABLE", "Context", "contexts_file", "current_context", "load_contexts", "save_contexts"]
+__all__ = [
+    "VARIABLE",
+    "Context",
+    "contexts_file",
+    "current_context",
+    "keyring_service",
+    "load_contexts",
+    "save_contexts",
+]
 
 VARIABLE = "BARNABAS_CONTEXT"
 
@@ -24,14 +32,20 @@ class Context:
     """A cluster: its brokers, and how to connect to them.
 
     ``command_config`` is a .properties file or None. ``properties`` are stronger than the file's; the values of those in
-    ``in_keyring`` are in the keyring.
+    ``in_keyring`` are in the keyring. ``id`` is a random one of this entry, so that no other context has its secrets; "" without secrets there.
     """
 
     name: str
     bootstrap_server: str
     command_config: str | None = None
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
     in_keyring: list[str] = field(default_factory=list)
+    id: str = ""
+
+    @property
+    def service(self) -> str:
+        """The name under which the keyring has its secrets."""
+        return keyring_service(self.name, self.id)
 
     def secrets(self) -> dict[str, str]:
         """What the keyring has of it. Raises `BarnabasError`."""
@@ -43,7 +57,7 @@ class Context:
                 f"{', '.join(self.in_keyring)} of context {self.name} is in the keyring, and no keyring can be used here: "
                 f"{INSTALL_HINT}, or give it again with barnabas context add"
             )
-        return {name: keyring.find(self.name, name) for name in self.in_keyring}
+        return {name: keyring.find(self.name, self.service, name) for name in self.in_keyring}
 
 
 def current_context() -> Context | None:
@@ -78,7 +92,7 @@ def load_contexts() -> tuple[dict[str, Context], str | None]:
 def save_contexts(contexts: dict[str, Context], used: str | None) -> None:
     """Write them, for the user's eyes alone, all or nothing; raises `BarnabasError`."""
     entries = {
-        name: {key: value for key, value in asdict(each).items() if key != "name" and value not in (None, {}, [])}
+        name: {key: value for key, value in asdict(each).items() if key != "name" and value not in (None, {}, [], "")}
         for name, each in sorted(contexts.items())
     }
     path = contexts_file()
@@ -93,6 +107,11 @@ def save_contexts(contexts: dict[str, Context], used: str | None) -> None:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
         raise BarnabasError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def keyring_service(name: str, entry_id: str) -> str:
+    """The name under which the keyring has the secrets of a context."""
+    return f"barnabas context {name} {entry_id}"
 
 
 def contexts_file() -> Path:

@@ -22,7 +22,11 @@ INSTALL_HINT = "pip install 'barnabas[keyring]'"
 
 
 class Keyring:
-    """The system's keyring: each property of each context under a name of its own."""
+    """The system's keyring: each property of each context under a name of its own.
+
+    ``service`` is a context's: `Context.service`. A secret belongs to one entry of one file of contexts; another context of the same
+    name, of another file or added later, has another service.
+    """
 
     def __init__(self, library: ModuleType) -> None:
         self._library = library
@@ -33,18 +37,21 @@ class Keyring:
         """The backend's."""
         return str(self._library.get_keyring().name)
 
-    def keep(self, context: str, name: str, secret: str) -> bool:
+    def keep(self, service: str, name: str, secret: str) -> bool:
         """Whether the backend took a secret, and gives it back."""
         try:
-            self._library.set_password(_service(context), name, secret)
-            return bool(self._library.get_password(_service(context), name) == secret)
+            self._library.set_password(service, name, secret)
+            if self._library.get_password(service, name) == secret:
+                return True
         except self._errors:
             return False
+        self.forget(service, name)
+        return False
 
-    def find(self, context: str, name: str) -> str:
+    def find(self, context: str, service: str, name: str) -> str:
         """A secret. Raises `BarnabasError` that says how to give it again."""
         try:
-            secret = self._library.get_password(_service(context), name)
+            secret = self._library.get_password(service, name)
         except self._errors as error:
             raise BarnabasError(
                 f"{name} of context {context} cannot be read from the keyring {self.name}: {error}"
@@ -55,10 +62,10 @@ class Keyring:
             )
         return str(secret)
 
-    def forget(self, context: str, name: str) -> None:
+    def forget(self, service: str, name: str) -> None:
         """Remove a secret, if it is there."""
         try:
-            self._library.delete_password(_service(context), name)
+            self._library.delete_password(service, name)
         except self._errors:
             return
 
@@ -76,7 +83,3 @@ def open_keyring() -> Keyring | None:
     except Exception:  # a backend that is named and cannot be loaded, in any way
         return None
     return None if isinstance(backend, fail.Keyring | null.Keyring) else Keyring(keyring)
-
-
-def _service(context: str) -> str:
-    return f"barnabas context {context}"

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.errors import ConfigurationError
-from barnabas.client.properties import RENAMED_IN_ALL, property_text
+from barnabas.client.properties import renamed_for_all
 
 __all__ = ["ANSWER_S", "CONNECT_TIMEOUT", "require_broker", "require_coordination"]
 
@@ -17,17 +16,17 @@ CONNECT_TIMEOUT = "socket.connection.setup.timeout.ms"
 def require_broker(bootstrap: str, properties: Mapping[str, Any], timeout_s: float = ANSWER_S) -> None:
     """Raise `ConnectError` unless one of the brokers answers in time."""
     from barnabas.client.admin_connection import AdminConnection
+    from barnabas.client.errors import LibrdkafkaOnlyError
 
-    given = {RENAMED_IN_ALL.get(name, name): property_text(value) for name, value in properties.items()}
+    given = renamed_for_all(properties)
     bootstrap = bootstrap or given.get("bootstrap.servers", "")
     secure = {
         name: value for name, value in given.items() if name.startswith(("security.", "sasl.", "ssl.", "enable.ssl."))
     }
     try:
         connection = AdminConnection(bootstrap, {**secure, CONNECT_TIMEOUT: str(round(timeout_s * 1000))})
-    except ConfigurationError:
-        if not secure:
-            raise
+    except LibrdkafkaOnlyError:
+        pass
     else:
         with connection:
             connection.describe_cluster()

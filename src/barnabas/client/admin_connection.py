@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from barnabas.client.broker_link import BrokerLink, parse_servers
 from barnabas.client.errors import ConfigurationError, ConnectError, refusal
+from barnabas.client.properties import refuse_unprotected, renamed_for_all
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
@@ -309,7 +310,9 @@ def _close_all(outcomes: "queue.Queue[BrokerLink | Exception]") -> None:
 
 
 def _security(properties: Mapping[str, str]) -> "LinkSecurity | None":
-    if properties.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
+    given = renamed_for_all(properties)
+    refuse_unprotected(given)
+    if given.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
         return None
     from barnabas.client.link_security import (
         LinkSecurity,

@@ -29,6 +29,7 @@ __all__ = [
     "DeserializationError",
     "DroppedError",
     "FencedError",
+    "LibrdkafkaOnlyError",
     "RefusedError",
     "SerializationError",
     "TimedOutError",
@@ -71,6 +72,10 @@ class ClientError(BarnabasError):
 
 class ConfigurationError(ClientError, ConfigError):
     """A property or an argument that cannot be used; nothing was sent."""
+
+
+class LibrdkafkaOnlyError(ConfigurationError):
+    """A protection that `Admin` does not have, and librdkafka may have: Kerberos, for one."""
 
 
 class ConnectError(ClientError):

@@ -13,8 +13,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.base.hints import did_you_mean
-from barnabas.client.errors import AuthenticationError, ClientError, ConfigurationError, ConnectError
-from barnabas.client.properties import RENAMED_IN_ALL, property_text, translate_login
+from barnabas.client.errors import (
+    AuthenticationError,
+    ClientError,
+    ConfigurationError,
+    ConnectError,
+    LibrdkafkaOnlyError,
+)
+from barnabas.client.properties import renamed_for_all, translate_login
 from barnabas.security.errors import SaslError
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -38,6 +44,7 @@ class Exchange(Protocol):
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PLAIN = "PLAIN"
 _MECHANISMS = (_PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
+_OF_LIBRDKAFKA = ("GSSAPI", "OAUTHBEARER")
 _SASL_NAMES = frozenset(("sasl.mechanisms", "sasl.username", "sasl.password"))
 _SSL_NAMES = frozenset(
     (
@@ -53,7 +60,7 @@ class LinkSecurity:
     """The protection of all connections of one client. Raises `ConfigurationError` for what cannot be done."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        given = {RENAMED_IN_ALL.get(name, name): property_text(value) for name, value in properties.items()}
+        given = renamed_for_all(properties)
         translate_login(given)
         self.protocol = given.get("security.protocol", "PLAINTEXT").upper()
         if self.protocol not in _PROTOCOLS:
@@ -73,7 +80,10 @@ class LinkSecurity:
                 if self._mechanism
                 else "sasl.mechanism is missing for"
             )
-            raise ConfigurationError(f"{wrong} this client: it has {', '.join(_MECHANISMS)}")
+            message = f"{wrong} this client: it has {', '.join(_MECHANISMS)}"
+            if self._mechanism in _OF_LIBRDKAFKA:
+                raise LibrdkafkaOnlyError(message)
+            raise ConfigurationError(message)
         _refuse_others(given, "sasl.", _SASL_NAMES)
         self._username, self._password = given.get("sasl.username", ""), given.get("sasl.password", "")
         for name, value in (("sasl.username", self._username), ("sasl.password", self._password)):
@@ -173,8 +183,8 @@ class LinkSecurity:
 
         from barnabas.security.scram import ScramClient
 
-        client = ScramClient(self._mechanism, self._username, self._password, secrets.token_hex(_NONCE_BYTES))
         try:
+            client = ScramClient(self._mechanism, self._username, self._password, secrets.token_hex(_NONCE_BYTES))
             last = step(client.final(step(client.first()).auth_bytes))
             client.verify(last.auth_bytes)
         except SaslError as error:
@@ -183,10 +193,10 @@ class LinkSecurity:
 
 
 def _refuse_others(given: Mapping[str, str], prefix: str, known: Collection[str]) -> None:
-    """What is not done must not be taken for done."""
+    """What is not done must not be taken for done; librdkafka refuses what it does not know either."""
     for name in given:
         if name.startswith(prefix) and name not in known:
-            raise ConfigurationError(
+            raise LibrdkafkaOnlyError(
                 f"{name} is not supported by this client{did_you_mean(name, known)}", remedy="leave it out"
             )
 

@@ -16,7 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from barnabas.base.errors import ConfigError
+from barnabas.base.hints import did_you_mean
 from barnabas.client.errors import ConfigurationError
+from barnabas.security.jaas import login_module
 
 __all__ = [
     "KNOWN_FOR_LOGIN",
@@ -24,9 +27,12 @@ __all__ = [
     "ConsumerPlan",
     "EnqueuePolicy",
     "ProducerPlan",
+    "overridden",
     "plan_consumer",
     "plan_producer",
     "property_text",
+    "refuse_unprotected",
+    "renamed_for_all",
     "translate_login",
 ]
 
@@ -136,6 +142,18 @@ KNOWN_FOR_LOGIN = frozenset(
 """What a client may be given for its protection: librdkafka's names, and those of the Java clients that are translated."""
 
 
+_PROTOCOL = "security.protocol"
+_CREDENTIALS = ("sasl.password", "sasl.jaas.config", "sasl.oauthbearer.client.secret")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SAME_TWICE = ("sasl.mechanisms",)  # and two values would be two ways to send a password
+_STRONGER = {
+    "sasl.jaas.config": ("sasl.username", "sasl.password"),
+    "ssl.truststore.location": ("ssl.ca.location",),
+    "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
+}
+"""Properties of the Java clients, and those of librdkafka that they replace when they are given over them."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnqueuePolicy:
     """What a send does while the producer's queue is full.
@@ -232,8 +250,40 @@ def property_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
 
+def renamed_for_all(properties: Mapping[str, Any]) -> dict[str, str]:
+    """The properties as text, under librdkafka's names where all clients have two; of two names librdkafka's wins.
+
+    Raises `ConfigurationError` for two mechanisms.
+    """
+    _refuse_two_values(properties)
+    given = {name: property_text(value) for name, value in properties.items() if name not in RENAMED_IN_ALL}
+    for name, new in RENAMED_IN_ALL.items():
+        if name in properties:
+            given.setdefault(new, property_text(properties[name]))
+    return given
+
+
+def overridden(properties: Mapping[str, str], stronger: Mapping[str, str]) -> dict[str, str]:
+    """Properties with others over them; what means the same under another name is replaced, too."""
+    _refuse_two_values(properties)
+    _refuse_two_values(stronger)
+    new = {RENAMED_IN_ALL.get(name, name) for name in stronger}
+    new.update(weaker for name in stronger for weaker in _STRONGER.get(name, ()))
+    kept = {name: value for name, value in properties.items() if RENAMED_IN_ALL.get(name, name) not in new}
+    return kept | dict(stronger)
+
+
+def _refuse_two_values(properties: Mapping[str, Any]) -> None:
+    for name, new in RENAMED_IN_ALL.items():
+        if new in _SAME_TWICE and name in properties and new in properties:
+            one, other = property_text(properties[name]), property_text(properties[new])
+            if one.upper() != other.upper():
+                raise ConfigurationError(f"{name}={one} and {new}={other} mean the same: give one of them")
+
+
 def _renamed(properties: Mapping[str, Any], names: Mapping[str, str], warnings: list[str]) -> dict[str, Any]:
     """The properties under the names that librdkafka knows; of two names for one thing today's wins."""
+    _refuse_two_values(properties)
     given: dict[str, Any] = {}
     for name, value in properties.items():
         if name in REFUSED:
@@ -373,24 +423,53 @@ def _one_of(given: dict[str, Any], names: tuple[str, ...]) -> Any:
     return values[0] if values else None
 
 
-_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
-
-
 def translate_login(given: dict[str, Any]) -> None:
-    """Java's properties for credentials and trusted certificates, as those of librdkafka."""
+    """Java's properties for credentials and trusted certificates, as those of librdkafka.
+
+    Raises `ConfigurationError`, also for what would be a connection without the protection that is meant.
+    """
+    refuse_unprotected(given)
     jaas = given.pop("sasl.jaas.config", None)
     if jaas is not None:
-        options = {match[1]: match[2] or match[3] or match[4] or "" for match in _JAAS_OPTION.finditer(str(jaas))}
-        if "PlainLoginModule" not in str(jaas) and "ScramLoginModule" not in str(jaas):
-            raise ConfigurationError(
-                "sasl.jaas.config is supported for PlainLoginModule and ScramLoginModule; "
-                "set librdkafka's sasl.* properties for other mechanisms"
-            )
+        options = _login_options(str(jaas))
         given.setdefault("sasl.username", options.get("username", ""))
         given.setdefault("sasl.password", options.get("password", ""))
+    for name in ("sasl.username", "sasl.password"):
+        if _SURROGATE.search(str(given.get(name, ""))):
+            raise ConfigurationError(f"{name} holds half a character (a lone surrogate), which UTF-8 cannot hold")
     _stores(given)
     if property_text(given.get("ssl.endpoint.identification.algorithm", "https")) == "":
         given["ssl.endpoint.identification.algorithm"] = "none"
+
+
+def refuse_unprotected(given: Mapping[str, Any]) -> None:
+    """A setting with a typing error would be no setting, and credentials that are not used are not meant."""
+    for name in given:
+        if name.lower().startswith("security.") and name != _PROTOCOL:
+            raise ConfigurationError(
+                f"{name} is not a setting of clients{did_you_mean(name, (_PROTOCOL,))}", remedy="leave it out"
+            )
+    if property_text(given.get(_PROTOCOL, "PLAINTEXT")).upper() == "PLAINTEXT":
+        for name in _CREDENTIALS:
+            if given.get(name):
+                raise ConfigurationError(
+                    f"{name} is given, but security.protocol is PLAINTEXT, which has no credentials",
+                    remedy="set security.protocol=SASL_SSL or SASL_PLAINTEXT, or leave it out",
+                )
+
+
+def _login_options(jaas: str) -> dict[str, str]:
+    """The options of the login module in ``sasl.jaas.config``."""
+    try:
+        module = login_module(jaas, "sasl.jaas.config")
+    except ConfigError as error:
+        raise ConfigurationError(str(error)) from None
+    if not module.name.endswith(("PlainLoginModule", "ScramLoginModule")):
+        raise ConfigurationError(
+            "sasl.jaas.config is supported for PlainLoginModule and ScramLoginModule; "
+            "set librdkafka's sasl.* properties for other mechanisms"
+        )
+    return module.options
 
 
 def _stores(given: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from typing import Any, Protocol, TypeVar
 
 from barnabas.client.codecs import Codec
 from barnabas.client.errors import ClientError, ConfigurationError, ConnectError, SerializationError
+from barnabas.client.web import WEB_ERRORS, basic_authorization, open_request, split_login, without_login
 
 __all__ = ["SchemaRegistry"]
 
@@ -51,6 +52,7 @@ M = TypeVar("M", bound=ProtobufMessage)
 class SchemaRegistry:
     """A Confluent-compatible registry of schemas, by its address. For several threads.
 
+    ``username`` and ``password`` may be in the address, too; they are sent to this server alone, wherever it redirects.
     With ``register=False`` a schema must be registered under its subject already. Raises `ConnectError` when the registry
     does not answer, `ConfigurationError` for what it refuses; while records are sent and read, these are causes of
     `SerializationError` and `DeserializationError`.
@@ -65,12 +67,19 @@ class SchemaRegistry:
         register: bool = True,
         timeout_s: float = 10.0,
     ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigurationError(f"{url} is not a registry's address: it must be such as http://localhost:8081")
-        self._url = url.rstrip("/")
-        self._login = None
-        if username is not None:
-            self._login = "Basic " + base64.b64encode(f"{username}:{password or ''}".encode()).decode("ascii")
+        try:
+            address, user_in_url, password_in_url = split_login(url)
+        except ConfigurationError:
+            raise ConfigurationError(
+                f"{without_login(url)} is not a registry's address: it must be such as http://localhost:8081"
+            ) from None
+        self._url = address.rstrip("/")
+        if username is None:
+            username, password = user_in_url, password_in_url
+        try:
+            self._login = None if username is None else basic_authorization(username, password or "")
+        except ConfigurationError as error:
+            raise ConfigurationError(f"the registry at {self._url}: {error}") from None
         self._registers = register
         self._timeout_s = timeout_s
         self._schemas: dict[int, dict[str, Any]] = {}
@@ -165,20 +174,27 @@ class SchemaRegistry:
         headers = {"Content-Type": _TYPE, **({"Authorization": self._login} if self._login else {})}
         request = urllib.request.Request(self._url + path, data, headers)  # noqa: S310  # http(s), checked
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:  # noqa: S310  # http(s), checked
+            with open_request(request, self._timeout_s) as answer:
                 return dict(json.load(answer))
         except urllib.error.HTTPError as error:
-            with error:
-                said = error.read().decode(errors="replace")
+            said = _said(error)
             refused = f"the registry at {self._url} refuses {what}: {_message(said) or error.reason}"
             if error.code >= 500:
                 raise ConnectError(refused) from None
             raise ConfigurationError(refused) from None
-        except (OSError, ValueError) as error:
+        except WEB_ERRORS as error:
             raise ConnectError(
-                f"the registry at {self._url} does not answer: {getattr(error, 'reason', error)}",
+                f"the registry at {self._url} does not answer: {str(getattr(error, 'reason', error)).strip():.200}",
                 remedy="check the address, and that it runs",
             ) from None
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    try:
+        with error:
+            return error.read().decode(errors="replace")
+    except WEB_ERRORS:  # the connection broke after the status
+        return ""
 
 
 def _message(said: str) -> str:

@@ -15,6 +15,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.errors import (
     ClientError,
     ConfigurationError,
+    LibrdkafkaOnlyError,
     RefusedError,
     TransactionError,
     UnsupportedError,
@@ -66,8 +67,8 @@ class Transactions:
     def _check_support(self) -> None:
         try:
             connection = AdminConnection(str(self._properties["bootstrap.servers"]), self._security())
-        except ConfigurationError:
-            return  # protected in a way that librdkafka alone has: it finds out
+        except LibrdkafkaOnlyError:
+            return  # librdkafka finds out
         with connection:
             try:
                 connection.negotiated(EndTxnRequest)

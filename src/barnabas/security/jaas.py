@@ -1,4 +1,5 @@
-"""JAAS login configurations: the files in which ZooKeeper's servers and clients find users and passwords for SASL.
+"""JAAS login configurations: the files in which ZooKeeper's servers and clients find users and passwords for SASL, and the
+value of ``sasl.jaas.config``, which is one entry of such a file.
 
     Server {
         org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -16,9 +17,13 @@ from typing import NamedTuple
 
 from barnabas.base.errors import ConfigError
 
-__all__ = ["LoginModule", "digest_credentials", "digest_users", "parse_jaas"]
+__all__ = ["LoginModule", "digest_credentials", "digest_users", "login_module", "parse_jaas"]
 
-_TOKEN = re.compile(r"""\s+|//[^\n]*|\#[^\n]*|/\*.*?\*/|(?P<text>"(?:[^"\\]|\\.)*"|[{};=]|[^\s{};="]+)""", re.DOTALL)
+_TOKEN = re.compile(
+    r"""\s+|//[^\n]*|\#[^\n]*|/\*.*?\*/|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{};=]|[^\s{};="']+)""", re.DOTALL
+)
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_CONTROL = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _DIGEST_MODULE = "DigestLoginModule"
 _USER = "user_"
 
@@ -33,11 +38,8 @@ class LoginModule(NamedTuple):
 
 def parse_jaas(text: str, name: str) -> dict[str, list[LoginModule]]:
     """The sections of a file; ``name`` is for errors. Raises `ConfigError`."""
-    tokens = [match["text"] for match in _TOKEN.finditer(text) if match["text"]]
-    if sum(len(match[0]) for match in _TOKEN.finditer(text)) != len(text):
-        raise ConfigError(f"{name} is not a JAAS configuration: a quotation mark or a comment is not closed")
     sections: dict[str, list[LoginModule]] = {}
-    reader = _Tokens(tokens, name)
+    reader = _tokens(text, name)
     while reader.has_more:
         section = reader.word("the name of a section")
         reader.expect("{")
@@ -48,6 +50,32 @@ def parse_jaas(text: str, name: str) -> dict[str, list[LoginModule]]:
     return sections
 
 
+def login_module(text: str, name: str) -> LoginModule:
+    """The one entry that ``text`` is; ``name`` is for errors. Raises `ConfigError`."""
+    reader = _tokens(text, name)
+    module = _module(reader)
+    if reader.has_more:
+        raise ConfigError(f"{name} has more than one login module")
+    return module
+
+
+def _tokens(text: str, name: str) -> "_Tokens":
+    tokens = [match["text"] for match in _TOKEN.finditer(text) if match["text"]]
+    if sum(len(match[0]) for match in _TOKEN.finditer(text)) != len(text):
+        raise ConfigError(f"{name} is not a JAAS configuration: a quotation mark or a comment is not closed")
+    return _Tokens(tokens, name)
+
+
+def _unquoted(value: str) -> str:
+    """A value as Java's StreamTokenizer reads it."""
+    return _ESCAPE.sub(_escaped, value[1:-1]) if value[0] in "\"'" else value
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = match[1]
+    return chr(int(code, 8)) if code[0] in "01234567" else _CONTROL.get(code, code)
+
+
 def _module(reader: "_Tokens") -> LoginModule:
     module, control = (
         reader.word("the name of a login module"),
@@ -55,10 +83,9 @@ def _module(reader: "_Tokens") -> LoginModule:
     )
     options: dict[str, str] = {}
     while not reader.skip(";"):
-        option = reader.word("the name of an option")
+        option = reader.word("the name of an option, or a semicolon")
         reader.expect("=")
-        value = reader.word("the value of an option")
-        options[option] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+        options[option] = _unquoted(reader.word("the value of an option"))
     return LoginModule(module, control, options)
 
 

@@ -26,7 +26,7 @@ SCRAM_MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _MIN_ITERATIONS = 4096  # as Kafka's client asks
 _MAX_ITERATIONS = 1_000_000  # about a second: a server must not decide how long a client computes
 _NO_BINDING = "n,,"
-_FIRST = re.compile(r"r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9/+=]+),i=([1-9][0-9]*)(?:,.*)?")
+_FIRST = re.compile(r"r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9/+=]+),i=([1-9][0-9]{0,9})(?:,.*)?")
 _FINAL = re.compile(r"(?:e=([^,]*)|v=([A-Za-z0-9/+=]+))(?:,.*)?")
 
 
@@ -34,8 +34,10 @@ class ScramClient:
     """One authentication. ``nonce`` is printable ASCII without commas, and must not be predictable."""
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+        """Raises `SaslError` for a name or a password that UTF-8 cannot hold."""
         self._hash = SCRAM_MECHANISMS[mechanism]
-        self._password = password
+        self._password = _bytes(password, "the password")
+        _bytes(username, "the user's name")
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
         self._first_bare = f"n={name},r={nonce}"
@@ -58,7 +60,7 @@ class ScramClient:
             raise SaslError(
                 f"the server asks for {iterations} SCRAM iterations: {_MIN_ITERATIONS} to {_MAX_ITERATIONS} are accepted"
             )
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, iterations)
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
         binding = base64.b64encode(_NO_BINDING.encode()).decode("ascii")
         without_proof = f"c={binding},r={nonce}"
         signed = f"{self._first_bare},{text},{without_proof}".encode()
@@ -87,6 +89,13 @@ def _text(message: bytes) -> str:
         return message.decode()
     except UnicodeDecodeError:
         raise SaslError("the server's SCRAM message is not UTF-8") from None
+
+
+def _bytes(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise SaslError(f"{what} holds half a character (a lone surrogate), which UTF-8 cannot hold") from None
 
 
 def _decoded(text: str) -> bytes:

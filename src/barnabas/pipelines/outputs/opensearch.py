@@ -5,8 +5,8 @@ batches. Failures that pass (429 and 5xx, for the whole request or for one docum
 others end the flow with the server's reason.
 """
 
-import base64
 import hashlib
+import http.client
 import json
 import logging
 import time
@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from barnabas.client.web import basic_authorization, open_request
 from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError
 from barnabas.pipelines.texts import as_json, as_text_value
@@ -65,14 +66,14 @@ class OpenSearchIndex:
         self._headers = {"Content-Type": "application/x-ndjson"}
         if parts.username:
             user, password = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
-            self._headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+            self._headers["Authorization"] = basic_authorization(user, password)
         self._is_new = types is not None and self._create(types)
 
     def is_there(self) -> bool:
         """Whether there is such an index; raises `OutputError` if the server does not answer that."""
-        status, _ = self._send("HEAD", "")
-        if status >= 400 and status != 404:
-            raise self._refused(status, None)
+        status, answer = self._send("HEAD", "")
+        if status >= 300 and status != 404:
+            raise self._refused(status, answer)
         return status != 404
 
     def _create(self, types: Mapping[str, str]) -> bool:
@@ -81,9 +82,9 @@ class OpenSearchIndex:
             return False
         mapping = {"mappings": {"properties": {name: self._type(name, each) for name, each in types.items()}}}
         status, answer = self._send("PUT", "", json.dumps(mapping).encode())
-        if status >= 400 and "already_exists" not in json.dumps(answer):
+        if status >= 300 and "already_exists" not in json.dumps(answer):
             raise self._refused(status, answer)
-        return status < 400
+        return status < 300
 
     def _type(self, name: str, type_name: str) -> dict[str, Any]:
         if name in self._sink.text:
@@ -160,12 +161,12 @@ class OpenSearchIndex:
         for pause_s in (*_PAUSES_S, None):
             request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310  # http or https, by the spec
             try:
-                with urllib.request.urlopen(request, timeout=timeout_s) as response:  # noqa: S310  # the same
+                with open_request(request, timeout_s) as response:
                     return response.status, _parsed(response.read())
             except urllib.error.HTTPError as error:
                 with error:
-                    return error.code, _parsed(error.read())
-            except (OSError, TimeoutError) as error:
+                    return error.code, {"error": error.reason} if error.code < 400 else _parsed(error.read())
+            except (OSError, http.client.HTTPException) as error:
                 if pause_s is None:
                     raise OutputError(f"cannot reach OpenSearch at {self._url}: {error}") from error
                 logger.warning("cannot reach OpenSearch at %s: %s; trying again", self._url, error)

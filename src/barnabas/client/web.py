@@ -1,0 +1,80 @@
+"""Requests over HTTP that carry credentials: to the server that an address names, and to no other.
+
+``urllib`` by itself sends the header Authorization on to whatever server a redirect names, and takes the user of an
+address such as ``http://ann:secret@host`` for a part of the host's name.
+
+Kafka has no counterpart.
+"""
+
+import base64
+import http.client
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from barnabas.client.errors import ConfigurationError
+
+__all__ = ["WEB_ERRORS", "basic_authorization", "open_request", "split_login", "without_login"]
+
+WEB_ERRORS = (OSError, ValueError, TypeError, http.client.HTTPException)
+"""What a request raises when there is no answer, or one that makes no sense."""
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class _SameOrigin(urllib.request.HTTPRedirectHandler):
+    """Follows redirects of GET and HEAD within one scheme, host and port; others are errors."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        if req.get_method() not in ("GET", "HEAD") or _origin(newurl) != _origin(req.full_url):
+            reason = f"it redirects to {without_login(newurl)}: redirects are not followed to there"
+            raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = urllib.request.build_opener(_SameOrigin)
+
+
+def open_request(request: urllib.request.Request, timeout_s: float) -> Any:
+    """As ``urllib.request.urlopen``, without redirects to other servers."""
+    return _OPENER.open(request, timeout=timeout_s)
+
+
+def split_login(url: str) -> tuple[str, str | None, str | None]:
+    """An address of http or https without its user, its user, and its password. Raises `ConfigurationError` for another one.
+
+    The error does not quote the address, which may hold a password.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_address = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ConfigurationError("it is not an address of HTTP")
+    place = parts.netloc.rpartition("@")[2]
+    username, password = (
+        None if text is None else urllib.parse.unquote(text) for text in (parts.username, parts.password)
+    )
+    return urllib.parse.urlunsplit(parts._replace(netloc=place)), username, password
+
+
+def without_login(url: str) -> str:
+    """An address, correct or not, to be shown: without what may be a user and a password."""
+    return re.sub(r"//.*@", "//", url, flags=re.DOTALL)
+
+
+def basic_authorization(username: str, password: str) -> str:
+    """The value of the header Authorization. Raises `ConfigurationError` for text that UTF-8 cannot hold."""
+    try:
+        return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
+    except UnicodeEncodeError:
+        raise ConfigurationError("the user's name or the password holds half a character (a lone surrogate)") from None
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
