@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.files import OsFiles
 from barnabas.coordination.admin.commands import ADMIN_COMMANDS, answer_command
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.core.access import digest_id
@@ -25,6 +26,7 @@ from barnabas.coordination.server.four_letter_words import answer
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.coordination.server.view import ServerState, ServerView
+from barnabas.coordination.storage.snapshot import encode_snapshot
 from barnabas.coordination.zab.figures import QuorumState
 from barnabas.coordination.zab.learner_handler import LearnerHandler, LearnerStatistics
 from barnabas.wire.jute.codec import decode
@@ -284,6 +286,40 @@ def test_a_snapshot_may_come_in_chunks_and_is_refused_if_it_is_cut_off(tmp_path:
         client.close()
 
     serve(tmp_path, ask, **ON, **OFTEN)
+
+
+def test_a_snapshot_that_the_disk_has_no_room_for_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """507 by the length that the request names, before the client sends it; in chunks, by what has come. A bad zxid is refused, too."""
+
+    def ask(_port: int, http_ports: list[int]) -> None:
+        head = b"POST /commands/restore HTTP/1.1\r\nAuthorization: digest a:b\r\nExpect: 100-continue\r\n"
+        for rest, is_awaited in (
+            (b"Content-Length: %d\r\n\r\n" % (1 << 50), False),
+            (b"Transfer-Encoding: chunked\r\n\r\n10000\r\n" + b"x" * 0x10000, True),
+        ):
+            with socket.create_connection(("127.0.0.1", http_ports[0]), 60) as raw:
+                raw.sendall(head + rest)
+                raw.shutdown(socket.SHUT_WR)
+                answer = b"".join(iter(lambda raw=raw: raw.recv(1 << 16), b""))
+            assert answer.startswith(b"HTTP/1.1 100") == is_awaited
+            assert b"HTTP/1.1 507 " in answer
+            assert b"the disk has no room" in answer
+        assert not list((tmp_path / "version-2").glob("restore*"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OsFiles, "disk_space", lambda _self, _path: (1 << 40, (128 << 20) + 1000))
+        serve(tmp_path, ask, **ON, **OFTEN)
+
+    def send_bad(port: int, http_ports: list[int]) -> None:
+        database = Database()
+        database.last_zxid = -5
+        status, _, body = ask_http(
+            http_ports[0], "restore", data=b"".join(encode_snapshot(database)), headers={"Authorization": "digest a:b"}
+        )
+        assert (status, b"no server can continue" in body) == (500, True)
+        RawClient(port).close()
+
+    serve(tmp_path, send_bad, **ON, **OFTEN)
 
 
 @pytest.mark.parametrize(

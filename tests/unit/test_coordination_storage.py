@@ -19,7 +19,7 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.tree import Tree
 from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.storage.log_tail import encode_entry
-from barnabas.coordination.storage.restoration import Restoration
+from barnabas.coordination.storage.restoration import NoRoomError, Restoration
 from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot, read_snapshot_with_zxid
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.storage.transaction_log import TransactionLog, read_transaction_log
@@ -659,3 +659,107 @@ def test_what_is_no_whole_snapshot_is_not_restored(tmp_path: Path, storage: Stor
         restoration.abandon()
     assert {path.name for path in (tmp_path / "version-2").iterdir()} == {"log.1"}
     assert storage.load()[0].last_zxid == 2
+
+
+@pytest.mark.parametrize("zxid", [-(1 << 63), -5, -1, (1 << 63) - (1 << 32), (1 << 63) - 2, (1 << 63) - 1])
+def test_a_snapshot_whose_zxid_no_server_can_continue_from_is_not_restored(zxid: int) -> None:
+    """A zxid has 63 bits; it is read from the bytes that an operator sends."""
+    database = Database()
+    database.last_zxid = zxid
+    with pytest.raises(CorruptDataError, match="no server can continue"):
+        read_snapshot_with_zxid(b"".join(encode_snapshot(database)), "that was sent")
+
+
+@pytest.mark.parametrize("zxid", [0, 0x1_FFFFFFFF, (1 << 63) - (1 << 32) - 1])
+def test_a_snapshot_with_a_zxid_that_leaves_room_is_read(zxid: int) -> None:
+    """Up to the last one with an epoch's zxids after it."""
+    database = Database()
+    database.last_zxid = zxid
+    assert read_snapshot_with_zxid(b"".join(encode_snapshot(database)), "that was sent").last_zxid == zxid
+
+
+def restore_again(storage: Storage) -> None:
+    """Restore `filled` as a whole, over the state that is there."""
+    database = filled()
+    restoration = storage.new_restoration()
+    for part in encode_snapshot(database):
+        restoration.write(part)
+    restoration.read()
+    storage.restore(restoration, database.last_zxid)
+
+
+@pytest.mark.parametrize("separate_logs", [False, True])
+def test_each_folder_before_a_restore_holds_one_state(tmp_path: Path, separate_logs: bool) -> None:
+    """Also if the names of its files do not overlap with those that a folder holds, and the folders of one directory are gone."""
+    logs = tmp_path / "logs" if separate_logs else tmp_path / "data"
+    storage = Storage(FILES, str(tmp_path / "data"), str(logs), preallocate_bytes=4096)
+    storage.open()
+    write(storage, 1, 5)
+    restore_again(storage)  # before it: log.1 and no snapshot
+    restore_again(storage)  # before it: snapshot.c7 and no log
+    storage.log.append(200, [transaction(200)])
+    restore_again(storage)
+    storage.close()
+
+    def held(directory: Path) -> dict[str, set[str]]:
+        return {path.name[15:]: {file.name for file in path.iterdir()} for path in directory.glob("before-restore.*")}
+
+    if separate_logs:
+        assert held(tmp_path / "data") == {"2": {"snapshot.c7"}, "3": {"snapshot.c7"}}
+        assert held(logs) == {"1": {"log.1"}, "3": {"log.c8"}}
+    else:
+        assert held(logs) == {"1": {"log.1"}, "2": {"snapshot.c7"}, "3": {"snapshot.c7", "log.c8"}}
+
+
+@pytest.mark.parametrize("step", range(1, 5))
+def test_a_crash_during_a_restore_does_not_divide_the_state_before(
+    tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """The next start moves the rest of its files to the same folder, although another one is there."""
+    (tmp_path / "before-restore.1").mkdir()
+    restoration = arriving(storage, filled())
+    rename, left = OsFiles.rename, step
+
+    def fail_later(self: OsFiles, old: str, new: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.EIO, "the machine stops")
+        rename(self, old, new)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OsFiles, "rename", fail_later)
+        with pytest.raises(OSError, match="the machine stops"):
+            storage.restore(restoration, 199)
+    storage.load()
+    assert {path.name for path in (tmp_path / "before-restore.2").iterdir()} == {"snapshot.3", "log.1", "log.4"}
+    assert {path.name for path in tmp_path.glob("before-restore.*")} == {"before-restore.1", "before-restore.2"}
+
+
+def test_a_snapshot_that_comes_leaves_free_what_the_log_needs(
+    tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before it is written, by its size or by what has come so far."""
+    reserve_bytes = 2 * 64 * 1024
+    monkeypatch.setattr(OsFiles, "disk_space", lambda _self, _path: (1 << 30, reserve_bytes + 1000))
+    restoration = storage.new_restoration()
+    restoration.check_room(1000)
+    restoration.write(b"x" * 1000)
+    for ask in (lambda: restoration.check_room(1001), lambda: restoration.write(b"x" * 1001)):
+        with pytest.raises(NoRoomError, match="no room"):
+            ask()
+    restoration.abandon()
+    assert list((tmp_path / "version-2").iterdir()) == []
+
+
+def test_two_writers_of_the_same_snapshot_do_not_disturb_each_other(tmp_path: Path, storage: Storage) -> None:
+    """Each has a temporary name of its own; the one that is finished last gives the file."""
+    database = filled()
+    writers = [storage.begin_snapshot(database), storage.begin_snapshot(database)]
+    for writer in writers:
+        while (part := writer.next_part()) is not None:
+            writer.write(part)
+    for writer in writers:
+        writer.finish()
+    assert [path.name for path in (tmp_path / "version-2").iterdir()] == ["snapshot.c7"]
+    assert storage.load()[0].last_zxid == 199

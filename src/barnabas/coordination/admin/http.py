@@ -30,6 +30,12 @@ class HttpRequest:
         return self.headers.get("transfer-encoding", "").lower() == "chunked"
 
     @property
+    def body_bytes(self) -> int:
+        """How long the body is, as far as the head says it; 0 if it does not."""
+        length = self.headers.get("content-length", "")
+        return int(length) if length.isdecimal() and len(length) < 19 and not self.is_chunked else 0
+
+    @property
     def expects_continue(self) -> bool:
         """Whether the client waits for an interim answer before it sends the body."""
         return self.headers.get("expect", "").lower() == "100-continue"

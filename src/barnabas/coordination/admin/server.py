@@ -8,6 +8,7 @@ In ZooKeeper: JettyAdminServer, and the Jetty server of PrometheusMetricsProvide
 
 import asyncio
 import contextlib
+import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
@@ -26,6 +27,7 @@ from barnabas.coordination.admin.http import (
 from barnabas.coordination.admin.state_commands import StateCommands, state_command_of
 from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
 from barnabas.coordination.server.view import ServerView
+from barnabas.coordination.storage.restoration import NoRoomError
 from barnabas.coordination.storage.service import SnapshotService
 
 __all__ = ["AdminServer", "AdministeredServer"]
@@ -49,8 +51,8 @@ class AdministeredServer(Protocol):
         """The present state."""
         ...
 
-    async def restore(self, parts: AsyncIterator[bytes]) -> int:
-        """Replace the state by a snapshot; its zxid. Raises `BarnabasError` and OSError."""
+    async def restore(self, parts: AsyncIterator[bytes], size_bytes: int) -> int:
+        """Replace the state by a snapshot of that size (0: unknown); its zxid. Raises `BarnabasError` and OSError."""
         ...
 
 
@@ -202,10 +204,12 @@ class AdminServer:
     async def _restore(self, request: HttpRequest, exchange: _Exchange) -> AdminResponse:
         logger.warning("Restoring a snapshot that %s sends", exchange.address)
         try:
-            zxid = await self._administered.restore(exchange.body(request))
+            zxid = await self._administered.restore(exchange.body(request), request.body_bytes)
         except (BarnabasError, OSError) as error:
             logger.error("The snapshot of %s cannot be restored: %s", exchange.address, error)
-            return json_response("restore", str(error), status=HTTPStatus.INTERNAL_SERVER_ERROR)
+            is_full = isinstance(error, NoRoomError) or getattr(error, "errno", None) == errno.ENOSPC
+            status = HTTPStatus.INSUFFICIENT_STORAGE if is_full else HTTPStatus.INTERNAL_SERVER_ERROR
+            return json_response("restore", str(error), status=status)
         return json_response("restore", fields={"last_zxid": zxid})
 
     async def _metrics(self, request: HttpRequest, _exchange: _Exchange) -> AdminResponse:

@@ -544,8 +544,10 @@ class CoordinationServer:
 
     # A snapshot in the place of the state
 
-    async def restore(self, parts: AsyncIterator[bytes]) -> int:
+    async def restore(self, parts: AsyncIterator[bytes], size_bytes: int = 0) -> int:
         """Replace the state by the snapshot that comes in parts; its zxid. All connections are closed.
+
+        ``size_bytes`` is how many come, or 0 if that is not known.
 
         Raises `BarnabasError` if that cannot be, and OSError.
         """
@@ -555,7 +557,7 @@ class CoordinationServer:
                 "aside, put the snapshot there under the name snapshot.ZXID, and start them"
             )
         try:
-            database = await self.snapshots.restore(parts, self._stop_writing)
+            database = await self.snapshots.restore(parts, size_bytes, self._stop_writing)
         except OSError as error:
             if not self._is_serving:
                 self._fail(error)  # the files may be of either state

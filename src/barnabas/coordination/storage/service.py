@@ -1,15 +1,16 @@
 """The edge of the storage: writes snapshots while the server serves, gives them to operators, and takes theirs.
 
-One snapshot is written at a time, slice by slice; a thread writes the slices.
+One snapshot is written at a time, slice by slice; a thread writes the slices. None is written while a restored state takes the
+place of the server's own: it would be of the old state, and a restart would find it.
 
 In ZooKeeper: ZooKeeperServer.takeSnapshot and restoreFromSnapshot.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
+from typing import TypeVar, TypeVarTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.coordination.core.database import Database
@@ -20,6 +21,9 @@ __all__ = ["SnapshotService"]
 logger = logging.getLogger(__name__)
 _PART_BYTES = 1 << 20
 _MANY_ACLS = 1000
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 
 class SnapshotService:
@@ -42,29 +46,41 @@ class SnapshotService:
         self._now_ms = now_ms
         self._on_begin = on_begin
         self._on_written = on_written
-        self._task: asyncio.Task[SnapshotFile | None] | None = None
+        self._tasks: dict[asyncio.Task[SnapshotFile | None], None] = {}
+        self._lock = asyncio.Lock()
+        """held while a snapshot is written, and while a restored state takes the place of the server's own"""
         self._is_restoring = False
+        self._is_over = False
 
     @property
     def is_writing(self) -> bool:
-        """Whether a snapshot is under way."""
-        return self._task is not None
+        """Whether a snapshot is under way, or waits for its turn."""
+        return bool(self._tasks)
 
     def begin(self) -> "asyncio.Task[SnapshotFile | None]":
-        """Begin to write one; the result is None if it cannot be written."""
-        task = self._task = asyncio.get_running_loop().create_task(self._write())
+        """Begin to write one, as soon as no other is under way; the result is None if it cannot be written."""
+        task = asyncio.get_running_loop().create_task(self._write())
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def cancel(self) -> None:
-        """The server stops."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        """The server stops. At return nothing is written any more."""
+        self._is_over = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        async with self._lock:  # a restored state that is taking its place has it at the end
+            pass
 
     async def _write(self) -> SnapshotFile | None:
+        async with self._lock:
+            return None if self._is_over else await self._write_alone()
+
+    async def _write_alone(self) -> SnapshotFile | None:
         self._on_begin()
-        database, run = self._database(), asyncio.get_running_loop().run_in_executor
+        database = self._database()
         if len(database.tree.known_acls()) > _MANY_ACLS:
             database.tree.forget_unused_acls()
         began_ms, zxid = self._now_ms(), database.last_zxid
@@ -72,22 +88,31 @@ class SnapshotService:
         logger.info("Writing snapshot %s", writer.path)
         try:
             while (part := writer.next_part()) is not None:
-                await run(self._executor, writer.write, part)
-            await run(self._executor, writer.finish)
+                await self._run(writer.write, part)
+            await self._run(writer.finish)
             self._on_written(zxid, self._now_ms() - began_ms)
             return SnapshotFile(writer.path, zxid, self._storage.files.size(writer.path))
         except OSError as error:
             logger.error("The snapshot %s cannot be written, so log files are kept for longer: %s", writer.path, error)
-            await run(self._executor, writer.abandon)
+            await self._run(writer.abandon)
             return None
-        finally:
-            self._task = None
+        except BaseException:
+            await self._run(writer.abandon)
+            raise
+
+    async def _run(self, work: Callable[[*_Ts], _T], *args: *_Ts) -> _T:
+        """Do work in a thread. A task that is cancelled meanwhile ends after the work: what follows uses the same files."""
+        done = asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            await asyncio.wait((done,))
+            raise
 
     # For operators
 
     async def take(self) -> SnapshotFile:
         """Write one. Raises OSError."""
-        await self._until_idle()
         taken = await self.begin()
         if taken is None:
             raise OSError("the snapshot cannot be written: see the log")
@@ -104,32 +129,37 @@ class SnapshotService:
         finally:
             file.close()
 
-    async def restore(self, parts: AsyncIterator[bytes], stop_writing: Callable[[], Awaitable[None]]) -> Database:
-        """Make the snapshot that comes in parts the state on disk, and return it.
+    async def restore(
+        self, parts: AsyncIterator[bytes], size_bytes: int, stop_writing: Callable[[], Awaitable[None]]
+    ) -> Database:
+        """Make the snapshot that comes in parts the state on disk, and return it. ``size_bytes`` is 0 if it is not known.
 
         ``stop_writing`` is called when it is known to be whole, and returns when nothing is written to the log any more. Raises
-        `BarnabasError` if it cannot be restored, and OSError.
+        `BarnabasError` if it cannot be restored, `NoRoomError` if the disk has no room for it, and OSError. The next snapshot is
+        written after this returns, so the caller must have the new state in place before it awaits.
         """
         if self._is_restoring:
             raise ConfigError("another snapshot is being restored")
         self._is_restoring = True
-        restoration, run = self._storage.new_restoration(), asyncio.get_running_loop().run_in_executor
+        restoration = self._storage.new_restoration()
         try:
+            await self._run(restoration.check_room, size_bytes)
             async for part in parts:
-                await run(self._executor, restoration.write, part)
-            database = await run(self._executor, restoration.read)
-            began_ms = self._now_ms()
-            await stop_writing()
-            await self._until_idle()
-            await run(self._executor, self._storage.restore, restoration, database.last_zxid)
+                await self._run(restoration.write, part)
+            database = await self._run(restoration.read)
+            async with self._lock:  # not before: an upload may take long, and snapshots are due meanwhile
+                began_ms = self._now_ms()
+                try:
+                    await stop_writing()
+                    await self._run(self._storage.restore, restoration, database.last_zxid)
+                except BaseException:
+                    self._is_over = True  # the server stops: its files may be of either state
+                    raise
+        except BaseException:
+            await self._run(restoration.abandon)
+            raise
         finally:
-            await run(self._executor, restoration.abandon)
             self._is_restoring = False
         self._on_begin()
         self._on_written(database.last_zxid, self._now_ms() - began_ms)
         return database
-
-    async def _until_idle(self) -> None:
-        """Wait for the end of a snapshot that is under way."""
-        if self._task is not None:
-            await asyncio.wait((self._task,))

@@ -60,6 +60,8 @@ SNAPSHOT_END = b"\0\0\0\x01/"
 _MARK = SNAPSHOT_END
 _SEAL_BYTES = 8 + len(_MARK)
 _FILE_HEADER_BYTES = 16
+_MAX_RESTORED_ZXID = (1 << 63) - (1 << 32) - 1
+"""leaves the zxids of one epoch to the server that goes on from there: a zxid has 63 bits"""
 
 
 @dataclass(slots=True)
@@ -172,8 +174,17 @@ def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
 
 
 def read_snapshot_with_zxid(data: bytes, name: str) -> Database:
-    """The state in a snapshot that holds its zxid, as since ZooKeeper 3.9. Raises `CorruptDataError`."""
-    return _read(data, name, None)
+    """The state in a snapshot that holds its zxid, as since ZooKeeper 3.9. Raises `CorruptDataError`.
+
+    The zxid is one that a server can go on from.
+    """
+    database = _read(data, name, None)
+    if not 0 <= database.last_zxid <= _MAX_RESTORED_ZXID:
+        raise CorruptDataError(
+            f"snapshot {name} has the zxid {database.last_zxid}: no server can continue from one that is not between 0 "
+            f"and 0x{_MAX_RESTORED_ZXID:x}. Send another snapshot"
+        )
+    return database
 
 
 def _read(data: bytes, name: str, zxid: int | None) -> Database:

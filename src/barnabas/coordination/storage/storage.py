@@ -60,7 +60,9 @@ class Storage:
         self.log = TransactionLog(
             files, self.logs_dir, preallocate_bytes=preallocate_bytes, sync=sync, max_file_bytes=max_log_file_bytes
         )
+        self._reserve_bytes = 2 * preallocate_bytes
         self._lock = contextlib.ExitStack()
+        self._snapshots_begun = 0
 
     def open(self) -> None:
         """Make the directories and lock them. Raises BlockingIOError when another server uses them."""
@@ -244,7 +246,7 @@ class Storage:
 
     def new_restoration(self) -> Restoration:
         """Takes the snapshot as it comes."""
-        return Restoration(self._files, self.snapshots_dir)
+        return Restoration(self._files, self.snapshots_dir, self.logs_dir, self._reserve_bytes)
 
     def restore(self, restoration: Restoration, zxid: int) -> None:
         """Make a snapshot, which ends with ``zxid``, the state that a restart finds. Durable at return."""
@@ -260,7 +262,8 @@ class Storage:
 
     def begin_snapshot(self, database: Database) -> "SnapshotWriter":
         """A writer of the present state, which the caller runs to its end."""
-        return SnapshotWriter(self._files, self.snapshots_dir, database)
+        self._snapshots_begun += 1
+        return SnapshotWriter(self._files, self.snapshots_dir, database, self._snapshots_begun)
 
     def save_snapshot(self, database: Database) -> None:
         """Write a snapshot at once."""
@@ -327,12 +330,13 @@ class SnapshotFile(NamedTuple):
 
 
 class SnapshotWriter:
-    """Writes one snapshot in parts, under a temporary name until it is whole and synced."""
+    """Writes one snapshot in parts, under a temporary name of its own until it is whole and synced."""
 
-    def __init__(self, files: Files, directory: str, database: Database) -> None:
+    def __init__(self, files: Files, directory: str, database: Database, number: int) -> None:
         self._files = files
         self._directory = directory
         self.path = posixpath.join(directory, snapshot_name(database.last_zxid))
+        self._temporary_path = f"{self.path}.{number}{_TEMPORARY}"
         self._parts = encode_snapshot(database)
         self._first: bytes | None = next(self._parts)  # from here on the state is fixed
         self._file: File | None = None
@@ -345,10 +349,9 @@ class SnapshotWriter:
     def write(self, part: bytes) -> None:
         """Write a part; may run on another thread."""
         if self._file is None:
-            temporary = self.path + _TEMPORARY
-            if self._files.exists(temporary):
-                self._files.remove(temporary)
-            self._file = self._files.open(temporary, create=True)
+            if self._files.exists(self._temporary_path):
+                self._files.remove(self._temporary_path)
+            self._file = self._files.open(self._temporary_path, create=True)
         self._file.append([part])
 
     def abandon(self) -> None:
@@ -357,12 +360,12 @@ class SnapshotWriter:
         with contextlib.suppress(OSError):
             if file is not None:
                 file.close()
-            self._files.remove(self.path + _TEMPORARY)
+            self._files.remove(self._temporary_path)
 
     def finish(self) -> None:
         """Sync the file and give it its name; may run on another thread."""
         assert self._file is not None
         self._file.sync()
         self._file.close()
-        self._files.rename(self.path + _TEMPORARY, self.path)
+        self._files.rename(self._temporary_path, self.path)
         self._files.sync_dir(self._directory)
