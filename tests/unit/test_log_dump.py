@@ -1,6 +1,8 @@
 """dump-log: what it prints of each kind of file, and what it says of files that are not as they should be."""
 
+import json
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,42 @@ def test_several_files_come_by_commas_and_by_spaces(folder: Path, capsys: pytest
     assert [line for line in out.splitlines() if line.startswith("Dumping")] == [f"Dumping {path}" for path in paths]
     assert "offset: 3 position:" in out
     assert "producerId: 4 producerEpoch: 1 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty" in out
+
+
+def test_json_is_a_document_for_each_batch_record_and_entry(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the names that the text has, and nothing else on standard output."""
+    paths = [str(path) for path in sorted(folder.iterdir()) if path.suffix in (".log", ".index", ".snapshot")]
+    assert dump_log.main(["--files", *paths, "--print-data-log", "--output", "json"]) == 0
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {document["file"] for document in documents} == set(paths)
+    assert Counter(document["kind"] for document in documents) == {
+        "batch": 3,
+        "record": 6,
+        "indexEntry": 2,
+        "producer": 1,
+    }
+    log = [document for document in documents if document["file"].endswith(".log")]
+    batch, record = log[:2]
+    assert (batch["kind"], batch["baseOffset"], batch["deleteHorizonMs"], batch["isvalid"]) == ("batch", 0, None, True)
+    assert record == {
+        "file": batch["file"],
+        "kind": "record",
+        "offset": 0,
+        "CreateTime": NOW,
+        "keySize": 3,
+        "valueSize": 7,
+        "sequence": 0,
+        "headerKeys": ["h"],
+        "key": "key",
+        "payload": "value 0",
+    }
+
+
+def test_keys_and_values_can_be_printed_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the blanks of Kafka's tool, which writes the bar before the key."""
+    path = folder / f"{0:020d}.log"
+    assert dump_log.main(["--files", str(path), "--print-data-log", "--skip-record-metadata"]) == 0
+    assert capsys.readouterr().out.splitlines()[3] == "| key: key payload: value 0"
 
 
 def test_damage_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,12 @@
 """``barnabas dump-log``: print and verify a log's files, as Kafka's DumpLogSegments does, in the same words.
 
 Reads ``.log``, ``.index``, ``.timeindex``, ``.snapshot`` and ``.txnindex`` files of any broker. Contents go to standard
-output; what is wrong with an index goes to standard error, after all files.
+output; what is wrong with an index goes to standard error, after all files. ``--output json`` prints a document for each
+batch, record or entry, with the names of the fields as they stand in the text.
 """
 
 import argparse
+import json
 import os
 import struct
 import sys
@@ -15,7 +17,7 @@ from crc32c import crc32c
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import File, OsFiles
-from barnabas.cli.common import ToolParser
+from barnabas.cli.common import ToolParser, add_output_option
 from barnabas.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from barnabas.log.producer_state import decode_snapshot
 from barnabas.log.segment.batches import locate
@@ -33,6 +35,8 @@ _LEAST_LENGTH = 14
 _UP_TO_MAGIC_BYTES = 17
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
+_OPTIONAL = frozenset(("deleteHorizonMs", "currentTxnFirstOffset"))
+"""Fields that Kafka's tool prints as OptionalLong."""
 _DECODED = tuple[str | None, str | None]
 _Decoder = Callable[[Record], _DECODED]
 
@@ -84,6 +88,43 @@ class _Batch(NamedTuple):
         return len(self.data) >= HEADER_BYTES and crc32c(memoryview(self.data)[21:]) == self.header.crc
 
 
+class _Printer:
+    """Prints what a file holds, in the words of Kafka's tool or as JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.path = ""
+        """The file that is dumped."""
+
+    def say(self, line: str) -> None:
+        """A line for people."""
+        if not self.as_json:
+            print(line)
+
+    def show(self, kind: str, fields: dict[str, object]) -> None:
+        """A batch, a record or an entry."""
+        if self.as_json:
+            print(json.dumps({"file": self.path, "kind": kind, **fields}, ensure_ascii=False))
+        else:
+            print(_text(kind, fields))
+
+
+def _text(kind: str, fields: dict[str, object]) -> str:
+    """A line of Kafka's tool, with its blanks."""
+    text = " ".join(f"{name}: {_value_text(name, value)}" for name, value in fields.items())
+    if kind == "record" and fields:
+        return (" " if next(iter(fields)) == "payload" else "| ") + text
+    return text + " " if kind == "producer" and "firstSequence" not in fields else text
+
+
+def _value_text(name: str, value: object) -> str:
+    if name in _OPTIONAL:
+        return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"[{','.join(value)}]" if isinstance(value, list) else str(value)
+
+
 def main(argv: list[str]) -> int:
     """Dump the files; 0 when they could be read (findings about indexes included, as in Kafka's tool)."""
     parser = _parser()
@@ -93,9 +134,11 @@ def main(argv: list[str]) -> int:
         parser.error("--files names no file")
     findings = _Findings()
     try:
-        decode = _decoder(arguments)
+        printer = _Printer(as_json=arguments.output == "json")
+        decode = _decoder(arguments, printer)
         for path in paths:
-            _dump(path, arguments, decode, findings)
+            printer.path = path
+            _dump(path, arguments, decode, findings, printer)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -125,13 +168,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--value-decoder-class", nargs="?", const="", metavar="CLASS", help="StringDecoder by default")
     parser.add_argument("--offsets-decoder", action="store_true", help="the records are __consumer_offsets'")
     parser.add_argument("--transaction-log-decoder", action="store_true", help="the records are __transaction_state's")
+    add_output_option(parser)
     return parser
 
 
 # ---- decoders
 
 
-def _decoder(arguments: argparse.Namespace) -> _Decoder | None:
+def _decoder(arguments: argparse.Namespace, printer: _Printer) -> _Decoder | None:
     """How keys and values are printed; None when they are not."""
     if arguments.offsets_decoder:
         from barnabas.cli.dump_log_decoders import decode_offsets_record
@@ -144,8 +188,8 @@ def _decoder(arguments: argparse.Namespace) -> _Decoder | None:
     is_wanted = arguments.print_data_log or arguments.key_decoder_class is not None
     if not (is_wanted or arguments.value_decoder_class is not None):
         return None
-    key = _class_decoder(arguments.key_decoder_class)
-    value = _class_decoder(arguments.value_decoder_class)
+    key = _class_decoder(arguments.key_decoder_class, printer)
+    value = _class_decoder(arguments.value_decoder_class, printer)
 
     def decode(record: Record) -> _DECODED:
         return (
@@ -156,7 +200,7 @@ def _decoder(arguments: argparse.Namespace) -> _Decoder | None:
     return decode
 
 
-def _class_decoder(name: str | None) -> Callable[[bytes], str]:
+def _class_decoder(name: str | None, printer: _Printer) -> Callable[[bytes], str]:
     kinds: dict[str, Callable[[bytes], str]] = {
         "StringDecoder": lambda data: data.decode("utf-8", "replace"),
         "LongDecoder": lambda data: str(int.from_bytes(data, "big", signed=True)),
@@ -169,29 +213,37 @@ def _class_decoder(name: str | None) -> Callable[[bytes], str]:
             f"There are: {', '.join(f'org.apache.kafka.tools.api.{known}' for known in kinds)}"
         )
     if package == "kafka.serializer":
-        print(f"{name} is deprecated. Please use org.apache.kafka.tools.api.{kind} instead")
+        printer.say(f"{name} is deprecated. Please use org.apache.kafka.tools.api.{kind} instead")
     return kinds[kind]
 
 
 # ---- files
 
 
-def _dump(path: str, arguments: argparse.Namespace, decode: _Decoder | None, findings: _Findings) -> None:
-    print(f"Dumping {path}")
+def _dump(
+    path: str, arguments: argparse.Namespace, decode: _Decoder | None, findings: _Findings, printer: _Printer
+) -> None:
+    printer.say(f"Dumping {path}")
     suffix = os.path.splitext(path)[1]
     if suffix == LOG:
-        _dump_log(path, arguments, decode, findings)
+        _dump_log(path, arguments, decode, findings, printer)
     elif suffix == INDEX:
-        _dump_index(path, arguments, findings)
+        _dump_index(path, arguments, findings, printer)
     elif suffix == TIME_INDEX:
-        _dump_time_index(path, arguments, findings)
+        _dump_time_index(path, arguments, findings, printer)
     elif suffix == SNAPSHOT:
-        _dump_snapshot(path)
+        _dump_snapshot(path, printer)
     elif suffix == TXN_INDEX:
         for entry in decode_transactions(OsFiles().read(path)):
-            print(
-                f"version: 0 producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
-                f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
+            printer.show(
+                "abortedTransaction",
+                {
+                    "version": 0,
+                    "producerId": entry.producer_id,
+                    "firstOffset": entry.first_offset,
+                    "lastOffset": entry.last_offset,
+                    "lastStableOffset": entry.last_stable_offset,
+                },
             )
     else:
         sys.stdout.flush()
@@ -230,23 +282,28 @@ def _batches(file: File, end: int) -> Iterator[_Batch]:
         position += size
 
 
-def _dump_log(path: str, arguments: argparse.Namespace, decode: _Decoder | None, findings: _Findings) -> None:
-    print(f"Log starting offset: {_base_offset(path)}")
+def _dump_log(
+    path: str, arguments: argparse.Namespace, decode: _Decoder | None, findings: _Findings, printer: _Printer
+) -> None:
+    printer.say(f"Log starting offset: {_base_offset(path)}")
     file = OsFiles().open(path, read_only=True)
     size = min(file.size(), arguments.max_bytes)
     is_deep = arguments.deep_iteration or decode is not None
     valid_bytes, last_offset = 0, -1
     for batch in _batches(file, size):
-        _print_batch(batch)
+        printer.show("batch", _batch_fields(batch))
         if is_deep:
             for record in _records(path, batch):
                 if last_offset != -1 and record.offset != last_offset + 1:
                     findings.gaps.setdefault(os.path.abspath(path), []).append((last_offset, record.offset))
                 last_offset = record.offset
-                print(_record_line(batch, record, decode, arguments.skip_record_metadata))
+                printer.show("record", _record_fields(batch, record, decode, arguments.skip_record_metadata))
         valid_bytes += len(batch.data)
     if size > valid_bytes and arguments.max_bytes == _MAX_INT:
-        print(f"Found {size - valid_bytes} invalid bytes at the end of {os.path.basename(path)}")
+        if printer.as_json:
+            printer.show("invalidBytes", {"position": valid_bytes, "size": size - valid_bytes})
+        else:
+            print(f"Found {size - valid_bytes} invalid bytes at the end of {os.path.basename(path)}")
     file.close()
 
 
@@ -257,69 +314,70 @@ def _records(path: str, batch: _Batch) -> Iterator[Record]:
         raise CorruptDataError(f"{path}: the batch at position {batch.position} cannot be read: {error}") from error
 
 
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _optional(value: int | None) -> str:
-    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
-
-
 def _timestamp_type(header: BatchHeader) -> str:
     return "LogAppendTime" if header.is_log_append_time else "CreateTime"
 
 
-def _print_batch(batch: _Batch) -> None:
+def _batch_fields(batch: _Batch) -> dict[str, object]:
     header = batch.header
     codec = header.attributes & 7
-    print(
-        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
-        f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
-        f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
-        f"partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_flag(header.is_transactional)} "
-        f"isControl: {_flag(header.is_control)} deleteHorizonMs: {_optional(header.delete_horizon_ms)} "
-        f"position: {batch.position} {_timestamp_type(header)}: {header.max_timestamp} "
-        f"size: {len(batch.data)} magic: {header.magic} "
-        f"compresscodec: {CODECS[codec] if codec < len(CODECS) else codec} crc: {header.crc} "
-        f"isvalid: {_flag(batch.is_valid)}"
-    )
+    return {
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.record_count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": header.last_sequence,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.leader_epoch,
+        "isTransactional": header.is_transactional,
+        "isControl": header.is_control,
+        "deleteHorizonMs": header.delete_horizon_ms,
+        "position": batch.position,
+        _timestamp_type(header): header.max_timestamp,
+        "size": len(batch.data),
+        "magic": header.magic,
+        "compresscodec": CODECS[codec] if codec < len(CODECS) else codec,
+        "crc": header.crc,
+        "isvalid": batch.is_valid,
+    }
 
 
-def _record_line(batch: _Batch, record: Record, decode: _Decoder | None, skip_metadata: bool) -> str:
+def _record_fields(batch: _Batch, record: Record, decode: _Decoder | None, skip_metadata: bool) -> dict[str, object]:
     header = batch.header
-    line, prefix = "", "| "
+    fields: dict[str, object] = {}
     if not skip_metadata:
         sequence = -1
         if header.base_sequence != -1:
             sequence = (header.base_sequence + record.offset - header.base_offset) & _MAX_INT
-        line = (
-            f"| offset: {record.offset} {_timestamp_type(header)}: {record.timestamp} "
-            f"keySize: {-1 if record.key is None else len(record.key)} "
-            f"valueSize: {-1 if record.value is None else len(record.value)} sequence: {sequence} "
-            f"headerKeys: [{','.join(key for key, _ in record.headers)}]"
-        )
-        prefix = " "
+        fields = {
+            "offset": record.offset,
+            _timestamp_type(header): record.timestamp,
+            "keySize": -1 if record.key is None else len(record.key),
+            "valueSize": -1 if record.value is None else len(record.value),
+            "sequence": sequence,
+            "headerKeys": [key for key, _ in record.headers],
+        }
         if header.is_control:
-            line += _control_text(batch, record)
+            fields |= _control_fields(batch, record)
     if decode is not None and not header.is_control:
         key, value = decode(record)
         if key is not None:
-            line += f"{prefix}key: {key}"
+            fields["key"] = key
         if value is not None:
-            line += f" payload: {value}"
-    return line
+            fields["payload"] = value
+    return fields
 
 
-def _control_text(batch: _Batch, record: Record) -> str:
+def _control_fields(batch: _Batch, record: Record) -> dict[str, object]:
     marker = read_end_marker(batch.data)
     if marker is None:
         kind = int.from_bytes((record.key or b"\0\0\0\0")[2:4], "big", signed=True)
-        return f" controlType: UNKNOWN({kind})"
-    kind_text = "ABORT" if marker.is_abort else "COMMIT"
-    return f" endTxnMarker: {kind_text} coordinatorEpoch: {marker.coordinator_epoch}"
+        return {"controlType": f"UNKNOWN({kind})"}
+    return {"endTxnMarker": "ABORT" if marker.is_abort else "COMMIT", "coordinatorEpoch": marker.coordinator_epoch}
 
 
-def _dump_snapshot(path: str) -> None:
+def _dump_snapshot(path: str, printer: _Printer) -> None:
     try:
         entries = decode_snapshot(OsFiles().read(path))
     except CorruptDataError as error:
@@ -328,37 +386,42 @@ def _dump_snapshot(path: str) -> None:
         return
     for entry in entries:
         first = None if entry.transaction_first_offset < 0 else entry.transaction_first_offset
-        line = (
-            f"producerId: {entry.producer_id} producerEpoch: {entry.epoch} "
-            f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: {_optional(first)} "
-            f"lastTimestamp: {entry.timestamp_ms} "
-        )
+        fields: dict[str, object] = {
+            "producerId": entry.producer_id,
+            "producerEpoch": entry.epoch,
+            "coordinatorEpoch": entry.coordinator_epoch,
+            "currentTxnFirstOffset": first,
+            "lastTimestamp": entry.timestamp_ms,
+        }
         if entry.batches:
             batch = entry.batches[0]
-            line += (
-                f"firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
-                f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} timestamp: {batch.timestamp_ms}"
-            )
-        print(line)
+            fields |= {
+                "firstSequence": batch.first_sequence,
+                "lastSequence": batch.last_sequence,
+                "lastOffset": batch.last_offset,
+                "offsetDelta": batch.offset_delta,
+                "timestamp": batch.timestamp_ms,
+            }
+        printer.show("producer", fields)
 
 
 # ---- indexes
 
 
-def _dump_index(path: str, arguments: argparse.Namespace, findings: _Findings) -> None:
+def _dump_index(path: str, arguments: argparse.Namespace, findings: _Findings, printer: _Printer) -> None:
     base_offset = _base_offset(path)
     log = _beside(path, LOG)
     data = OsFiles().read(path)
     entries = list(_OFFSET_ENTRY.iter_unpack(data[: len(data) // 8 * 8]))
     if not entries:
-        print(f"{path} is empty.")
+        printer.say(f"{path} is empty.")
         return
     if arguments.index_sanity_check:
         if entries[-1][0] < 0:
             raise CorruptDataError(f"Corrupt index found, index file {path}: its last offset is below the base offset")
         if len(data) % 8:
             raise CorruptDataError(f"Index file {path} is corrupt, found {len(data)} bytes, no multiple of 8")
-        print(f"{path} passed sanity check.")
+        printer.say(f"{path} passed sanity check.")
         return
     for number, (relative, position) in enumerate(entries):
         if relative == 0 and number:
@@ -368,7 +431,7 @@ def _dump_index(path: str, arguments: argparse.Namespace, findings: _Findings) -
         if found != offset:
             findings.index_mismatches.setdefault(os.path.abspath(path), []).append((offset, found))
         if not arguments.verify_index_only:
-            print(f"offset: {offset} position: {position}")
+            printer.show("indexEntry", {"offset": offset, "position": position})
 
 
 def _last_offset_at(log: File, position: int, max_message_bytes: int) -> int:
@@ -379,7 +442,7 @@ def _last_offset_at(log: File, position: int, max_message_bytes: int) -> int:
     return header.last_offset if header.size_bytes <= max_message_bytes else -1
 
 
-def _dump_time_index(path: str, arguments: argparse.Namespace, findings: _Findings) -> None:
+def _dump_time_index(path: str, arguments: argparse.Namespace, findings: _Findings, printer: _Printer) -> None:
     base_offset = _base_offset(path)
     log, index_file = _beside(path, LOG), _beside(path, INDEX)
     data = OsFiles().read(path)
@@ -391,7 +454,7 @@ def _dump_time_index(path: str, arguments: argparse.Namespace, findings: _Findin
             )
         if len(data) % 12:
             raise CorruptDataError(f"Time index file {path} is corrupt, found {len(data)} bytes, no multiple of 12")
-        print(f"{path} passed sanity check.")
+        printer.say(f"{path} passed sanity check.")
         return
     index_data = index_file.read_at(0, index_file.size() // 8 * 8)
     index = list(_OFFSET_ENTRY.iter_unpack(index_data))
@@ -403,7 +466,7 @@ def _dump_time_index(path: str, arguments: argparse.Namespace, findings: _Findin
         offset = base_offset + relative
         _check_time(log, index, base_offset, offset, timestamp, previous, name, findings)
         if not arguments.verify_index_only:
-            print(f"timestamp: {timestamp} offset: {offset}")
+            printer.show("timeIndexEntry", {"timestamp": timestamp, "offset": offset})
         previous = timestamp
 
 
