@@ -1,5 +1,6 @@
 """Topics are created, grown and ordered away in steps: on a dictionary of znodes, also where a crash ends them in between."""
 
+import logging
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -78,7 +79,7 @@ class Broker:
         self.context = SimpleNamespace(
             brokers=brokers, topics=set(known), to_delete=set(), ineligible_for_deletion=set()
         )
-        controller: Any = SimpleNamespace(context=self.context, commands=self.commands)
+        controller: Any = SimpleNamespace(context=self.context, commands=self.commands, is_active=True)
         timers = ManualTimers(ManualClock())
         self.topics = Topics(
             config, metadata, self.configs, controller, Purgatory(timers), random.Random(1), lambda steps: steps.close()
@@ -160,6 +161,18 @@ def test_of_several_topics_one_that_exists_does_not_keep_the_others(znodes: Znod
     assert {name: error.code for name, error in failed.items()} == {"t": ErrorCode.TOPIC_ALREADY_EXISTS}
     assert znodes.nodes[topic_path("t")] == before
     assert broker.commands.asked == [("create", ["u"])]
+
+
+def test_a_topic_that_another_request_has_created_meanwhile_is_no_warning(
+    znodes: Znodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two clients may ask for it at once; the one that comes second finds it there."""
+    assert Broker(znodes).create("t") == {}
+    caplog.set_level(logging.INFO)
+    znodes.perform(Broker(znodes).topics._auto_create(["t"]))
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "Topic t could not be created automatically: Topic 't' already exists.")
+    ]
 
 
 # Growth

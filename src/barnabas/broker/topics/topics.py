@@ -352,9 +352,9 @@ def _create_over_config(plan: CreationPlan, assigned: TopicAssignment) -> Steps[
 
 
 def _report_not_created(name: str, error: Exception) -> None:
-    # The controller moves, or stops: the client that asked will ask again.
-    is_passing = isinstance(error, KafkaError) and error.code is ErrorCode.NOT_CONTROLLER
-    level = logging.INFO if is_passing else logging.WARNING
+    # The controller moves, or stops: the client that asked will ask again. Or another request has created it meanwhile.
+    passing = (ErrorCode.NOT_CONTROLLER, ErrorCode.TOPIC_ALREADY_EXISTS)
+    level = logging.INFO if isinstance(error, KafkaError) and error.code in passing else logging.WARNING
     logger.log(level, "Topic %s could not be created automatically: %s", name, error)
 
 
