@@ -144,6 +144,37 @@ def test_a_snapshot_that_waits_for_a_restore_is_of_the_restored_state(
     assert run(tmp_path, use) == {"snapshot.7"}
 
 
+def test_old_files_are_not_removed_while_a_restore_moves_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The removal waits, so each finds the files that it has listed."""
+    reached, opened = threading.Event(), threading.Event()
+    restore, purge = Storage.restore, Storage.purge
+    order: list[str] = []
+
+    def slow(storage: Storage, *args: object) -> None:
+        reached.set()
+        assert opened.wait(60)
+        restore(storage, *args)  # type: ignore[arg-type]  # as they came
+        order.append("restored")
+
+    def noted(storage: Storage, retain: int) -> list[str]:
+        order.append("removed")
+        return purge(storage, retain)
+
+    monkeypatch.setattr(Storage, "restore", slow)
+    monkeypatch.setattr(Storage, "purge", noted)
+
+    async def use(server: Server) -> None:
+        restoring = asyncio.create_task(server.restore(state(7)))
+        assert await asyncio.to_thread(reached.wait, 60)
+        removing = server.service.purge(3)
+        await turns()
+        opened.set()
+        await asyncio.gather(restoring, removing)
+
+    run(tmp_path, use)
+    assert order == ["restored", "removed"]
+
+
 def test_snapshots_that_are_asked_for_at_once_are_all_given(tmp_path: Path) -> None:
     """One after the other."""
 

@@ -599,16 +599,8 @@ class CoordinationServer:
         interval_ms = settings["autopurge.purgeInterval"] * 3_600_000
         if interval_ms and now_ms - self._last_purge_ms >= interval_ms and self._is_serving:
             self._last_purge_ms = now_ms
-            self._loop.run_in_executor(self._executor, self._purge)
+            self.snapshots.purge(settings["autopurge.snapRetainCount"])
         if processor.unlogged:
             self._log()
         if not self._is_closing:
             self._timers = [self._loop.call_later(min(settings["tickTime"], 1000) / 2000, self._tick)]
-
-    def _purge(self) -> None:
-        """Remove old files; on another thread, because large ones take time."""
-        try:
-            for path in self._storage.purge(self._settings["autopurge.snapRetainCount"]):
-                logger.info("Removed %s", path)
-        except OSError as error:
-            logger.error("Old snapshots and logs cannot be removed: %s", error)

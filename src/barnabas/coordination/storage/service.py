@@ -8,9 +8,9 @@ In ZooKeeper: ZooKeeperServer.takeSnapshot and restoreFromSnapshot.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.coordination.core.database import Database
@@ -46,20 +46,28 @@ class SnapshotService:
         self._now_ms = now_ms
         self._on_begin = on_begin
         self._on_written = on_written
-        self._tasks: dict[asyncio.Task[SnapshotFile | None], None] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._lock = asyncio.Lock()
-        """held while a snapshot is written, and while a restored state takes the place of the server's own"""
+        """held while a snapshot is written, while old files are removed, and while a restored state takes the place of the
+        server's own"""
         self._is_restoring = False
         self._is_over = False
 
     @property
     def is_writing(self) -> bool:
-        """Whether a snapshot is under way, or waits for its turn."""
+        """Whether a snapshot is under way, or waits for its turn; or old files are removed."""
         return bool(self._tasks)
 
     def begin(self) -> "asyncio.Task[SnapshotFile | None]":
         """Begin to write one, as soon as no other is under way; the result is None if it cannot be written."""
-        task = asyncio.get_running_loop().create_task(self._write())
+        return self._start(self._write())
+
+    def purge(self, retain: int) -> "asyncio.Task[None]":
+        """Begin to remove the files that are no longer needed, `Storage.purge`."""
+        return self._start(self._purge(retain))
+
+    def _start(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
         return task
@@ -77,6 +85,16 @@ class SnapshotService:
     async def _write(self) -> SnapshotFile | None:
         async with self._lock:
             return None if self._is_over else await self._write_alone()
+
+    async def _purge(self, retain: int) -> None:
+        async with self._lock:
+            if self._is_over:
+                return
+            try:
+                for path in await self._run(self._storage.purge, retain):
+                    logger.info("Removed %s", path)
+            except OSError as error:
+                logger.error("Old snapshots and logs cannot be removed: %s", error)
 
     async def _write_alone(self) -> SnapshotFile | None:
         self._on_begin()
