@@ -6,12 +6,12 @@ import json
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from barnabas.base.errors import ConfigError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
 from barnabas.coordination.admin.commands import ADMIN_COMMANDS, answer_command
 from barnabas.coordination.admin.server import AdminServer
@@ -27,6 +27,7 @@ from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.snapshot import encode_snapshot
+from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.figures import QuorumState
 from barnabas.coordination.zab.learner_handler import LearnerHandler, LearnerStatistics
 from barnabas.wire.jute.codec import decode
@@ -286,6 +287,38 @@ def test_a_snapshot_may_come_in_chunks_and_is_refused_if_it_is_cut_off(tmp_path:
         client.close()
 
     serve(tmp_path, ask, **ON, **OFTEN)
+
+
+def test_a_restore_that_fails_after_clients_are_cut_off_stops_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the failure is: the files may be of either state."""
+
+    def fail(_storage: Storage, *_args: object) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(Storage, "restore", fail)
+
+    async def run() -> None:
+        server = CoordinationServer(
+            parse_settings({"dataDir": str(tmp_path), "clientPort": "0", "clientPortAddress": "127.0.0.1"})
+        )
+        await server.start()
+
+        async def parts() -> AsyncIterator[bytes]:
+            for part in encode_snapshot(Database()):
+                yield part
+
+        try:
+            with pytest.raises(ValueError, match="a defect"):
+                await server.restore(parts(), 0)
+            async with asyncio.timeout(60):
+                with pytest.raises(BarnabasError):
+                    await server.wait_failed()
+        finally:
+            await server.close()
+
+    asyncio.run(run())
 
 
 def test_a_snapshot_that_the_disk_has_no_room_for_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

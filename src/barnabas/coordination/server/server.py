@@ -558,8 +558,8 @@ class CoordinationServer:
             )
         try:
             database = await self.snapshots.restore(parts, size_bytes, self._stop_writing)
-        except OSError as error:
-            if not self._is_serving:
+        except Exception as error:
+            if not self._is_serving and not self._is_closing:
                 self._fail(error)  # the files may be of either state
             raise
         before = self._processor.database.tree
