@@ -15,7 +15,7 @@ from barnabas.cli.credentials import INSTALL_HINT, SECRETS, open_keyring
 from barnabas.client.broker_link import parse_servers
 from barnabas.client.errors import LibrdkafkaOnlyError
 from barnabas.client.link_security import LinkSecurity
-from barnabas.client.properties import KNOWN_FOR_LOGIN, overridden, renamed_for_all
+from barnabas.client.properties import KNOWN_FOR_LOGIN, overridden, renamed_for_all, security_properties
 
 __all__ = ["main"]
 
@@ -131,7 +131,7 @@ def _check_name(name: str) -> None:
     """A security setting with a typing error would be no setting."""
     if name in ("bootstrap.servers", "metadata.broker.list"):
         raise ConfigError(f"{name}: give the brokers with --bootstrap-servers")
-    if name.startswith(("sasl.", "ssl.", "security.")) and name not in KNOWN_FOR_LOGIN:
+    if security_properties({name: ""}) and name not in KNOWN_FOR_LOGIN:
         raise ConfigError(f"{name} is not a setting of clients{did_you_mean(name, KNOWN_FOR_LOGIN)}")
 
 

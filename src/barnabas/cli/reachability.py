@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.properties import renamed_for_all
+from barnabas.client.properties import renamed_for_all, security_properties
 
 __all__ = ["ANSWER_S", "CONNECT_TIMEOUT", "require_broker", "require_coordination"]
 
@@ -20,9 +20,7 @@ def require_broker(bootstrap: str, properties: Mapping[str, Any], timeout_s: flo
 
     given = renamed_for_all(properties)
     bootstrap = bootstrap or given.get("bootstrap.servers", "")
-    secure = {
-        name: value for name, value in given.items() if name.startswith(("security.", "sasl.", "ssl.", "enable.ssl."))
-    }
+    secure = security_properties(given)
     try:
         connection = AdminConnection(bootstrap, {**secure, CONNECT_TIMEOUT: str(round(timeout_s * 1000))})
     except LibrdkafkaOnlyError:

@@ -11,12 +11,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas import __version__
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Part
 from barnabas.client.errors import ConfigurationError, ConnectError, UnknownHostError, refusal
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
-from barnabas.wire.kafka.frames import decode_response_header, encode_request
+from barnabas.wire.kafka.frames import decode_response_header, encode_request, response_version
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.kafka.schema import Message
 
@@ -83,11 +84,11 @@ class BrokerLink:
     def _negotiate(self) -> dict[int, tuple[int, int]]:
         """Ask with the newest version; a broker that does not know it answers in version 0 with its range."""
         version = ApiVersionsRequest.VERSIONS.last
-        software = {"client_software_name": "barnabas", "client_software_version": "1"}
-        response = self._exchange(ApiVersionsRequest(**software), ApiVersionsResponse, version)
+        asked = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
+        response = self._exchange(asked, ApiVersionsResponse, version)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            offered = next((api.max_version for api in response.api_keys if api.api_key == 18), 0)
-            response = self._exchange(ApiVersionsRequest(**software), ApiVersionsResponse, min(offered, version - 1))
+            offered = next((api.max_version for api in response.api_keys if api.api_key == asked.API_KEY), 0)
+            response = self._exchange(asked, ApiVersionsResponse, min(offered, version - 1))
         if response.error_code:
             raise refusal(response.error_code, f"{self._name} does not answer which APIs it supports")
         return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
@@ -111,8 +112,7 @@ class BrokerLink:
     def _exchange(self, request: Message, answer: type[ResponseType], version: int) -> ResponseType:
         self._correlation_id += 1
         frame = self._roundtrip(encode_request(request, version, self._correlation_id, self._client_id))
-        if request.API_KEY == ApiVersionsRequest.API_KEY and bytes(frame[4:6]) == b"\x00\x23":
-            version = 0  # UNSUPPORTED_VERSION is always answered in version 0
+        version = response_version(frame, request.API_KEY, version)
         try:
             header = decode_response_header(frame, request.API_KEY, version)
             if header.correlation_id != self._correlation_id:
@@ -132,7 +132,7 @@ class BrokerLink:
             raise ConnectError(f"{self._name} did not answer within {self._timeout_ms} ms") from None
         except OSError as error:
             self._broken = True
-            if self._security is not None and (refused := self._security.refusal(error, self._name)):
+            if self._security is not None and (refused := self._security.certificate_error(error, self._name)):
                 raise refused from None
             raise ConnectError(f"the connection to {self._name} broke: {error.strerror or error}") from None
 

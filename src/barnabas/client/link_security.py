@@ -112,11 +112,11 @@ class LinkSecurity:
         except TimeoutError:
             raise ConnectError(f"{name} did not answer the TLS handshake in time: does it speak TLS?") from None
         except OSError as error:
-            raise self.refusal(error, name) or ConnectError(
+            raise self.certificate_error(error, name) or ConnectError(
                 f"{name}: no TLS handshake ({_reason(error)})", remedy=f"check security.protocol={self.protocol}"
             ) from None
 
-    def refusal(self, error: OSError, name: str) -> ClientError | None:
+    def certificate_error(self, error: OSError, name: str) -> ClientError | None:
         """The error of a broker that does not accept this side's certificate, or has none of its own, if it is one.
 
         With TLS 1.3 a client learns of it at its first read.
@@ -219,14 +219,14 @@ def _tls_context(given: Mapping[str, str]) -> "ssl.SSLContext":
     context.check_hostname = algorithm == "https" and verifies == "true"
     if verifies == "false":
         context.verify_mode = ssl.CERT_NONE
-    _trust(context, given)
-    _show(context, given)
+    _load_trusted_certificates(context, given)
+    _load_own_certificate(context, given)
     if ciphers := given.get("ssl.cipher.suites"):
         _load("ssl.cipher.suites", ciphers, lambda: context.set_ciphers(ciphers))
     return context
 
 
-def _trust(context: "ssl.SSLContext", given: Mapping[str, str]) -> None:
+def _load_trusted_certificates(context: "ssl.SSLContext", given: Mapping[str, str]) -> None:
     """The certificates with which brokers are verified: those named, or the system's."""
     location, text = given.get("ssl.ca.location"), given.get("ssl.ca.pem")
     if location:
@@ -238,7 +238,7 @@ def _trust(context: "ssl.SSLContext", given: Mapping[str, str]) -> None:
         context.load_default_certs()
 
 
-def _show(context: "ssl.SSLContext", given: Mapping[str, str]) -> None:
+def _load_own_certificate(context: "ssl.SSLContext", given: Mapping[str, str]) -> None:
     """This side's certificate, for brokers that ask for one."""
     certificate, key = given.get("ssl.certificate.location"), given.get("ssl.key.location")
     if key and not certificate:

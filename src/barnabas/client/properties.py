@@ -33,6 +33,7 @@ __all__ = [
     "property_text",
     "refuse_unprotected",
     "renamed_for_all",
+    "security_properties",
     "translate_login",
 ]
 
@@ -142,6 +143,7 @@ KNOWN_FOR_LOGIN = frozenset(
 """What a client may be given for its protection: librdkafka's names, and those of the Java clients that are translated."""
 
 
+_OF_SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
 _PROTOCOL = "security.protocol"
 _CREDENTIALS = ("sasl.password", "sasl.jaas.config", "sasl.oauthbearer.client.secret")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -248,6 +250,11 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
 def property_text(value: Any) -> str:
     """A property's value as a .properties file would hold it."""
     return str(value).lower() if isinstance(value, bool) else str(value).strip()
+
+
+def security_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that say how a connection is protected, and who the client is."""
+    return {name: value for name, value in properties.items() if name.startswith(_OF_SECURITY)}
 
 
 def renamed_for_all(properties: Mapping[str, Any]) -> dict[str, str]:

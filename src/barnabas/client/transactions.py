@@ -21,6 +21,7 @@ from barnabas.client.errors import (
     UnsupportedError,
     classify,
 )
+from barnabas.client.properties import security_properties
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.end_txn import EndTxnRequest
 
@@ -80,8 +81,7 @@ class Transactions:
                 ) from None
 
     def _security(self) -> dict[str, str]:
-        wanted = ("security.", "sasl.", "ssl.", "enable.ssl.")
-        return {name: str(value) for name, value in self._properties.items() if name.startswith(wanted)}
+        return {name: str(value) for name, value in security_properties(self._properties).items()}
 
     def _call(self, what: str, function: Any, *arguments: Any) -> None:
         try:

@@ -14,7 +14,7 @@ from barnabas.wire.kafka.api import ApiKey
 __all__ = ["KAFKA_RELEASES", "check_release", "limit_to_release"]
 
 _K = ApiKey
-_FIRST = {
+_IN_2_1 = {
     _K.PRODUCE: 7,
     _K.FETCH: 10,
     _K.LIST_OFFSETS: 4,
@@ -44,7 +44,7 @@ _FIRST = {
     _K.CREATE_PARTITIONS: 1,
     _K.DELETE_GROUPS: 1,
 }
-_RAISED: dict[str, dict[ApiKey, int]] = {
+_RAISED_IN: dict[str, dict[ApiKey, int]] = {
     "2.1": {},
     "2.2": {_K.LIST_OFFSETS: 5, _K.JOIN_GROUP: 4, _K.ELECT_LEADERS: 0},
     "2.3": {
@@ -123,7 +123,7 @@ _RAISED: dict[str, dict[ApiKey, int]] = {
     "3.8": {_K.PRODUCE: 11, _K.FIND_COORDINATOR: 5, _K.INIT_PRODUCER_ID: 5, _K.LIST_GROUPS: 5},
     "3.9": {_K.FETCH: 17, _K.LIST_OFFSETS: 9, _K.FIND_COORDINATOR: 6, _K.API_VERSIONS: 4},
 }
-KAFKA_RELEASES = tuple(_RAISED)
+KAFKA_RELEASES = tuple(_RAISED_IN)
 """The releases that a broker can be limited to, the oldest first."""
 
 
@@ -141,9 +141,9 @@ def check_release(release: str) -> str:
 def limit_to_release(handlers: Mapping[int, ApiHandler], release: str) -> dict[int, ApiHandler]:
     """The handlers of the APIs that a release had, up to its versions. Raises `ConfigError` for one that is not known."""
     release = check_release(release)
-    highest = dict(_FIRST)
+    highest = dict(_IN_2_1)
     for each in KAFKA_RELEASES[: KAFKA_RELEASES.index(release) + 1]:
-        highest |= _RAISED[each]
+        highest |= _RAISED_IN[each]
     return {
         key: handler
         if handler.inter_broker

@@ -22,7 +22,7 @@ from barnabas.base.network import Connection, Network
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
-from barnabas.wire.kafka.frames import decode_response_header, encode_request
+from barnabas.wire.kafka.frames import decode_response_header, encode_request, response_version
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 __all__ = ["BrokenConnectionError", "ChannelError", "Channels"]
@@ -35,7 +35,6 @@ _FIRST_BACKOFF_S = 0.02
 _MAX_BACKOFF_S = 1.0
 _NAME = "barnabas"
 _API_VERSIONS_VERSION = 3
-_UNSUPPORTED_VERSION = b"\x00\x23"  # in the place of the error code
 
 CallSelf = Callable[[ApiKey, Any, Callable[[Any], None]], None]
 """`Dispatcher.call`."""
@@ -230,8 +229,7 @@ class _Channel:
             if not self._waiting:
                 raise MalformedMessageError("a response without a request")
             correlation_id, api_key, version, answer = self._waiting[0]
-            if api_key == ApiKey.API_VERSIONS and data[4:6] == _UNSUPPORTED_VERSION:
-                version = 0  # a broker that does not know the version answers in the first one (KIP-511)
+            version = response_version(data, api_key, version)
             header = decode_response_header(data, api_key, version)
             if header.correlation_id != correlation_id:
                 raise MalformedMessageError(f"correlation id {header.correlation_id} instead of {correlation_id}")

@@ -38,6 +38,7 @@ __all__ = [
     "encode_response_in_slices",
     "request_header_version",
     "response_header_version",
+    "response_version",
 ]
 
 
@@ -62,6 +63,8 @@ _PIECES_A_STEP = 2048
 """How many pieces are joined at a time: 300,000 at once take 50 ms."""
 
 _FIXED = Struct(">hhi")
+_UNSUPPORTED_VERSION = b"\x00\x23"
+"""The error code, behind the correlation id."""
 _FIXED_AND_LENGTH = Struct(">hhih")
 _SHORT = Struct(">h")
 _CORRELATION = Struct(">i")
@@ -120,6 +123,17 @@ def decode_request_header(data: Buffer) -> RequestHeader:
         raise MalformedMessageError("the client id is not UTF-8") from None
     header: RequestHeader = new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, offset))
     return header
+
+
+def response_version(data: Buffer, api_key: int, api_version: int) -> int:
+    """The version of a response to a request of ``api_version``.
+
+    A broker that does not know the version of an ApiVersionsRequest answers in the first one, with UNSUPPORTED_VERSION
+    (KIP-511).
+    """
+    if api_key == ApiKey.API_VERSIONS and bytes(data[4:6]) == _UNSUPPORTED_VERSION:
+        return 0
+    return api_version
 
 
 def decode_response_header(data: Buffer, api_key: int, api_version: int) -> ResponseHeader:
