@@ -232,14 +232,15 @@ def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> str:
     found = -1 if holding is None else holding.last_epoch
     if found is not None and found < last:
         raise lost_rows_error(flow, sink, found, last)
-    place = getattr(sink, "url", None) or getattr(sink, "path", None)
+    place, made = getattr(sink, "url", None) or getattr(sink, "path", None), sink.table
     if isinstance(place, str) and "://" not in place:
         path = Path(place)
+        made = sink.table if path.exists() else place
         nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
         if not os.access(nearest, os.W_OK):
             raise BarnabasError(f"{nearest} cannot be written")
     if holding is None:
-        return f"{sink.table} will be made"
+        return f"{made} will be made"
     if types and holding.columns is not None:
         check_columns(sink.table, types, set(holding.columns))
     return f"{sink.table} is there"
