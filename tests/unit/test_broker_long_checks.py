@@ -10,8 +10,9 @@ import pytest
 
 from barnabas.base.files import FileSlice
 from barnabas.log import record_checks
+from barnabas.log.conversion import RejectedRecordsError
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.batch_header import read_header
 from barnabas.wire.kafka.records.compression import CompressionType
@@ -188,3 +189,22 @@ def test_a_refused_batch_keeps_nothing_of_what_it_was_unpacked_to(
     finally:
         tracemalloc.stop()
         gc.enable()
+
+
+def test_a_check_that_has_found_an_error_refuses_the_batch_each_time() -> None:
+    """With an error of its own, which has what the first one had."""
+
+    def check() -> None:
+        raise RejectedRecordsError([(3, KafkaError(ErrorCode.INVALID_RECORD, "a record without a key"))])
+
+    deferred = record_checks.DeferredCheck(check)
+    deferred.run()
+    errors = []
+    for _ in range(2):
+        with pytest.raises(RejectedRecordsError) as raised:
+            deferred.validate_plain_records(b"", ())  # type: ignore[arg-type]  # neither is looked at
+        errors.append(raised.value)
+    assert errors[0] is not errors[1]
+    assert {(error.code, error.message, tuple(error.record_errors)) for error in errors} == {
+        (ErrorCode.INVALID_RECORD, errors[0].message, ((3, "a record without a key"),))
+    }

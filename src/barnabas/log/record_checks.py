@@ -45,34 +45,39 @@ class DeferredCheck:
         self._check = check
         self._config = config
         self._converted: Buffer | None = None
-        self._error: KafkaError | None = None
+        self._refusal: tuple[type[KafkaError], tuple[object, ...], dict[str, object]] | None = None
+        """An error's class, arguments and attributes. The error itself would keep the frames that it passes, and in them what
+        the records were unpacked to."""
 
     def run(self) -> None:
         """Check the records. The append shows the outcome."""
         try:
             self._converted = self._check()
         except KafkaError as error:
-            # Its frames, and those of its cause, hold the unpacked records.
-            error.__cause__ = error.__context__ = None
-            self._error = error.with_traceback(None)
+            self._refusal = type(error), error.args, error.__dict__
 
     def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
         if self._config is not None:  # the topic's configuration changed meanwhile
             validate_plain_records(batch, fields)
-        elif self._error is not None:
-            raise self._take_error()
+        else:
+            self._refuse()
 
-    def _take_error(self) -> KafkaError:
-        """The error, which is raised once: kept here, it would be in a cycle with the frames that it passes."""
-        error, self._error = self._error, None
-        assert error is not None
+    def _refuse(self) -> None:
+        """Raise the error that the check has found, if any."""
+        if self._refusal is not None:
+            raise self._new_error(*self._refusal)
+
+    @staticmethod
+    def _new_error(kind: type[KafkaError], arguments: tuple[object, ...], attributes: dict[str, object]) -> KafkaError:
+        """Another one for each time. A function of its own: in the frame that raises it, it would be in a cycle."""
+        error = kind.__new__(kind, *arguments)
+        error.__dict__.update(attributes)
         return error
 
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
         if config is not self._config:
             return validate_and_convert(batch, fields, config, now_ms)
-        if self._error is not None:
-            raise self._take_error()
+        self._refuse()
         assert self._converted is not None
         return self._converted
 
