@@ -38,5 +38,11 @@ def speed_table() -> str:
 def _table(title: str, rows: dict[str, str], ours: dict[str, float], theirs: dict[str, float]) -> list[str]:
     lines = [f"| {title} | Barnabas | Apache Kafka | Barnabas / Apache |", "|---|---|---|---|"]
     for name, text in rows.items():
-        lines.append(f"| {text} | {ours[name]:.3g} | {theirs[name]:.3g} | {ours[name] / theirs[name]:.2g} |")
+        ratio = ours[name] / theirs[name]
+        lines.append(f"| {text} | {_figure(ours[name])} | {_figure(theirs[name])} | {ratio:.2g} |")
     return lines
+
+
+def _figure(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
