@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 _VERSION_DIR = "version-2"
 _TEMPORARY = ".barnabas-tmp"
 _CHUNK_BYTES = 1 << 20
+_SYNC_BYTES = 4 << 20
+"""Of a snapshot: one sync of a large file at its end would hold up those of the log."""
 _REMEDY = (
     "Restore the files from a backup; or, in an ensemble, move this server's data directory away and let it copy the "
     "state from the other servers"
@@ -340,6 +342,7 @@ class SnapshotWriter:
         self._parts = encode_snapshot(database)
         self._first: bytes | None = next(self._parts)  # from here on the state is fixed
         self._file: File | None = None
+        self._unsynced_bytes = 0
 
     def next_part(self) -> bytes | None:
         """The next part to write; None at the end. Cheap enough to be called between requests."""
@@ -353,6 +356,10 @@ class SnapshotWriter:
                 self._files.remove(self._temporary_path)
             self._file = self._files.open(self._temporary_path, create=True)
         self._file.append([part])
+        self._unsynced_bytes += len(part)
+        if self._unsynced_bytes >= _SYNC_BYTES:
+            self._file.sync()
+            self._unsynced_bytes = 0
 
     def abandon(self) -> None:
         """Remove what is written, after an error; may run on another thread. Raises nothing: the disk may have failed."""
