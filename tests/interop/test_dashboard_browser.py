@@ -3,7 +3,6 @@
 import datetime
 import re
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +13,9 @@ pytest.importorskip("plotly")
 pytest.importorskip("duckdb")
 
 from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer  # noqa: E402
+from barnabas.pipelines.dashboard.server import DashboardServer  # noqa: E402
 from barnabas.pipelines.database import open_database  # noqa: E402
+from support.dashboards import served_dashboard  # noqa: E402
 from support.needs import needs, program  # noqa: E402
 
 pytestmark = [pytest.mark.interop, needs("chromium"), pytest.mark.timeout(600)]
@@ -60,13 +60,8 @@ TYPES = {"window_start": "timestamp", "window_end": "timestamp", "carrier": "str
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[DashboardServer]:
     """A dashboard over a flow in this folder."""
-    running = DashboardServer(Dashboard(spec.parse(FLOW, file=str(tmp_path / "flow.toml"))), "127.0.0.1", 0)
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    yield running
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    with served_dashboard(spec.parse(FLOW, file=str(tmp_path / "flow.toml"))) as running:
+        yield running
 
 
 def fill(server: DashboardServer, folder: Path, epoch: int, carriers: str) -> None:

@@ -224,7 +224,7 @@ def test_without_a_broker_every_command_ends_with_a_clear_error(
 
 
 def test_a_watch_goes_on_when_brokers_are_away_for_a_while(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first time an error ends it: nobody is there at all."""
+    """The first time an error ends it: there is no broker at all."""
     outcomes: list[Exception | str] = ["first", ConnectError("no broker answers"), "again", KeyboardInterrupt()]
 
     def show() -> None:

@@ -1,4 +1,4 @@
-"""One rule for all commands when nobody answers: a clear error of one line, within the time that the user gives."""
+"""One rule for all commands when no broker answers: a clear error of one line, within the time that the user gives."""
 
 import contextlib
 import socket

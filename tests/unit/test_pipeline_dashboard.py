@@ -3,7 +3,6 @@
 import datetime
 import json
 import sqlite3
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer  # no
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
 from barnabas.pipelines.outputs.opening import open_output  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
+from support.dashboards import served_dashboard  # noqa: E402
 
 TYPES = {"window_start": "timestamp", "carrier": "string", "flights": "bigint", "delay": "double"}
 SCHEMA = pa.schema(
@@ -191,13 +191,8 @@ title = "Rows"
 type = "table"
 """
     flow = spec.parse(FLOW + charts, file=str(tmp_path / "flow.toml"))
-    running = DashboardServer(Dashboard(flow), "127.0.0.1", 0)
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    yield running
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    with served_dashboard(flow) as running:
+        yield running
 
 
 def get(server: DashboardServer, path: str) -> tuple[str, str]:

@@ -89,8 +89,8 @@ def _parser() -> ToolParser:
         action="append",
         default=[],
         metavar="NAME",
-        help="with add: a setting that is asked for, or read as a line of standard input, so that no history and no list of "
-        "processes has it, such as sasl.password; may be repeated",
+        help="with add: a setting that is asked for, or read as a line of standard input, so that it appears neither in the "
+        "shell's history nor in the process list, such as sasl.password; may be repeated",
     )
     add("--no-keyring", action="store_true", help="with add: keep secrets in the file, although there is a keyring")
     add_output_option(parser)
