@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import GetDataRequest
-from support.certificates import make_certificate
+from support.certificates import STORE_PASSWORD, make_certificate, make_key_store, make_trust_store
 from support.coordination import RawClient, coordination_server
 from support.needs import needs, needs_reference
 from support.ports import free_ports
@@ -40,15 +40,17 @@ def zkcli(address: str, monkeypatch: pytest.MonkeyPatch, script: str, **properti
 def test_javas_client_connects_with_tls_and_its_certificate_is_its_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """x509 entries of ACLs hold for the subject; the plain port and kazoo's TLS see the same tree."""
+    """x509 entries of ACLs hold for the subject; the plain port and kazoo's TLS see the same tree; the server's stores are Java's."""
     server_pem = make_certificate(tmp_path, "server", "/O=Barnabas/CN=127.0.0.1")
     client_pem = make_certificate(tmp_path, "client", "/C=DE/O=A, B/CN=bob")
     plain, secure = free_ports(2)
     settings = {
         "clientPort": plain,
         "secureClientPort": secure,
-        "ssl.keyStore.location": server_pem,
-        "ssl.trustStore.location": client_pem,
+        "ssl.keyStore.location": make_key_store(server_pem, "JKS"),
+        "ssl.keyStore.password": STORE_PASSWORD,
+        "ssl.trustStore.location": make_trust_store(client_pem.with_suffix(".crt"), "PKCS12"),
+        "ssl.trustStore.password": STORE_PASSWORD,
     }
     with coordination_server(tmp_path / "server", start=False, **settings) as server:
         server.port = plain

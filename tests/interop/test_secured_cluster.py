@@ -20,7 +20,7 @@ from barnabas.wire.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     ScramCredentialUpsertion,
 )
-from support.certificates import make_certificate
+from support.certificates import STORE_PASSWORD, make_certificate, make_trust_store
 from support.needs import needs_reference
 from support.ports import free_ports
 from support.reference import apache_cluster
@@ -45,7 +45,10 @@ class Secured:
 
     def login(self, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
         """SASL over TLS, in the names of the Java clients."""
-        trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.folder / "broker.crt")}
+        trust = {
+            "ssl.truststore.location": str(self.folder / "broker.trust.jks"),
+            "ssl.truststore.password": STORE_PASSWORD,
+        }
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": mechanism,
@@ -71,6 +74,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """One broker of Apache's."""
     folder = tmp_path_factory.mktemp("secured")
     make_certificate(folder, "broker", "/CN=broker")
+    make_trust_store(folder / "broker.crt", "JKS")
     make_certificate(folder, "ann", "/CN=ann", password="secret")
     sasl, ssl = free_ports(2)
     sasl_ssl = "listener.name.sasl_ssl."

@@ -1,9 +1,11 @@
-"""Certificates for tests, made by openssl."""
+"""Certificates for tests, made by openssl, and Java's stores with them, made by keytool."""
 
 import subprocess
 from pathlib import Path
 
-__all__ = ["make_certificate"]
+__all__ = ["STORE_PASSWORD", "make_certificate", "make_key_store", "make_trust_store"]
+
+STORE_PASSWORD = "changeit"
 
 
 def make_certificate(
@@ -17,3 +19,27 @@ def make_certificate(
     subprocess.run(command, check=True, capture_output=True)
     both.write_bytes(key.read_bytes() + certificate.read_bytes())
     return both
+
+
+def make_key_store(pem: Path, kind: str, *, key_password: str = STORE_PASSWORD) -> Path:
+    """A store of Java's, JKS or PKCS12, with the key and the certificate in a PEM file that is not encrypted."""
+    pkcs12, store = pem.with_suffix(".openssl.p12"), pem.with_suffix(f".{kind.lower()}")
+    command = ["openssl", "pkcs12", "-export", "-in", str(pem), "-name", "own", "-passout", f"pass:{STORE_PASSWORD}"]
+    subprocess.run([*command, "-out", str(pkcs12)], check=True, capture_output=True)
+    source = ["-srckeystore", str(pkcs12), "-srcstorepass", STORE_PASSWORD, "-srcalias", "own"]
+    keys = ["-destkeypass", key_password] if kind == "JKS" else []
+    _keytool("-importkeystore", *source, *keys, "-destkeystore", str(store), "-deststoretype", kind)
+    return store
+
+
+def make_trust_store(certificate: Path, kind: str) -> Path:
+    """A store of Java's, JKS or PKCS12, that trusts the certificate in a PEM file."""
+    store = certificate.with_suffix(f".trust.{kind.lower()}")
+    given = ["-noprompt", "-alias", "trusted", "-file", str(certificate)]
+    _keytool("-importcert", *given, "-keystore", str(store), "-storetype", kind)
+    return store
+
+
+def _keytool(*arguments: str) -> None:
+    password = "-deststorepass" if "-importkeystore" in arguments else "-storepass"
+    subprocess.run(["keytool", *arguments, password, STORE_PASSWORD], check=True, capture_output=True)

@@ -217,7 +217,7 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.
         ({**SASL, "sasl.kerberos.keytab": "k"}, "sasl.kerberos.keytab is not supported"),
         ({"security.protocol": "SSL", "ssl.crl.location": "/x"}, "ssl.crl.location is not supported"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/no/such"}, "/no/such cannot be read"),
-        ({"security.protocol": "SSL", "ssl.truststore.location": "/x.jks"}, "use PEM"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "/x.jks"}, "/x.jks cannot be read"),
         ({"security.protocol": "SSL", "ssl.key.location": "/x"}, "without ssl.certificate.location"),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldap"}, "https or none"),
         ({"security.protocol": "SSL", "enable.ssl.certificate.verification": "no"}, "true or false"),

@@ -46,7 +46,7 @@ PRODUCER_TABLE = [
         },
         {**PLAIN, "sasl.username": "me", "sasl.password": "it's \"so\\"},
     ),
-    ({"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"}, {"ssl.ca.location": "/ca.pem"}),
+    ({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": "-----BEGIN"}, {"ssl.ca.pem": "-----BEGIN"}),
 ]
 
 
@@ -104,7 +104,7 @@ def test_a_full_queue_is_met_as_the_properties_say(given: dict, policy: EnqueueP
         ({"buffer.memory": 0}, "at least 1"),
         ({"interceptor.classes": "x.Y"}, "Java interceptors"),
         ({"serializer.class": "a.B", "value.serializer": "a.C"}, "mean the same"),
-        ({"ssl.truststore.location": "/x.jks"}, "Java key store"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "/x.jks"}, "/x.jks cannot be read"),
         ({**PLAIN, "sasl.jaas.config": "x.Krb5LoginModule required;"}, "PlainLoginModule"),
         ({**PLAIN, "sasl.jaas.config": "x.PlainLoginModule required password=x"}, "semicolon"),
         ({**PLAIN, "sasl.jaas.config": "x.PlainLoginModule required; x.PlainLoginModule required;"}, "more than one"),
@@ -171,7 +171,7 @@ def test_only_what_librdkafka_alone_has_is_left_to_it(mechanism: str) -> None:
     with pytest.raises(LibrdkafkaOnlyError):
         LinkSecurity({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism})
     with pytest.raises(LibrdkafkaOnlyError):
-        LinkSecurity({"security.protocol": "SSL", "ssl.key.pem": "x"})
+        LinkSecurity({"security.protocol": "SSL", "ssl.crl.location": "x"})
     for wrong in (
         {"security.protocol": "SASL_TLS"},
         {"security.protocol": "SSL", "ssl.ca.location": "/no/such/file"},

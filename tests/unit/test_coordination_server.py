@@ -374,8 +374,11 @@ def test_nothing_is_logged_about_secrets(tmp_path: Path, caplog: pytest.LogCaptu
         ({"java.security.auth.login.config": "/nowhere/jaas.conf"}, "/nowhere/jaas.conf .* cannot be read"),
         ({"secureClientPort": "0"}, "ssl.keyStore.location does not name"),
         ({"secureClientPort": "0", "ssl.keyStore.location": "/nowhere.pem"}, r"/nowhere.pem \(ssl.keyStore.location\)"),
-        ({"secureClientPort": "0", "ssl.keyStore.location": "/store.jks"}, "only PEM files are supported"),
-        ({"secureClientPort": "0", "ssl.keyStore.type": "JKS"}, "must be one of: PEM"),
+        (
+            {"secureClientPort": "0", "ssl.keyStore.location": "/store.jks"},
+            r"/store.jks \(ssl.keyStore.location\) cannot be read",
+        ),
+        ({"secureClientPort": "0", "ssl.keyStore.type": "BCFKS"}, "PEM, JKS and PKCS12 are supported"),
         (
             {"secureClientPort": "0", "ssl.keyStore.location": "/k.pem", "ssl.keyStore.passwordPath": "/nowhere"},
             "/nowhere .* cannot be read",

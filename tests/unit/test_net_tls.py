@@ -11,6 +11,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.base.network import Network
 from barnabas.net.tls import TLS_PROTOCOLS, TlsNetwork, server_context, subject_name
+from barnabas.security.key_stores import KeyStore
 from support.certificates import make_certificate
 from support.needs import needs
 from support.network_contract import NetworkContract
@@ -30,7 +31,7 @@ class TestTlsNetwork(NetworkContract):
     pem: ClassVar[Path]
 
     def run(self, test: Callable[[Network], Coroutine[object, object, None]]) -> None:
-        server = server_context(str(self.pem), "", "", "none", TLS_PROTOCOLS)
+        server = server_context(KeyStore(str(self.pem)), KeyStore(""), "none", TLS_PROTOCOLS)
         client = ssl.create_default_context(cafile=str(self.pem))
         client.check_hostname = False
         self.loop(test(TlsNetwork(server=server, client=client)))
@@ -76,6 +77,6 @@ def test_a_store_that_cannot_be_used_is_named(tmp_path: Path, certificate: Path)
         (certificate, "", "", "need"),
     ):
         with pytest.raises(ConfigError, match=r"ssl\.(key|trust)Store") as refused:
-            server_context(str(store), password, trust, auth, TLS_PROTOCOLS)
+            server_context(KeyStore(str(store), password), KeyStore(trust), auth, TLS_PROTOCOLS)
         assert "geheim" not in str(refused.value)
-    server_context(str(locked), "geheim", str(certificate), "need", ("TLSv1.3",))
+    server_context(KeyStore(str(locked), "geheim"), KeyStore(str(certificate)), "need", ("TLSv1.3",))

@@ -16,6 +16,7 @@ from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.net import unified
 from barnabas.net.unified import UnifiedNetwork, certificate_names, quorum_network
+from barnabas.security.key_stores import KeyStore
 from support.certificates import make_certificate
 from support.needs import needs
 from support.network_contract import HOST, NetworkContract, Recorder
@@ -42,8 +43,8 @@ class Choices(NamedTuple):
     handshake_timeout_ms: int = 5000
 
     @property
-    def tls(self) -> tuple[str, str, str, str, tuple[str, ...]]:
-        return self.key_store, "", self.trust_store, self.client_auth, ("TLSv1.2", "TLSv1.3")
+    def tls(self) -> tuple[KeyStore, KeyStore, str, tuple[str, ...]]:
+        return KeyStore(self.key_store), KeyStore(self.trust_store), self.client_auth, ("TLSv1.2", "TLSv1.3")
 
 
 @pytest.fixture(scope="module")
@@ -258,8 +259,8 @@ def test_sasl_between_members_that_cannot_work_ends_the_start(texts: dict[str, s
     [
         ({}, "ssl.quorum.keyStore.location does not name"),
         ({"ssl.quorum.keyStore.location": "/nowhere.pem"}, r"/nowhere.pem \(ssl.quorum.keyStore.location\)"),
-        ({"ssl.quorum.keyStore.location": "/store.jks"}, "only PEM files are supported"),
-        ({"ssl.quorum.keyStore.location": "/k.pem", "ssl.quorum.keyStore.type": "JKS"}, "must be one of: , PEM"),
+        ({"ssl.quorum.keyStore.location": "/store.jks"}, "/store.jks .* cannot be read"),
+        ({"ssl.quorum.keyStore.location": "/k.pem", "ssl.quorum.keyStore.type": "BCFKS"}, "PEM, JKS and PKCS12"),
         ({"ssl.quorum.keyStore.location": "PEM"}, "ssl.quorum.trustStore.location must name"),
         ({"ssl.quorum.keyStore.location": "PEM", "ssl.quorum.clientAuth": "none"}, "with which servers are verified"),
         (

@@ -22,6 +22,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.properties import renamed_for_all, translate_login
 from barnabas.security.errors import SaslError
+from barnabas.security.key_stores import Identity
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -49,7 +50,7 @@ _SASL_NAMES = frozenset(("sasl.mechanisms", "sasl.username", "sasl.password"))
 _SSL_NAMES = frozenset(
     (
         *("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"),
-        *("ssl.cipher.suites", "ssl.endpoint.identification.algorithm"),
+        *("ssl.certificate.pem", "ssl.key.pem", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm"),
     )
 )
 _NONCE_BYTES = 24
@@ -241,10 +242,18 @@ def _load_trusted_certificates(context: "ssl.SSLContext", given: Mapping[str, st
 def _load_own_certificate(context: "ssl.SSLContext", given: Mapping[str, str]) -> None:
     """This side's certificate, for brokers that ask for one."""
     certificate, key = given.get("ssl.certificate.location"), given.get("ssl.key.location")
+    chain_text, key_text = given.get("ssl.certificate.pem"), given.get("ssl.key.pem")
+    password = given.get("ssl.key.password", "")
     if key and not certificate:
         raise ConfigurationError("ssl.key.location is given without ssl.certificate.location")
+    if bool(chain_text) != bool(key_text):
+        raise ConfigurationError("ssl.certificate.pem and ssl.key.pem are given together, or neither")
+    if chain_text and key_text:
+        from barnabas.net.stores import load_identity
+
+        identity = Identity(key_text, chain_text)
+        _load("ssl.certificate.pem and ssl.key.pem", "the text", lambda: load_identity(context, identity, password))
     if certificate:
-        password = given.get("ssl.key.password", "")
         _load(
             "ssl.keystore.location (ssl.certificate.location, ssl.key.location)",
             certificate if key in (None, certificate) else f"{certificate} and {key}",
@@ -259,7 +268,7 @@ def _load(name: str, what: str, load: Callable[[], None]) -> None:
         load()
     except ssl.SSLError as error:
         raise ConfigurationError(
-            f"{name}: {what} cannot be used ({_reason(error)}): is it PEM, is its password right?"
+            f"{name}: {what} cannot be used ({_reason(error)}): is it whole, is its password right?"
         ) from None
     except (OSError, ValueError) as error:
         raise ConfigurationError(

@@ -5,7 +5,7 @@ A user's dictionary, or .properties file, may hold today's names of the Java cli
 first clients (``producer.type``, ``metadata.broker.list``, ``queue.enqueue.timeout.ms``). `plan_producer` and
 `plan_consumer` sort them into what librdkafka takes and what our own `Producer` and `Consumer` do themselves.
 
-The translation is pure and complete: a name is passed on, renamed, taken over by us, ignored with a warning that says
+The translation is complete, and pure but for the stores of keys, which it reads (`barnabas.client.stores`): a name is passed on, renamed, taken over by us, ignored with a warning that says
 why, or refused. Nothing is dropped silently; an unknown name is passed to librdkafka, which refuses it.
 
 In Kafka: `ProducerConfig`, `ConsumerConfig`.
@@ -19,6 +19,7 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.client.errors import ConfigurationError
+from barnabas.client.stores import STORE_PROPERTIES, translate_stores
 from barnabas.security.jaas import login_module
 
 __all__ = [
@@ -131,8 +132,7 @@ KNOWN_FOR_LOGIN = frozenset(
         *("security.protocol", "enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm"),
         *("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.cipher.suites"),
         *("ssl.key.location", "ssl.key.password", "ssl.key.pem", "ssl.crl.location", "ssl.curves.list"),
-        *("ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type", "ssl.sigalgs.list", "ssl.providers"),
-        *("ssl.truststore.location", "ssl.truststore.type", "ssl.engine.id", "ssl.engine.location"),
+        *("ssl.sigalgs.list", "ssl.providers", "ssl.engine.id", "ssl.engine.location", *STORE_PROPERTIES),
         *("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.jaas.config"),
         *("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.kinit.cmd", "sasl.kerberos.keytab"),
         *("sasl.kerberos.min.time.before.relogin", "enable.sasl.oauthbearer.unsecure.jwt"),
@@ -148,10 +148,13 @@ _PROTOCOL = "security.protocol"
 _CREDENTIALS = ("sasl.password", "sasl.jaas.config", "sasl.oauthbearer.client.secret")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SAME_TWICE = ("sasl.mechanisms",)  # and two values would be two ways to send a password
+_OWN_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem")
 _STRONGER = {
     "sasl.jaas.config": ("sasl.username", "sasl.password"),
-    "ssl.truststore.location": ("ssl.ca.location",),
-    "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
+    "ssl.truststore.location": ("ssl.ca.location", "ssl.ca.pem"),
+    "ssl.truststore.certificates": ("ssl.ca.location", "ssl.ca.pem"),
+    "ssl.keystore.location": _OWN_CERTIFICATE,
+    "ssl.keystore.certificate.chain": _OWN_CERTIFICATE,
 }
 """Properties of the Java clients, and those of librdkafka that they replace when they are given over them."""
 
@@ -444,7 +447,7 @@ def translate_login(given: dict[str, Any]) -> None:
     for name in ("sasl.username", "sasl.password"):
         if _SURROGATE.search(str(given.get(name, ""))):
             raise ConfigurationError(f"{name} holds half a character (a lone surrogate), which UTF-8 cannot hold")
-    _stores(given)
+    translate_stores(given)
     if property_text(given.get("ssl.endpoint.identification.algorithm", "https")) == "":
         given["ssl.endpoint.identification.algorithm"] = "none"
 
@@ -477,20 +480,3 @@ def _login_options(jaas: str) -> dict[str, str]:
             "set librdkafka's sasl.* properties for other mechanisms"
         )
     return module.options
-
-
-def _stores(given: dict[str, Any]) -> None:
-    for store, target in (("truststore", "ssl.ca.location"), ("keystore", "ssl.keystore.location")):
-        kind = property_text(given.pop(f"ssl.{store}.type", "")).upper()
-        location = given.pop(f"ssl.{store}.location", None)
-        if location is None:
-            continue
-        if kind in ("", "JKS"):
-            raise ConfigurationError(
-                f"ssl.{store}.location is a Java key store: use PEM (ssl.{store}.type=PEM), or PKCS12 for keys"
-            )
-        if store == "keystore" and kind == "PEM":
-            given.setdefault("ssl.certificate.location", location)
-            given.setdefault("ssl.key.location", location)
-        else:
-            given.setdefault(target, location)

@@ -16,6 +16,8 @@ from typing import cast
 from barnabas.base.errors import ConfigError
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Part
+from barnabas.net.stores import load_key_store, load_trust_store
+from barnabas.security.key_stores import KeyStore
 
 __all__ = ["TLS_PROTOCOLS", "TlsConnection", "TlsNetwork", "client_context", "server_context", "subject_name"]
 
@@ -259,23 +261,22 @@ TLS_PROTOCOLS = tuple(_VERSIONS)
 
 
 def server_context(
-    key_store: str,
-    key_password: str,
-    trust_store: str,
+    key_store: KeyStore,
+    trust_store: KeyStore,
     client_auth: str,
     protocols: Sequence[str],
     *,
     prefix: str = "ssl",
 ) -> ssl.SSLContext:
-    """The context of a server that shows the certificate in ``key_store`` (PEM, with its key and chain).
+    """The context of a server that shows the certificate in ``key_store``.
 
     ``client_auth`` is need, want or none; clients' certificates are verified with those in ``trust_store``. Raises
     `ConfigError` that names the settings, which begin with ``prefix``.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _load_stores(context, key_store, key_password, trust_store, protocols, prefix)
+    _load_stores(context, key_store, trust_store, protocols, prefix)
     if client_auth != "none":
-        if not trust_store:
+        if not trust_store.location:
             raise ConfigError(
                 f"{prefix}.trustStore.location must name the certificates with which clients are verified"
             )
@@ -284,44 +285,27 @@ def server_context(
 
 
 def client_context(
-    key_store: str,
-    key_password: str,
-    trust_store: str,
+    key_store: KeyStore,
+    trust_store: KeyStore,
     protocols: Sequence[str],
     *,
     verify_host: bool,
     prefix: str,
 ) -> ssl.SSLContext:
     """The context of a client that shows the certificate in ``key_store`` and verifies the server's. Raises `ConfigError`."""
-    if not trust_store:
+    if not trust_store.location:
         raise ConfigError(f"{prefix}.trustStore.location must name the certificates with which servers are verified")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # needs a certificate that is valid
     context.check_hostname = verify_host
-    _load_stores(context, key_store, key_password, trust_store, protocols, prefix)
+    _load_stores(context, key_store, trust_store, protocols, prefix)
     return context
 
 
 def _load_stores(
-    context: ssl.SSLContext,
-    key_store: str,
-    key_password: str,
-    trust_store: str,
-    protocols: Sequence[str],
-    prefix: str,
+    context: ssl.SSLContext, key_store: KeyStore, trust_store: KeyStore, protocols: Sequence[str], prefix: str
 ) -> None:
     versions = sorted(_VERSIONS[name] for name in protocols)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
-    _load(key_store, f"{prefix}.keyStore", lambda: context.load_cert_chain(key_store, password=lambda: key_password))
-    if trust_store:
-        _load(trust_store, f"{prefix}.trustStore", lambda: context.load_verify_locations(trust_store))
-
-
-def _load(path: str, name: str, load: Callable[[], None]) -> None:
-    try:
-        load()
-    except ssl.SSLError:
-        raise ConfigError(
-            f"{path} ({name}.location) cannot be used: it must be PEM, with a password ({name}.password) that is right"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} ({name}.location) cannot be read: {error}") from None
+    load_key_store(context, key_store, f"{prefix}.keyStore")
+    if trust_store.location:
+        load_trust_store(context, trust_store, f"{prefix}.trustStore")

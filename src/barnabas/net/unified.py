@@ -18,6 +18,7 @@ from typing import Protocol
 from barnabas.base.network import Accept, Connection, Listener
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.tls import TlsConnection, TlsNetwork, client_context, server_context
+from barnabas.security.key_stores import KeyStore
 
 __all__ = ["TlsChoices", "UnifiedNetwork", "certificate_names", "quorum_network"]
 
@@ -66,7 +67,7 @@ class TlsChoices(Protocol):
     """What the members of an ensemble ask of TLS, and where their keys are."""
 
     @property
-    def tls(self) -> tuple[str, str, str, str, tuple[str, ...]]:
+    def tls(self) -> tuple[KeyStore, KeyStore, str, tuple[str, ...]]:
         """The arguments of `server_context`."""
         ...
 
@@ -84,14 +85,12 @@ class TlsChoices(Protocol):
 
 def quorum_network(choices: TlsChoices, hosts: Callable[[], Iterable[str]]) -> "UnifiedNetwork":
     """The network of a member of an ensemble, whose members have ``hosts``. Raises `ConfigError`."""
-    key_store, key_password, trust_store, _, protocols = choices.tls
+    key_store, trust_store, _, protocols = choices.tls
     server = server_context(*choices.tls, prefix=_PREFIX)
     client = None
     if choices.connects_with_tls:
         verify_host = choices.verifies_server_hosts
-        client = client_context(
-            key_store, key_password, trust_store, protocols, verify_host=verify_host, prefix=_PREFIX
-        )
+        client = client_context(key_store, trust_store, protocols, verify_host=verify_host, prefix=_PREFIX)
     return UnifiedNetwork(
         server,
         client,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting, Values, at_least, between, one_of
+from barnabas.security.key_stores import KeyStore, check_store_type
 
 __all__ = [
     "AUTHENTICATION_PROVIDERS",
@@ -21,7 +22,6 @@ __all__ = [
     "TLS_SETTINGS",
     "TlsOptions",
     "hash_name",
-    "pem_or_empty",
     "read_jaas",
     "read_tls_options",
 ]
@@ -44,16 +44,6 @@ def _digest_algorithm(value: str) -> str | None:
 JAAS_FILE = "java.security.auth.login.config"
 """The setting that names the file with users and passwords of SASL."""
 TLS_PROTOCOL_NAMES = ("TLSv1.2", "TLSv1.3")
-
-
-def pem_or_empty(value: str) -> str | None:
-    """What is wrong with a name of a key store or trust store."""
-    if value.lower().endswith((".jks", ".p12", ".pfx", ".bcfks")):
-        return (
-            "only PEM files are supported. Convert it with keytool -importkeystore (to PKCS12) and "
-            "openssl pkcs12 -nodes -in STORE.p12 -out STORE.pem"
-        )
-    return None
 
 
 def hash_name(algorithm: str) -> str:
@@ -83,6 +73,10 @@ def _read_password(settings: Values, store: str, read_text: Callable[[str], str]
         raise ConfigError(f"the file {path} ({store}.passwordPath) cannot be read: {error}") from None
 
 
+def _store(settings: Values, name: str, read_text: Callable[[str], str]) -> KeyStore:
+    return KeyStore(settings[f"{name}.location"], _read_password(settings, name, read_text), settings[f"{name}.type"])
+
+
 def _tls_protocols(settings: Values, prefix: str) -> tuple[str, ...]:
     """The protocols that the settings with a prefix (ssl, ssl.quorum) allow."""
     protocols = settings[f"{prefix}.enabledProtocols"] or [settings[f"{prefix}.protocol"]]
@@ -92,9 +86,8 @@ def _tls_protocols(settings: Values, prefix: str) -> tuple[str, ...]:
 class TlsOptions(NamedTuple):
     """What a port with TLS needs, read from the settings."""
 
-    key_store: str
-    key_password: str
-    trust_store: str
+    key_store: KeyStore
+    trust_store: KeyStore
     client_auth: str
     """need, want or none"""
     protocols: tuple[str, ...]
@@ -108,9 +101,8 @@ def read_tls_options(settings: Values, prefix: str, why: str, read_text: Callabl
     if not settings[f"{prefix}.keyStore.location"]:
         raise ConfigError(f"{why}, and {prefix}.keyStore.location does not name the server's key")
     return TlsOptions(
-        settings[f"{prefix}.keyStore.location"],
-        _read_password(settings, f"{prefix}.keyStore", read_text),
-        settings[f"{prefix}.trustStore.location"],
+        _store(settings, f"{prefix}.keyStore", read_text),
+        _store(settings, f"{prefix}.trustStore", read_text),
         settings[f"{prefix}.clientAuth"],
         _tls_protocols(settings, prefix),
     )
@@ -170,18 +162,18 @@ TLS_SETTINGS = [
     Setting("secureClientPortAddress", Kind.STRING, "", "The address that it listens on; empty for all."),
     Setting(
         "ssl.keyStore.location", Kind.STRING, "",
-        "The server's key with its certificate and their chain, in one PEM file.", pem_or_empty,
+        "The server's key with its certificate and their chain: one PEM file, JKS, or PKCS12.",
     ),
-    Setting("ssl.keyStore.password", Kind.PASSWORD, "", "The password of an encrypted key."),
+    Setting("ssl.keyStore.password", Kind.PASSWORD, "", "The password of the store and of its key."),
     Setting("ssl.keyStore.passwordPath", Kind.STRING, "", "A file with that password."),
-    Setting("ssl.keyStore.type", Kind.STRING, "PEM", "PEM is the only one.", one_of("PEM")),
+    Setting("ssl.keyStore.type", Kind.STRING, "", "PEM, JKS or PKCS12; empty for what the file is.", check_store_type),
     Setting(
         "ssl.trustStore.location", Kind.STRING, "",
-        "The certificates with which clients' are verified, in PEM.", pem_or_empty,
+        "The certificates with which clients' are verified: PEM, JKS, or PKCS12.",
     ),
-    Setting("ssl.trustStore.password", Kind.PASSWORD, "", "Not needed: certificates in PEM are not encrypted."),
-    Setting("ssl.trustStore.passwordPath", Kind.STRING, "", "Likewise."),
-    Setting("ssl.trustStore.type", Kind.STRING, "PEM", "PEM is the only one.", one_of("PEM")),
+    Setting("ssl.trustStore.password", Kind.PASSWORD, "", "The password of that store; PEM needs none."),
+    Setting("ssl.trustStore.passwordPath", Kind.STRING, "", "A file with that password."),
+    Setting("ssl.trustStore.type", Kind.STRING, "", "PEM, JKS or PKCS12; empty for what the file is.", check_store_type),
     Setting(
         "ssl.clientAuth", Kind.STRING, "need",
         "Whether clients must show a certificate, may, or are not asked.", one_of("need", "want", "none"),

@@ -15,12 +15,12 @@ from barnabas.coordination.server.access_settings import (
     JAAS_FILE,
     TLS_PROTOCOL_NAMES,
     TlsOptions,
-    pem_or_empty,
     read_jaas,
     read_tls_options,
 )
 from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server
 from barnabas.security.jaas import digest_credentials, digest_users
+from barnabas.security.key_stores import check_store_type
 
 __all__ = ["QUORUM_SECURITY_SETTINGS", "QuorumTlsOptions", "quorum_authentication", "quorum_tls_options"]
 
@@ -40,18 +40,18 @@ QUORUM_SECURITY_SETTINGS = [
     ),
     Setting(
         "ssl.quorum.keyStore.location", Kind.STRING, "",
-        "The server's key with its certificate and their chain for other members, in one PEM file.", pem_or_empty,
+        "The server's key with its certificate and their chain for other members: one PEM file, JKS, or PKCS12.",
     ),
-    Setting("ssl.quorum.keyStore.password", Kind.PASSWORD, "", "The password of an encrypted key."),
+    Setting("ssl.quorum.keyStore.password", Kind.PASSWORD, "", "The password of the store and of its key."),
     Setting("ssl.quorum.keyStore.passwordPath", Kind.STRING, "", "A file with that password."),
-    Setting("ssl.quorum.keyStore.type", Kind.STRING, "PEM", "PEM is the only one.", one_of("", "PEM")),
+    Setting("ssl.quorum.keyStore.type", Kind.STRING, "", "PEM, JKS or PKCS12; empty for what the file is.", check_store_type),
     Setting(
         "ssl.quorum.trustStore.location", Kind.STRING, "",
-        "The certificates with which other members' are verified, in PEM.", pem_or_empty,
+        "The certificates with which other members' are verified: PEM, JKS, or PKCS12.",
     ),
-    Setting("ssl.quorum.trustStore.password", Kind.PASSWORD, "", "Not needed: certificates in PEM are not encrypted."),
-    Setting("ssl.quorum.trustStore.passwordPath", Kind.STRING, "", "Likewise."),
-    Setting("ssl.quorum.trustStore.type", Kind.STRING, "PEM", "PEM is the only one.", one_of("", "PEM")),
+    Setting("ssl.quorum.trustStore.password", Kind.PASSWORD, "", "The password of that store; PEM needs none."),
+    Setting("ssl.quorum.trustStore.passwordPath", Kind.STRING, "", "A file with that password."),
+    Setting("ssl.quorum.trustStore.type", Kind.STRING, "", "PEM, JKS or PKCS12; empty for what the file is.", check_store_type),
     Setting(
         "ssl.quorum.clientAuth", Kind.STRING, "need",
         "Whether a member that connects must show a certificate, may, or is not asked.", one_of("need", "want", "none"),
