@@ -1,5 +1,6 @@
 """zookeeper-shell: every command of zkCli, one-shot and from a pipe, beside Java's own shell on the same server."""
 
+import json
 import re
 import subprocess
 import sys
@@ -25,9 +26,9 @@ def server(tmp_path: Path) -> Iterator[CoordinationProcess]:
         yield running
 
 
-def shell(server: CoordinationProcess, script: str) -> "subprocess.CompletedProcess[str]":
+def shell(server: CoordinationProcess, script: str, *options: str) -> "subprocess.CompletedProcess[str]":
     """Commands from a pipe."""
-    command = [sys.executable, "-m", "barnabas", "zookeeper-shell", server.address]
+    command = [sys.executable, "-m", "barnabas", "zookeeper-shell", *options, server.address]
     return subprocess.run(command, input=script, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -152,3 +153,47 @@ def test_config_and_reconfig_without_an_ensemble(
     assert "reconfig [-s]" in capsys.readouterr().err
     assert main(["zookeeper-shell", server.address, "config", "-c"]) == 0
     assert capsys.readouterr().out.endswith("0 \n")
+
+
+def test_scripts_get_a_json_document_for_each_command(
+    server: CoordinationProcess, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One line for one command, failures with the service's code; watch events are lines of their own."""
+    script = (
+        "create /a x\nset -b /a AP8=\nget /a\nget -s -x /a\nls -s /\nls -R /a\nstat -w /a\ndelete /a\nget /a\nnonsense\n"
+        "create /b\nget /b\ngetAcl /b\nsetquota -n 3 /b\nlistquota /b\nwhoami\nversion\nhistory\nconfig -c\nquit\n"
+    )
+    done = shell(server, script, "--output", "json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {"event": "NodeDeleted", "state": "SyncConnected", "path": "/a"} in lines
+    answers = [line for line in lines if "command" in line]
+    assert [each["command"] for each in answers] == [line.split()[0] for line in script.splitlines()[:-1]]
+    found = iter(answers)
+    assert next(found) == {"command": "create", "path": "/a"}
+    assert next(found) == {"command": "set", "path": "/a"}
+    assert next(found) == {"command": "get", "path": "/a", "data_base64": "AP8="}
+    with_stat = next(found)
+    assert with_stat["data_hex"] == "00ff"
+    assert with_stat["stat"].items() >= {"dataVersion": 1, "dataLength": 2, "ephemeralOwner": "0x0"}.items()
+    assert next(found)["children"] == ["a", "zookeeper"]
+    assert next(found)["paths"] == ["/a"]
+    assert next(found)["stat"]["cZxid"].startswith("0x")
+    assert next(found)["path"] == "/a"
+    assert next(found) == {"command": "get", "error": "Node does not exist: /a", "code": "NO_NODE"}
+    assert next(found) == {"command": "nonsense", "error": "Command not found: nonsense", "code": None}
+    assert next(found)["path"] == "/b"
+    assert next(found)["data"] is None
+    assert next(found)["acl"] == [{"scheme": "world", "id": "anyone", "perms": "cdrwa"}]
+    assert next(found)["path"] == "/b"
+    assert next(found).items() >= {"quota": {"count": 3, "bytes": -1}, "used": {"count": 1, "bytes": 0}}.items()
+    assert "Node does not exist: /a" in done.stderr
+    assert main(["zookeeper-shell", "--output", "json", server.address, "get", "/missing"]) == 1
+    assert json.loads(capfd.readouterr().out)["code"] == "NO_NODE"
+
+
+def test_a_server_that_cannot_be_reached_does_not_end_the_conversation(server: CoordinationProcess) -> None:
+    """The next command is read, as in zkCli; quit as the only command ends with 0."""
+    done = shell(server, f"connect 127.0.0.1:1\nconnect {server.address}\nls /\n")
+    assert "no coordination server answers at 127.0.0.1:1" in done.stderr
+    assert "[zookeeper]" in done.stdout
+    assert main(["zookeeper-shell", server.address, "quit"]) == 0

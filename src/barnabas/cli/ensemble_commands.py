@@ -8,7 +8,6 @@ from barnabas.cli.znode_commands import (
     ShellCommand,
     ShellSession,
     get_node,
-    print_stat,
     run_operation,
 )
 from barnabas.coordination.client.operations import Operation
@@ -42,7 +41,7 @@ def config(session: ShellSession, flags: Flags) -> None:
             port = address.rpartition(":")[2]
             given = address.rpartition(":")[0]
             addresses.append(f"{host if given in ('', '0.0.0.0') else given}:{port}")  # noqa: S104  # any address
-    print(f"{version} {','.join(addresses)}")
+    session.output.show(f"{version} {','.join(addresses)}", {"version": version, "addresses": addresses})
 
 
 class _ReconfigCommand(ShellCommand):
@@ -88,9 +87,10 @@ def reconfig(session: ShellSession, flags: Flags) -> None:
         writes=True,
     )
     response = run_operation(session, operation)
-    print(f"Committed new configuration:\n{(response.data or b'').decode('utf-8', 'replace')}")
+    text = (response.data or b"").decode("utf-8", "replace")
+    session.output.show(f"Committed new configuration:\n{text}", {"configuration": text})
     if flags.has("s"):
-        print_stat(response.stat)
+        session.output.stat(response.stat)
 
 
 ENSEMBLE_COMMANDS = {

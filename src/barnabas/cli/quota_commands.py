@@ -55,11 +55,13 @@ def listquota(session: ShellSession, flags: Flags) -> None:
     """The limits of a path, and what is used."""
     path = shell_path(flags.words[0])
     limits = _get(session, f"{_ROOT}{path}/{_LIMITS}")
-    print(f"absolute path is {_ROOT}{path}/{_LIMITS}")
+    session.output.show(f"absolute path is {_ROOT}{path}/{_LIMITS}", {"path": path})
     if limits is None:
         raise CommandError(f"quota for {path} does not exist.")
-    print(f"Output quota for {path} {_text(_parse(limits))}")
-    print(f"Output stat for {path} {_text(_parse(_get(session, f'{_ROOT}{path}/{_STATS}')))}")
+    quota = _parse(limits)
+    session.output.show(f"Output quota for {path} {_text(quota)}", {"quota": quota})
+    used = _parse(_get(session, f"{_ROOT}{path}/{_STATS}"))
+    session.output.show(f"Output stat for {path} {_text(used)}", {"used": used})
 
 
 def setquota(session: ShellSession, flags: Flags) -> None:
@@ -73,6 +75,7 @@ def setquota(session: ShellSession, flags: Flags) -> None:
     if _get(session, path) is None:
         raise KeeperError(ErrorCode.NO_NODE, path)
     _check_others(session, path)
+    session.output.path(path)
     at = ""
     for name in path[1:].split("/"):
         at += "/" + name
@@ -119,6 +122,7 @@ def delquota(session: ShellSession, flags: Flags) -> None:
     limits = _get(session, f"{_ROOT}{path}/{_LIMITS}")
     if limits is None:
         raise CommandError(f"quota does not exist for {path}")
+    session.output.path(path)
     dropped = {name: -1 for letter, name in _FIELDS.items() if flags.has(letter)}
     if dropped:
         _run(session, set_data(f"{_ROOT}{path}/{_LIMITS}", _text({**_parse(limits), **dropped}).encode()))

@@ -2,12 +2,11 @@
 
 import base64
 import hashlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.shell_output import ShellOutput
 from barnabas.coordination.client import BlockingClient
 from barnabas.coordination.client.operations import (
     Operation,
@@ -44,7 +43,6 @@ __all__ = [
     "ShellSession",
     "describe_error",
     "get_node",
-    "print_stat",
     "run_operation",
     "shell_path",
 ]
@@ -55,10 +53,11 @@ class CommandError(BarnabasError):
 
 
 class ShellSession(NamedTuple):
-    """What commands work with: the connection, and what receives watch events."""
+    """What commands work with: the connection, what receives watch events, and what shows results."""
 
     client: BlockingClient
     watch: WatchCallback
+    output: ShellOutput
 
 
 class Flags(NamedTuple):
@@ -146,27 +145,6 @@ def shell_path(text: str) -> str:
     return text
 
 
-def print_stat(stat: Stat) -> None:
-    """A stat in zkCli's form."""
-    print(f"cZxid = 0x{stat.czxid:x}")
-    print(f"ctime = {_date(stat.ctime)}")
-    print(f"mZxid = 0x{stat.mzxid:x}")
-    print(f"mtime = {_date(stat.mtime)}")
-    print(f"pZxid = 0x{stat.pzxid:x}")
-    print(f"cversion = {stat.cversion}")
-    print(f"dataVersion = {stat.version}")
-    print(f"aclVersion = {stat.aversion}")
-    print(f"ephemeralOwner = 0x{stat.ephemeral_owner & 0xFFFFFFFFFFFFFFFF:x}")
-    print(f"dataLength = {stat.data_length}")
-    print(f"numChildren = {stat.num_children}")
-
-
-def _date(timestamp_ms: int) -> str:
-    """As Java's Date prints it: Thu Jan 01 00:00:00 UTC 1970."""
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone()
-    return f"{moment:%a %b %d %H:%M:%S %Z %Y}"
-
-
 def _children(session: ShellSession, path: str, watch: WatchCallback | None = None) -> tuple[list[str], Stat]:
     names, stat = session.client.call(lambda client: client.get_children(path, watch))
     return sorted(names), stat
@@ -192,38 +170,25 @@ def ls(session: ShellSession, flags: Flags) -> None:
     """Names of children."""
     path = shell_path(flags.words[0])
     if flags.has("R"):
+        paths = []
         for found in _subtree(session, path, _watcher(session, flags)):
-            print(found)
+            paths.append(found)
+            session.output.show(found, {"path": path, "paths": paths})
         return
     names, stat = _children(session, path, _watcher(session, flags))
-    print(f"[{', '.join(names)}]")
+    session.output.show(f"[{', '.join(names)}]", {"path": path, "children": names})
     if flags.has("s"):
-        print_stat(stat)
+        session.output.stat(stat)
 
 
 def get_node(session: ShellSession, flags: Flags) -> None:
     """A node's data."""
     path = shell_path(flags.words[0])
     data, stat = session.client.call(lambda client: client.get(path, _watcher(session, flags)))
-    if flags.has("b"):
-        print(base64.b64encode(data or b"null").decode())
-    elif flags.has("x"):
-        print(_hex_dump(data or b"null"))
-    else:
-        sys.stdout.flush()
-        sys.stdout.buffer.write((b"null" if data is None else data) + b"\n")
-        sys.stdout.buffer.flush()
+    session.output.path(path)
+    session.output.data(data, "b" if flags.has("b") else "x" if flags.has("x") else "")
     if flags.has("s"):
-        print_stat(stat)
-
-
-def _hex_dump(data: bytes) -> str:
-    rows = []
-    for start in range(0, len(data), 16):
-        row = data[start : start + 16]
-        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        rows.append(f"{start:08x}  {row.hex(' '):<47}  {shown}")
-    return "\n".join(rows)
+        session.output.stat(stat)
 
 
 def stat(session: ShellSession, flags: Flags) -> None:
@@ -232,7 +197,8 @@ def stat(session: ShellSession, flags: Flags) -> None:
     found = session.client.call(lambda client: client.exists(path, _watcher(session, flags)))
     if found is None:
         raise KeeperError(ErrorCode.NO_NODE, path)
-    print_stat(found)
+    session.output.path(path)
+    session.output.stat(found)
 
 
 def create_node(session: ShellSession, flags: Flags) -> None:
@@ -253,7 +219,7 @@ def create_node(session: ShellSession, flags: Flags) -> None:
     elif container:
         operation.opcode = OpCode.CREATE_CONTAINER
     made, _ = run_operation(session, operation)
-    print(f"Created {made}")
+    session.output.show(f"Created {made}", {"path": made})
 
 
 def _create_with_ttl(path: str, data: bytes | None, acl: list[ACL], mode: CreateMode, ttl_ms: int) -> Operation:
@@ -279,13 +245,16 @@ def set_node(session: ShellSession, flags: Flags) -> None:
         except ValueError as error:
             raise CommandError(f"set -b: the data are not base64: {error}") from None
     changed = run_operation(session, set_data(path, data, flags.number("v", -1)))
+    session.output.path(path)
     if flags.has("s"):
-        print_stat(changed)
+        session.output.stat(changed)
 
 
 def delete_node(session: ShellSession, flags: Flags) -> None:
     """Remove a node without children."""
-    run_operation(session, delete(shell_path(flags.words[0]), flags.number("v", -1)))
+    path = shell_path(flags.words[0])
+    run_operation(session, delete(path, flags.number("v", -1)))
+    session.output.path(path)
 
 
 def delete_all(session: ShellSession, flags: Flags) -> None:
@@ -295,6 +264,7 @@ def delete_all(session: ShellSession, flags: Flags) -> None:
         raise CommandError("the root cannot be deleted")
     if at_a_time < 1:
         raise CommandError(f"deleteall -b {at_a_time}: at least 1 is expected")
+    session.output.path(path)
     left = list(_subtree(session, path))  # parents before children
     while left:
         operations = [delete(each) for each in reversed(left[-at_a_time:])]
@@ -309,10 +279,11 @@ def get_node_acl(session: ShellSession, flags: Flags) -> None:
     """Who may do what."""
     path = shell_path(flags.words[0])
     acl, found = session.client.call(lambda client: client.get_acl(path))
-    for entry in acl:
-        print(f"'{entry.id.scheme},'{entry.id.id}\n: {_perms_text(entry.perms)}")
+    shown = [{"scheme": each.id.scheme, "id": each.id.id, "perms": _perms_text(each.perms)} for each in acl]
+    text = "\n".join(f"'{each['scheme']},'{each['id']}\n: {each['perms']}" for each in shown)
+    session.output.show(text, {"path": path, "acl": shown})
     if flags.has("s"):
-        print_stat(found)
+        session.output.stat(found)
 
 
 def set_node_acl(session: ShellSession, flags: Flags) -> None:
@@ -322,7 +293,8 @@ def set_node_acl(session: ShellSession, flags: Flags) -> None:
     for one in paths:
         changed = run_operation(session, set_acl_operation(one, acl, version))
         if flags.has("s") and not flags.has("R"):
-            print_stat(changed)
+            session.output.stat(changed)
+    session.output.path(path)
 
 
 _PERMS = {"c": Perms.CREATE, "d": Perms.DELETE, "r": Perms.READ, "w": Perms.WRITE, "a": Perms.ADMIN}
@@ -358,17 +330,19 @@ def add_auth(session: ShellSession, flags: Flags) -> None:
     session.client.call(add)
 
 
-def digest(_: ShellSession, flags: Flags) -> None:
+def digest(session: ShellSession, flags: Flags) -> None:
     """The id of the digest scheme for a user and password."""
     user = flags.words[0].partition(":")[0]
     hashed = hashlib.sha1(flags.words[0].encode(), usedforsecurity=False).digest()
-    print(f"{user}:{base64.b64encode(hashed).decode()}")
+    text = f"{user}:{base64.b64encode(hashed).decode()}"
+    session.output.show(text, {"digest": text})
 
 
 def sync_node(session: ShellSession, flags: Flags) -> None:
     """Wait until the server has seen all that was committed."""
-    session.client.call(lambda client: client.sync(shell_path(flags.words[0])))
-    print("Sync is OK")
+    path = shell_path(flags.words[0])
+    session.client.call(lambda client: client.sync(path))
+    session.output.show("Sync is OK", {"path": path})
 
 
 def whoami(session: ShellSession, _: Flags) -> None:
@@ -376,9 +350,9 @@ def whoami(session: ShellSession, _: Flags) -> None:
     operation = Operation(
         OpCode.WHO_AM_I, "", lambda _root: None, lambda raw, offset: decode(WhoAmIResponse, raw, offset)
     )
-    print("Auth scheme: User")
-    for info in run_operation(session, operation).client_info or ():
-        print(f"{info.auth_scheme}: {info.user}")
+    found = run_operation(session, operation).client_info or ()
+    text = "\n".join(["Auth scheme: User", *(f"{info.auth_scheme}: {info.user}" for info in found)])
+    session.output.show(text, {"identities": [{"scheme": info.auth_scheme, "user": info.user} for info in found]})
 
 
 def get_ephemerals(session: ShellSession, flags: Flags) -> None:
@@ -390,7 +364,8 @@ def get_ephemerals(session: ShellSession, flags: Flags) -> None:
         lambda root: GetEphemeralsRequest(root + prefix),
         lambda raw, offset: decode(GetEphemeralsResponse, raw, offset),
     )
-    print(f"[{', '.join(run_operation(session, operation).ephemerals or ())}]")
+    found = list(run_operation(session, operation).ephemerals or ())
+    session.output.show(f"[{', '.join(found)}]", {"path": prefix, "ephemerals": found})
 
 
 def get_all_children_number(session: ShellSession, flags: Flags) -> None:
@@ -402,7 +377,8 @@ def get_all_children_number(session: ShellSession, flags: Flags) -> None:
         lambda root: GetAllChildrenNumberRequest(root + path),
         lambda raw, offset: decode(GetAllChildrenNumberResponse, raw, offset),
     )
-    print(run_operation(session, operation).total_number)
+    number = run_operation(session, operation).total_number
+    session.output.show(str(number), {"path": path, "number": number})
 
 
 def remove_node_watches(session: ShellSession, flags: Flags) -> None:
@@ -410,6 +386,7 @@ def remove_node_watches(session: ShellSession, flags: Flags) -> None:
     path = shell_path(flags.words[0])
     kind = WatcherType.CHILDREN if flags.has("c") else WatcherType.DATA if flags.has("d") else WatcherType.ANY
     run_operation(session, remove_watches(path, kind, locally=flags.has("l")))
+    session.output.path(path)
 
 
 def add_node_watch(session: ShellSession, flags: Flags) -> None:
@@ -420,6 +397,7 @@ def add_node_watch(session: ShellSession, flags: Flags) -> None:
         raise CommandError(f"-m {mode}: PERSISTENT or PERSISTENT_RECURSIVE is expected")
     path = shell_path(flags.words[0])
     run_operation(session, add_watch(path, session.watch, recursive=modes[mode]))
+    session.output.path(path)
 
 
 def run_operation(session: ShellSession, operation: Operation) -> Any:
@@ -427,10 +405,10 @@ def run_operation(session: ShellSession, operation: Operation) -> Any:
     return session.client.call(lambda client: client.run(operation))
 
 
-def _version(_: ShellSession, __: Flags) -> None:
+def _version(session: ShellSession, _: Flags) -> None:
     from barnabas import __version__
 
-    print(f"ZooKeeper CLI version: Barnabas {__version__}")
+    session.output.show(f"ZooKeeper CLI version: Barnabas {__version__}", {"version": f"Barnabas {__version__}"})
 
 
 SHELL_COMMANDS = {

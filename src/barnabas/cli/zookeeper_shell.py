@@ -1,13 +1,13 @@
 """``barnabas zookeeper-shell``: ZooKeeper's shell, for one command or for a conversation.
 
 ``barnabas zookeeper-shell localhost:2181 ls /brokers/ids`` runs the command and ends with 0, or 1 when it failed.
-Without a command it reads them from a terminal, with history and completion, or from a pipe.
+Without a command it reads them from a terminal, with history and completion, or from a pipe. With ``--output json`` it
+prints a JSON document in one line for each command and each watch event.
 """
 
 import contextlib
 import re
 import sys
-import threading
 from collections.abc import Iterator
 
 from barnabas.base.errors import BarnabasError
@@ -16,6 +16,7 @@ from barnabas.cli.common import ToolParser
 from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
 from barnabas.cli.quota_commands import QUOTA_COMMANDS
 from barnabas.cli.reachability import ANSWER_S
+from barnabas.cli.shell_output import ShellOutput
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.coordination.client import BlockingClient, SessionEvent
 from barnabas.coordination.client.operations import WatchEvent
@@ -61,14 +62,20 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "-timeout", "--timeout", type=int, default=30_000, metavar="MS", help="the session's timeout (default 30000)"
     )
+    parser.add_argument(
+        "--output", choices=("text", "json"), default="text", help="zkCli's text, or a JSON document in each line"
+    )
     # The command's own flags are the command's: everything after the server, or after -server's value.
     options, command = _split(argv)
     given = parser.parse_args(options)
-    shell = _Shell(given.server_option or given.server or "localhost:2181", given.timeout)
+    output = ShellOutput(as_json=given.output == "json")
+    shell = _Shell(given.server_option or given.server or "localhost:2181", given.timeout, output)
     try:
-        if command:
+        if not command:
+            return shell.converse()
+        with contextlib.suppress(EOFError):  # quit
             return shell.run(command)
-        return shell.converse()
+        return 0
     finally:
         shell.close()
 
@@ -78,7 +85,7 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
     server_known = False
     while position < len(argv):
         word = argv[position]
-        if word.lstrip("-") in ("server", "timeout") and word.startswith("-"):
+        if word.lstrip("-") in ("server", "timeout", "output") and word.startswith("-"):
             server_known = server_known or "server" in word
             position += 2
         elif word.startswith("-") and position == 0 and not server_known:
@@ -92,18 +99,18 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 class _Shell:
-    def __init__(self, servers: str, timeout_ms: int) -> None:
+    def __init__(self, servers: str, timeout_ms: int, output: ShellOutput) -> None:
         self._servers = servers
         self._timeout_ms = timeout_ms
         self._print_watches = True
         self._history: list[str] = []
         self._client: BlockingClient | None = None
-        self._printing = threading.Lock()
+        self._output = output
         self._connect(servers)
 
     def _connect(self, servers: str) -> None:
         self.close()
-        print(f"Connecting to {servers}", flush=True)
+        self._output.remark(f"Connecting to {servers}")
         client = BlockingClient(SocketNetwork, servers, rng=new_random(), session_timeout_ms=self._timeout_ms)
         client.client.on_session(self._session_changed)
         try:
@@ -125,14 +132,13 @@ class _Shell:
         self._announce("SyncConnected", _EVENT_NAMES.get(event.type, event.type.name), event.path)
 
     def _session_changed(self, event: SessionEvent) -> None:
-        if self._client is not None or event is SessionEvent.CREATED:
-            self._announce(_STATES[event], "None", "null")
+        # The first one of a session is no news for scripts: they have one line for one command.
+        if self._client is not None or (event is SessionEvent.CREATED and not self._output.is_json):
+            self._announce(_STATES[event], None, None)
 
-    def _announce(self, state: str, kind: str, path: str) -> None:
+    def _announce(self, state: str, kind: str | None, path: str | None) -> None:
         if self._print_watches:
-            # The reader has closed the pipe. Only the main thread ends for that, not the one that receives events.
-            with self._printing, contextlib.suppress(BrokenPipeError):
-                print(f"\nWATCHER::\n\nWatchedEvent state:{state} type:{kind} path:{path}", flush=True)
+            self._output.event(state, kind, path)
 
     # Commands
 
@@ -140,25 +146,32 @@ class _Shell:
         """Run a command; 0, or 1 after a message on standard error."""
         name, *arguments = words
         try:
+            if name == "redo":
+                return self.run(self._again(arguments))
             if name in _SHELL_USAGE or name in ("exit", "help"):
                 self._own(name, arguments)
-                return 0
-            command = _COMMANDS.get(name)
-            if command is None:
-                self._print_usage()
-                raise CommandError(f"Command not found: {name}")
-            if self._client is None:
-                raise CommandError("Not connected")
-            command.run(ShellSession(self._client, self._watched), command.parse(name, arguments))
+            else:
+                self._ask(name, arguments)
         except KeeperError as error:
-            print(describe_error(error), file=sys.stderr)
+            self._output.fail(name, describe_error(error), error.code.name)
             if error.code is ErrorCode.SESSION_EXPIRED:
                 self.close()
             return 1
-        except CommandError as error:
-            print(error, file=sys.stderr)
+        except BarnabasError as error:
+            self._output.fail(name, str(error))
             return 1
+        self._output.end(name)
         return 0
+
+    def _ask(self, name: str, arguments: list[str]) -> None:
+        """A command that the service answers."""
+        command = _COMMANDS.get(name)
+        if command is None:
+            self._print_usage()
+            raise CommandError(f"Command not found: {name}")
+        if self._client is None:
+            raise CommandError("Not connected")
+        command.run(ShellSession(self._client, self._watched, self._output), command.parse(name, arguments))
 
     def _own(self, name: str, arguments: list[str]) -> None:
         match name:
@@ -168,26 +181,26 @@ class _Shell:
                 self.close()
             case "history":
                 first = max(0, len(self._history) - 11)
-                for number, line in enumerate(self._history[first:], first):
-                    print(f"{number} - {line}")
-            case "redo":
-                self._redo(arguments)
+                last = dict(enumerate(self._history[first:], first))
+                self._output.show("\n".join(f"{number} - {line}" for number, line in last.items()), {"history": last})
             case "printwatches" if arguments:
                 self._print_watches = arguments[0] == "on"
             case "printwatches":
-                print(f"printwatches is {'on' if self._print_watches else 'off'}")
+                state = "on" if self._print_watches else "off"
+                self._output.show(f"printwatches is {state}", {"printwatches": state})
             case "quit" | "exit":
                 raise EOFError
             case _:
                 self._print_usage()
 
-    def _redo(self, arguments: list[str]) -> None:
+    def _again(self, arguments: list[str]) -> list[str]:
+        """The command of the history that ``redo`` names."""
         if not arguments or not arguments[0].isdecimal() or int(arguments[0]) >= len(self._history) - 1:
             raise CommandError("Command index out of range")
         words = _words(self._history[int(arguments[0])])
         if words[0] == "redo":
             raise CommandError("No redoing redos")
-        self.run(words)
+        return words
 
     def _print_usage(self) -> None:
         usages = {**{name: command.usage for name, command in _COMMANDS.items()}, **_SHELL_USAGE}
@@ -200,7 +213,7 @@ class _Shell:
     def converse(self) -> int:
         """Read commands until the end of input or ``quit``."""
         code = 0
-        print("Welcome to ZooKeeper!", flush=True)
+        self._output.remark("Welcome to ZooKeeper!")
         with contextlib.suppress(EOFError):
             for line in self._lines():
                 words = _words(line)
