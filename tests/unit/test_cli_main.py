@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli import main as entry
 from barnabas.cli import zookeeper_shell
-from barnabas.cli.common import aligned, key_values, properties_file
+from barnabas.cli.common import aligned, client_properties_file, key_values, properties_file
 from barnabas.cli.main import COMMANDS, main
+from barnabas.client import ConfigurationError, Producer
 
 
 def test_help_lists_each_command_that_exists(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,6 +98,30 @@ def test_a_properties_file_that_is_not_there_is_named(tmp_path: object) -> None:
     """The path and the reason."""
     with pytest.raises(BarnabasError, match="cannot read .*nothing.properties: No such file"):
         properties_file(f"{tmp_path}/nothing.properties")
+
+
+def test_a_name_of_a_file_that_clients_do_not_know_is_left_out_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Kafka's tools go on with it; what librdkafka alone knows, and what is refused for a reason, stays."""
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "compression_type=none\nenable.random.seed=true\nlinger.ms=1\ninterceptor.classes=a.B\nerror_cb=x\n"
+    )
+    kept = {"enable.random.seed": "true", "linger.ms": "1", "interceptor.classes": "a.B", "error_cb": "x"}
+    assert client_properties_file(str(file)) == kept
+    expected = "is not a property of clients, and has no effect; did you mean compression.type?"
+    assert capsys.readouterr().err == f"warning: compression_type in {file} {expected}\n"
+
+
+@pytest.mark.parametrize("name", ["securty.protocol", "sasl_mechanism", "ssl.keystore.pasword", "Security.Protocol"])
+def test_a_typing_error_in_what_protects_is_never_left_out(name: str, tmp_path: Path) -> None:
+    """The connection would have less protection than is meant."""
+    file = tmp_path / "client.properties"
+    file.write_text(f"{name}=SASL_SSL\n")
+    properties = {**client_properties_file(str(file)), "bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(ConfigurationError, match=name):
+        Producer(properties)
 
 
 def test_tables_are_aligned_to_their_widest_cell() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connect_timeout, key_values, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file, key_values
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.readable import json_line
 from barnabas.client.codecs import BYTES
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     """Produce (-P), consume (-C) or list (-L)."""
     parser = _parser()
     given = parser.parse_args(argv)
-    properties = {**properties_file(given.command_config), **key_values(given.X, "-X")}
+    properties = {**client_properties_file(given.command_config), **key_values(given.X, "-X")}
     servers = (
         given.bootstrap_server or properties.pop("metadata.broker.list", None) or properties.get("bootstrap.servers")
     )

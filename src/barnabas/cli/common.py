@@ -21,6 +21,7 @@ __all__ = [
     "add_connection_options",
     "add_output_option",
     "aligned",
+    "client_properties_file",
     "connect",
     "key_values",
     "print_json",
@@ -182,6 +183,22 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
         raise BarnabasError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"{path} is not a .properties file: {error}") from None
+
+
+def client_properties_file(path: "str | Context | None") -> dict[str, str]:
+    """The same for `Producer` and `Consumer`. A name that clients do not know has no effect, as for Kafka's tools, with a warning.
+
+    What would protect a connection but for a typing error stays, and is refused; so is every such name of an option.
+    """
+    from barnabas.client.property_names import CLIENT_PROPERTIES, is_about_protection, is_client_property
+
+    given = properties_file(path)
+    for name in [name for name in given if not is_client_property(name) and not is_about_protection(name)]:
+        del given[name]
+        hint = did_you_mean(name, CLIENT_PROPERTIES)
+        where = f" in {path}" if isinstance(path, str) else ""
+        print(f"warning: {name}{where} is not a property of clients, and has no effect{hint}", file=sys.stderr)
+    return given
 
 
 def key_values(texts: Sequence[str], option: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connect_timeout, key_values, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file, key_values, properties_file
 from barnabas.cli.formatters import Formatter, formatter
 from barnabas.cli.reachability import require_broker
 from barnabas.client.codecs import BYTES
@@ -157,7 +157,7 @@ def _start(parser: ToolParser, given: argparse.Namespace) -> int:
 
 
 def _properties(parser: ToolParser, given: argparse.Namespace) -> dict[str, Any]:
-    from_file = properties_file(given.consumer_config)
+    from_file = client_properties_file(given.consumer_config)
     extra = key_values(given.consumer_property, "--consumer-property")
     groups = {source["group.id"] for source in (from_file, extra) if "group.id" in source}
     groups |= {given.group} if given.group else set()

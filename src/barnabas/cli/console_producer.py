@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.common import ToolParser, add_connect_timeout, key_values, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file, key_values, properties_file
 from barnabas.cli.line_reader import Line, LineReader
 from barnabas.cli.reachability import require_broker
 from barnabas.client.codecs import BYTES, load_dotted
@@ -105,7 +105,7 @@ def _reader(given: argparse.Namespace) -> Callable[[Iterable[bytes]], Iterator[L
 
 def _properties(given: argparse.Namespace) -> dict[str, Any]:
     properties: dict[str, Any] = {
-        **properties_file(given.producer_config),
+        **client_properties_file(given.producer_config),
         **key_values(given.producer_property, "--producer-property"),
     }
     properties.pop("key.serializer", None)

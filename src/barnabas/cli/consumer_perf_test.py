@@ -6,7 +6,7 @@ import sys
 import time
 from datetime import datetime
 
-from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file
 from barnabas.cli.java_dates import java_date
 from barnabas.cli.reachability import require_broker
 from barnabas.client.codecs import BYTES
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     if not (given.bootstrap_server or given.broker_list):
         parser.error('Missing required argument "[bootstrap-server]"')
     properties = {
-        **properties_file(given.consumer_config),
+        **client_properties_file(given.consumer_config),
         "bootstrap.servers": given.bootstrap_server or given.broker_list,
     }
     properties["group.id"] = given.group

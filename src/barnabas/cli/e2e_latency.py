@@ -7,7 +7,7 @@ import time
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.client.admin import Admin
 from barnabas.client.codecs import BYTES
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
         raise BarnabasError(
             f"Latency testing requires synchronous acknowledgement: acks {given.producer_acks} must be 1 or all"
         )
-    shared = {**properties_file(given.properties_file), "bootstrap.servers": given.broker_list}
+    shared = {**client_properties_file(given.properties_file), "bootstrap.servers": given.broker_list}
     require_broker(given.broker_list, shared, given.connect_timeout)
     with Admin(shared) as admin:
         if admin.create_topic(given.topic, partitions=1, replication_factor=1, if_not_exists=True):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file
 from barnabas.cli.exit_codes import INTERRUPTED
 from barnabas.cli.reachability import require_broker
 from barnabas.mirror.maker import MirrorMaker
@@ -53,8 +53,8 @@ def main(argv: list[str]) -> int:
         parser.error("one of --include and --whitelist is needed: a regular expression of the topics to mirror")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = MirrorSettings(
-        consumer=properties_file(given.consumer_config),
-        producer=properties_file(given.producer_config),
+        consumer=client_properties_file(given.consumer_config),
+        producer=client_properties_file(given.producer_config),
         topics=TopicFilter(include, given.exclude or given.blacklist),
         streams=given.num_streams,
         abort_on_send_failure=_boolean(given.abort_on_send_failure, "abort.on.send.failure"),

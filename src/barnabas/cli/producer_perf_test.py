@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, key_values, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file, key_values
 from barnabas.cli.reachability import require_broker
 from barnabas.client.codecs import BYTES
 from barnabas.client.errors import ClientError
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     properties = {
-        **properties_file(given.producer_config),
+        **client_properties_file(given.producer_config),
         **key_values(_flat(given.producer_props), "--producer-props"),
     }
     if given.bootstrap_server:

@@ -8,7 +8,7 @@ from datetime import datetime
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.readable import json_line, record_text
 from barnabas.cli.times import parse_time_ms
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     """Print until Ctrl-C, or with --no-follow until the end of the topic."""
     given = _parser().parse_args(argv)
     properties = {
-        **properties_file(given.command_config),
+        **client_properties_file(given.command_config),
         "bootstrap.servers": given.bootstrap_server or "localhost:9092",
     }
     require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.verifiable_output import StopSignals, print_event
 from barnabas.client.consumer import Consumer
@@ -86,7 +86,7 @@ def _named(partitions: list[TopicPartition]) -> list[dict[str, Any]]:
 
 
 def _properties(given: argparse.Namespace) -> dict[str, str]:
-    properties = properties_file(given.consumer_config)
+    properties = client_properties_file(given.consumer_config)
     properties["bootstrap.servers"] = given.bootstrap_server or given.broker_list
     properties["group.id"] = given.group_id
     properties["enable.auto.commit"] = str(given.enable_autocommit).lower()

@@ -3,7 +3,7 @@
 import itertools
 import time
 
-from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.verifiable_output import StopSignals, print_event
 from barnabas.client.errors import ClientError
@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     if not (given.bootstrap_server or given.broker_list):
         parser.error('Missing required argument "[bootstrap-server]"')
     bootstrap = given.bootstrap_server or given.broker_list
-    properties = {**properties_file(given.producer_config), "bootstrap.servers": bootstrap, "acks": given.acks}
+    properties = {**client_properties_file(given.producer_config), "bootstrap.servers": bootstrap, "acks": given.acks}
     properties.setdefault("retries", "0")
     require_broker(bootstrap, properties, given.connect_timeout)
     stopped = StopSignals()

@@ -16,13 +16,15 @@ from barnabas.client.properties import (
     KEY_DESERIALIZER_NAMES,
     KEY_SERIALIZER_NAMES,
     KNOWN_FOR_LOGIN,
+    REFUSED,
     RENAMED_IN_ALL,
     RENAMED_IN_CONSUMERS,
     RENAMED_IN_PRODUCERS,
     SERIALIZER_NAMES,
+    security_properties,
 )
 
-__all__ = ["CLIENT_PROPERTIES", "property_hint"]
+__all__ = ["CLIENT_PROPERTIES", "is_about_protection", "is_client_property", "property_hint"]
 
 _OF_LIBRDKAFKA = [
     "acks",
@@ -148,3 +150,28 @@ def property_hint(reason: object) -> str:
     """``; did you mean NAME?`` for librdkafka's refusal of a name; empty for another one."""
     unknown = re.search(r'No such configuration property: "([^"]+)"', str(reason))
     return did_you_mean(unknown[1], CLIENT_PROPERTIES) if unknown else ""
+
+
+def is_client_property(name: str) -> bool:
+    """Whether `Producer` or `Consumer` know the name, if only to refuse it; librdkafka has the last word."""
+    if name in CLIENT_PROPERTIES or name in REFUSED:
+        return True
+    import confluent_kafka
+
+    try:
+        # librdkafka goes by the order of the names: the second one, whose value is wrong, keeps it from making a client.
+        confluent_kafka.Producer({name: "", "acks": "never"})
+    except confluent_kafka.KafkaException as error:
+        return f'No such configuration property: "{name}"' not in str(error)
+    except TypeError:  # a callback
+        return True
+    return True
+
+
+def is_about_protection(name: str) -> bool:
+    """Whether a name is one of protection, or looks most like one: without it a connection would have less than is meant."""
+    from difflib import get_close_matches
+
+    plain = name.lower()
+    close = get_close_matches(plain, CLIENT_PROPERTIES, n=1)
+    return bool(security_properties({plain: ""})) or (bool(close) and close[0] in KNOWN_FOR_LOGIN)
