@@ -261,6 +261,39 @@ def test_a_topic_that_is_not_there_is_reported_by_both_sides(bootstrap: str) -> 
         consumer.subscribe(["no-such-topic"])
         with pytest.raises(UnknownTopicError, match="cannot read no-such-topic"):
             consumer.poll(60)
+        consumer.unsubscribe()
+        assert consumer.poll(3) is None  # it is not read any more
+        consumer.assign([TopicPartition("no-such-topic", 0)])
+        with pytest.raises(UnknownTopicError, match="cannot read no-such-topic"):
+            consumer.poll(60)
+
+
+def test_a_partition_that_is_not_there_is_reported(bootstrap: str, topic: str) -> None:
+    """librdkafka waits for it in silence."""
+    with Consumer({"bootstrap.servers": bootstrap}) as consumer:
+        consumer.assign([TopicPartition(topic, 9)])
+        with pytest.raises(UnknownTopicError, match=f"cannot read {topic}-9: the topic has partitions 0 to 2"):
+            consumer.poll(60)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_seek_in_on_assign_says_where_reading_begins(bootstrap: str, topic: str, strategy: str) -> None:
+    """Such as an offset that a database keeps beside what was made of the records; a pause there holds, too."""
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+        for number in range(10):
+            producer.send(topic, str(number), partition=number % 2)
+    settings = {"auto.offset.reset": "earliest", "partition.assignment.strategy": strategy}
+    with Consumer({"bootstrap.servers": bootstrap, "group.id": f"{topic}-{strategy}", **settings}) as consumer:
+
+        def begin(partitions: list[TopicPartition]) -> None:
+            consumer.seek(topic, 0, 3)
+            consumer.pause([each for each in partitions if each.partition == 1])
+
+        consumer.subscribe([topic], on_assign=begin)
+        assert [consumer.poll(60).value for _ in range(2)] == ["6", "8"]
+        assert consumer.poll(1) is None
+        consumer.resume([TopicPartition(topic, 1)])
+        assert [consumer.poll(60).value for _ in range(5)] == ["1", "3", "5", "7", "9"]
 
 
 def test_a_consumer_pauses_seeks_and_looks_offsets_up(bootstrap: str, topic: str) -> None:

@@ -1,6 +1,7 @@
 """The one hierarchy of client errors, and that what is known is reported at once."""
 
 import ast
+import asyncio
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import pytest
 
 import barnabas.client
 from barnabas.base.errors import ConfigError
+from barnabas.base.ids import TopicPartition
 from barnabas.client import (
     Admin,
     AsyncAdmin,
@@ -25,6 +27,7 @@ from barnabas.client import (
     Consumer,
     Producer,
     RefusedError,
+    SerializationError,
     TimedOutError,
     TransactionError,
     UndeliveredError,
@@ -176,11 +179,86 @@ def test_a_consumer_that_cannot_leave_its_group_closes_within_its_limit() -> Non
         consumer.poll()
 
 
+PLACE = TopicPartition("t", 0)
+CALLS: dict[type, dict[str, tuple[object, ...]]] = {
+    Consumer: {
+        **dict.fromkeys(("unsubscribe", "assignment", "poll", "consume", "commit", "lag", "topics", "__enter__"), ()),
+        **{name: ([PLACE],) for name in ("assign", "pause", "resume", "committed")},
+        "subscribe": (["t"],),
+        "seek": ("t", 0, 0),
+        "offsets_for_times": ({PLACE: 1},),
+        "watermarks": ("t", 0),
+        "group_metadata": (),
+    },
+    Producer: {
+        **dict.fromkeys(("init_transactions", "begin_transaction", "commit_transaction", "abort_transaction"), ()),
+        "send": ("t", "x"),
+        "send_many": ("t", ["x"]),
+        "partitions_for": ("t",),
+        "send_offsets_to_transaction": ({}, None),
+        "__enter__": (),
+    },
+    Admin: {"list_topics": (), "create_topic": ("t",), "describe_group": ("g",), "__enter__": ()},
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, calls in CALLS.items() for name in calls])
+def test_a_closed_client_says_that_it_is_closed(kind: type, name: str) -> None:
+    """Whatever it is asked for."""
+    client = kind({**NO_BROKER, "group.id": "g"} if kind is Consumer else NO_BROKER)
+    client.close()
+    with pytest.raises(ClosedError, match=r"is closed \(create another one\)"):
+        getattr(client, name)(*CALLS[kind][name])
+
+
+@pytest.mark.parametrize("make", [AsyncConsumer, AsyncAdmin])
+def test_a_closed_asyncio_client_says_so_too(make: type) -> None:
+    """What waits and what does not."""
+
+    async def use() -> None:
+        client = make({**NO_BROKER, "group.id": "g"} if make is AsyncConsumer else NO_BROKER)
+        await client.close()
+        with pytest.raises(ClosedError):
+            await (client.topics() if make is AsyncConsumer else client.list_topics())
+        with pytest.raises(ClosedError):
+            await client.__aenter__()
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"headers": 5},
+        {"headers": {"by": b"hand"}},
+        {"headers": [("by", 5)]},
+        {"headers": ["by"]},
+        {"partition": "first"},
+    ],
+    ids=repr,
+)
+def test_a_record_of_which_a_part_makes_no_sense_is_not_taken(given: dict[str, object]) -> None:
+    """The error says which it is."""
+    with pytest.raises(SerializationError, match="headers=|partition|header value|str"):
+        Producer(NO_BROKER).send("t", "x", **given)  # type: ignore[arg-type]  # that is tried here
+
+
+def test_what_was_being_done_is_said_once() -> None:
+    """librdkafka's Python says it, too."""
+    for theirs in ("Commit failed: ", "Failed to seek to offset 7: ", "Unable to produce message: "):
+        error = confluent_kafka.KafkaError(confluent_kafka.KafkaError._TRANSPORT, f"{theirs}Local: no")
+        assert str(from_librdkafka(error, "cannot do it")) == "cannot do it: Local: no (is a broker running there?)"
+
+
 @pytest.mark.parametrize(
     ("blocking", "twin", "absent"),
     [
         (Admin, AsyncAdmin, set()),
-        (Consumer, AsyncConsumer, {"wait", "forget", "has_record"}),  # parts of poll, which the twin does
+        (
+            Consumer,
+            AsyncConsumer,
+            {"wait", "forget", "has_record", "librdkafka"},
+        ),  # parts of poll; the client underneath
         (
             Producer,
             AsyncProducer,

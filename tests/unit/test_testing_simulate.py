@@ -11,6 +11,7 @@ from barnabas.client import (
     JSON,
     AsyncConsumer,
     AsyncProducer,
+    ClientError,
     ClosedError,
     CommitError,
     ConfigurationError,
@@ -436,6 +437,17 @@ def test_the_clients_have_the_methods_of_the_real_ones(real, virtual):
     assert surface(virtual) == surface(real)
 
 
+async def _refusal(call: Any) -> type[ClientError]:
+    """The class of the error that a call ends with."""
+    try:
+        result = call() if callable(call) else call
+        if inspect.isawaitable(result):
+            await result
+    except ClientError as error:
+        return type(error)
+    pytest.fail("nothing was refused")
+
+
 async def _contract(make_producer: Any, make_consumer: Any) -> list[Any]:
     """What a program sees of clients; the topic "orders" with two partitions is there."""
     seen: list[Any] = []
@@ -448,8 +460,12 @@ async def _contract(make_producer: Any, make_consumer: Any) -> list[Any]:
         future = await producer.submit("orders", "last", partition=1)
         await producer.flush()
         seen.append((await future).partition)
+        nonsense = ({"timestamp_ms": 0}, {"timestamp_ms": -5}, {"partition": 2}, {"partition": -3})
+        seen += [await _refusal(producer.send("orders", "no", **given)) for given in nonsense]
+        seen.append(await _refusal(producer.send_many("orders", ["a", "b"], keys=["a"])))
     with pytest.raises(ClosedError):
         await producer.send("orders", "late")
+    seen += [await _refusal(producer.partitions_for("orders")), await _refusal(producer.__aenter__())]
     zero, one = TopicPartition("orders", 0), TopicPartition("orders", 1)
     async with make_consumer(BY_HAND) as consumer:
         consumer.subscribe(["orders"])
@@ -471,6 +487,34 @@ async def _contract(make_producer: Any, make_consumer: Any) -> list[Any]:
         seen.append((record.partition, record.offset))
         consumer.resume([one])
         seen.append(consumer.paused())
+        two = TopicPartition("orders", 2)
+        for refused in (
+            lambda: consumer.pause([two]),
+            lambda: consumer.resume([two]),
+            lambda: consumer.seek("orders", 2, 0),
+            lambda: consumer.seek("orders", 0, -77),
+            lambda: consumer.commit({zero: -3}),
+            lambda: consumer.offsets_for_times({zero: -1}),
+            lambda: consumer.assign({TopicPartition("orders", -1): 0}),
+            lambda: consumer.assign({zero: -77}),
+            lambda: consumer.subscribe("orders"),
+            lambda: consumer.subscribe([5]),
+        ):
+            seen.append(await _refusal(refused))
+    for refused in (
+        lambda: consumer.pause([one]),
+        lambda: consumer.assignment(),
+        lambda: consumer.subscribe(["orders"]),
+        lambda: consumer.assign([one]),
+        lambda: consumer.poll(1),
+        lambda: consumer.commit(),
+        lambda: consumer.committed([one]),
+        lambda: consumer.lag(),
+        lambda: consumer.topics(),
+        lambda: consumer.watermarks("orders", 0),
+        lambda: consumer.__aenter__(),
+    ):
+        seen.append(await _refusal(refused))
     async with make_consumer({"auto.offset.reset": "earliest"}, deserializer=JSON) as consumer:
         consumer.assign({zero: 0})
         with pytest.raises(DeserializationError) as caught:

@@ -18,6 +18,7 @@ from barnabas.client import acls, configurations, elections, groups, log_dirs, o
 from barnabas.client.acls import Acl, AclFilter
 from barnabas.client.active_producers import ActiveProducer, describe_producers
 from barnabas.client.admin_connection import AdminConnection, ClusterDescription
+from barnabas.client.arguments import check_offsets
 from barnabas.client.client_quotas import QuotaEntity, alter_client_quotas, describe_client_quotas
 from barnabas.client.configurations import ConfigEntry, Resource, ResourceType
 from barnabas.client.errors import RefusedError, refusal
@@ -143,6 +144,7 @@ class Admin:
 
     def alter_group_offsets(self, group_id: str, wanted: Mapping[TopicPartition, int]) -> None:
         """Commit offsets for a group without members; raises the first refusal."""
+        check_offsets(wanted)
         for partition, code in groups.alter_group_offsets(self.connection, group_id, wanted).items():
             if code:
                 raise refusal(code, f"{partition}: {code.message}")
@@ -227,6 +229,7 @@ class Admin:
         self.connection.close()
 
     def __enter__(self) -> Self:
+        self.connection.check_open()
         return self
 
     def __exit__(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from barnabas.client.broker_link import BrokerLink, parse_servers
-from barnabas.client.errors import ConfigurationError, ConnectError, refusal
+from barnabas.client.errors import ClosedError, ConfigurationError, ConnectError, refusal
 from barnabas.client.properties import refuse_unprotected, renamed_for_all
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -87,6 +87,7 @@ class AdminConnection:
         self._connect_timeout_ms = _milliseconds(properties, "socket.connection.setup.timeout.ms", 10_000)
         self._links: dict[tuple[str, int], BrokerLink] = {}
         self._cluster: ClusterDescription | None = None
+        self._closed = False
 
     # Where to send
 
@@ -217,7 +218,13 @@ class AdminConnection:
 
     # Connections
 
+    def check_open(self) -> None:
+        """Raise `ClosedError` after `close`."""
+        if self._closed:
+            raise ClosedError("admin client")
+
     def _any_link(self) -> "BrokerLink":
+        self.check_open()
         for link in self._links.values():
             if link.is_alive():
                 return link
@@ -275,6 +282,7 @@ class AdminConnection:
         return [] if self._cluster is None else [(broker.host, broker.port) for broker in self._cluster.brokers]
 
     def _link(self, address: tuple[str, int]) -> "BrokerLink":
+        self.check_open()
         link = self._links.get(address)
         if link is None or not link.is_alive():
             self._drop(address)
@@ -290,7 +298,8 @@ class AdminConnection:
             link.close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; nothing can be sent after it."""
+        self._closed = True
         for address in list(self._links):
             self._drop(address)
 

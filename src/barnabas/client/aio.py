@@ -20,7 +20,7 @@ from barnabas.client.aio_thread import InOneThread
 from barnabas.client.codecs import Deserializer, Serializer
 from barnabas.client.consumer import CLOSE_CONSUMER_TIMEOUT_S, Consumer, OnCommit
 from barnabas.client.errors import ClientError
-from barnabas.client.producer import CLOSE_TIMEOUT_S, Producer
+from barnabas.client.producer import CLOSE_TIMEOUT_S, Producer, pairs
 from barnabas.client.rebalances import OnPartitions
 from barnabas.client.records import Delivery, Headers, Record
 
@@ -168,8 +168,8 @@ class AsyncProducer(Generic[K, V]):
 
     async def send_many(self, topic: str, values: Iterable[V], *, keys: Iterable[K] | None = None) -> list[Delivery]:
         """Send a batch and wait for all of it; raises the first failure after the fate of each is known."""
-        pairs = zip(values, keys, strict=True) if keys is not None else ((value, None) for value in values)
-        waiting = [await self.submit(topic, value, key) for value, key in pairs]
+        batch = pairs(values, keys) if keys is not None else ((value, None) for value in values)
+        waiting = [await self.submit(topic, value, key) for value, key in batch]
         await asyncio.wait(waiting) if waiting else None
         return [future.result() for future in waiting]
 
@@ -228,6 +228,7 @@ class AsyncProducer(Generic[K, V]):
             raise
 
     async def __aenter__(self) -> Self:
+        self._producer.__enter__()
         return self
 
     async def __aexit__(
@@ -303,7 +304,7 @@ class AsyncConsumer(Generic[K, V]):
             on_commit=on_commit,
             close_timeout_s=close_timeout_s,
         )
-        self._thread = InOneThread("barnabas-consumer")
+        self._thread = InOneThread("consumer")
 
     def subscribe(
         self,
@@ -425,6 +426,7 @@ class AsyncConsumer(Generic[K, V]):
             self._thread.end()
 
     async def __aenter__(self) -> Self:
+        self._consumer.__enter__()
         return self
 
     async def __aexit__(

@@ -34,7 +34,7 @@ class AsyncAdmin:
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self.admin = Admin(properties)
-        self.thread = InOneThread("barnabas-admin")
+        self.thread = InOneThread("admin")
 
     describe_cluster = _awaited(Admin.describe_cluster)
     list_topics = _awaited(Admin.list_topics)
@@ -74,6 +74,7 @@ class AsyncAdmin:
         self.thread.end()
 
     async def __aenter__(self) -> Self:
+        self.admin.connection.check_open()
         return self
 
     async def __aexit__(

@@ -18,6 +18,14 @@ from typing import Any, Generic, Self, TypeVar, overload
 import confluent_kafka
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.arguments import (
+    check_assigned,
+    check_offsets,
+    check_partitions,
+    check_pattern_or_topics,
+    check_start,
+    check_times,
+)
 from barnabas.client.bootstrap import check_hosts
 from barnabas.client.codecs import Deserializer, decoder
 from barnabas.client.errors import (
@@ -127,15 +135,21 @@ class Consumer(Generic[K, V]):
             decoder(deserializer or plan.deserializer),
         )
         self.iteration_timeout_s = None if plan.iteration_timeout_ms is None else plan.iteration_timeout_ms / 1000
-        self._rebalances = Rebalances()
+        self._rebalances = Rebalances(incremental=_is_incremental(plan.librdkafka))
         self._errors = ErrorLog()
         self._unknown = UnknownTopics()
         self._creates_topics = str(plan.librdkafka.get("allow.auto.create.topics", "false")) == "true"
         self._close_timeout_s = close_timeout_s
         self.closed = False
         self._has_group = bool(plan.librdkafka.get("group.id"))
-        self.librdkafka = _librdkafka_consumer(plan, self._errors, on_commit)
-        """The consumer underneath, for what this class does not wrap."""
+        self._underneath: Any = _librdkafka_consumer(plan, self._errors, on_commit)
+
+    @property
+    def librdkafka(self) -> Any:
+        """The consumer underneath, for what this class does not wrap; while `close` runs, callbacks may use it, too."""
+        if self._underneath is None:
+            raise ClosedError("consumer")
+        return self._underneath
 
     # What to read
 
@@ -155,6 +169,7 @@ class Consumer(Generic[K, V]):
         partitions go to another member, all that was handed out of them being processed by then: the last moment to
         `commit`. All three are called from within `poll`, `consume`, iteration and `close`.
         """
+        check_pattern_or_topics(topics)
         if not self._has_group:
             raise ConfigurationError(
                 "group.id is missing: a consumer without a group can assign partitions, not subscribe"
@@ -164,6 +179,7 @@ class Consumer(Generic[K, V]):
             return
         self._store()
         self._fetched.clear()
+        self._unknown.begin(topics)
         hooks = self._rebalances
         # With a listener a rebalance waits until we ask for more, that is until what was handed out is processed.
         hooks.before_revoke, hooks.on_assign, hooks.on_revoke = before_revoke, on_assign, on_revoke
@@ -178,6 +194,7 @@ class Consumer(Generic[K, V]):
         """Leave the group, or give up what is assigned."""
         self._store()
         self._fetched.clear()
+        self._unknown.begin()
         self.librdkafka.unsubscribe()
         self.librdkafka.unassign()
 
@@ -186,6 +203,10 @@ class Consumer(Generic[K, V]):
         given = (
             partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, confluent_kafka.OFFSET_INVALID)
         )
+        check_partitions(given)
+        for (topic, number), offset in given.items():
+            check_start(topic, number, offset)
+        self._unknown.begin(assigned=[] if self._creates_topics else given)
         self._fetched.clear()
         self._fetched.handed_out.clear()
         self.librdkafka.assign([confluent_kafka.TopicPartition(t, p, offset) for (t, p), offset in given.items()])
@@ -197,12 +218,14 @@ class Consumer(Generic[K, V]):
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions until `resume`; the consumer stays in its group."""
         given: set[Place] = {(topic, partition) for topic, partition in partitions}
+        check_assigned(given, self._assigned_or_coming())
         self.librdkafka.pause(_plain(given))
         self._fetched.pause(given)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with paused partitions."""
         given: set[Place] = {(topic, partition) for topic, partition in partitions}
+        check_assigned(given, self._assigned_or_coming())
         self._fetched.resume(given)
         self.librdkafka.resume(_plain(given))
 
@@ -211,12 +234,25 @@ class Consumer(Generic[K, V]):
         return [TopicPartition(topic, partition) for topic, partition in sorted(self._fetched.paused)]
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at ``offset`` in a partition that is assigned; -2 is its first record, -1 its end."""
+        """Go on at ``offset`` in a partition that is assigned; -2 is its first record, -1 its end.
+
+        In ``on_assign`` it says from where a partition that comes is read, such as an offset that is kept in a database.
+        """
+        check_start(topic, partition, offset)
+        coming = self._rebalances.coming
+        check_assigned([(topic, partition)], self._assigned_or_coming())
+        if (topic, partition) in coming:
+            coming[topic, partition] = offset
+            return
         self._fetched.drop({(topic, partition)})
         try:
             self.librdkafka.seek(confluent_kafka.TopicPartition(topic, partition, offset))
         except confluent_kafka.KafkaException as error:
             raise from_librdkafka(error.args[0], f"cannot seek in {topic}-{partition}") from error
+
+    def _assigned_or_coming(self) -> set[Place]:
+        """What is assigned, or will be when the callback that runs has ended."""
+        return {*((item.topic, item.partition) for item in self.assignment()), *self._rebalances.coming}
 
     # Records
 
@@ -314,6 +350,8 @@ class Consumer(Generic[K, V]):
         """
         if offsets is None:
             self._store()
+        else:
+            check_offsets(offsets)
         wanted = {} if offsets is None else {"offsets": _plain(offsets.items())}
         try:
             self.librdkafka.commit(asynchronous=not wait, **wanted)
@@ -340,6 +378,7 @@ class Consumer(Generic[K, V]):
         self, times_ms: Mapping[TopicPartition, int], timeout_s: float = 30.0
     ) -> dict[TopicPartition, int | None]:
         """For each partition the offset of the first record that is not older than its time; None without one."""
+        check_times(times_ms)
         try:
             found = self.librdkafka.offsets_for_times(_plain(times_ms.items()), timeout=timeout_s)
         except confluent_kafka.KafkaException as error:
@@ -400,6 +439,7 @@ class Consumer(Generic[K, V]):
             closing = threading.Thread(target=self.librdkafka.close, name="barnabas-consumer-close", daemon=True)
             closing.start()
             closing.join(limit_s)
+            self._underneath = None
         if closing.is_alive():
             raise TimedOutError(
                 f"the consumer did not leave its group within {limit_s:g} s; records since its last commit will be read "
@@ -421,6 +461,7 @@ class Consumer(Generic[K, V]):
         return self._errors.last
 
     def __enter__(self) -> Self:
+        _check_open(closed=self.closed)
         return self
 
     def __exit__(
@@ -470,6 +511,12 @@ def _librdkafka_consumer(plan: ConsumerPlan, errors: ErrorLog, on_commit: OnComm
         raise ConfigurationError(
             f"these consumer properties cannot be used: {reason}{property_hint(reason)}"
         ) from error
+
+
+def _is_incremental(properties: Mapping[str, Any]) -> bool:
+    """Whether rebalances of the group only add and remove partitions."""
+    strategy = str(properties.get("partition.assignment.strategy", ""))
+    return "cooperative" in strategy or str(properties.get("group.protocol", "")).lower() == "consumer"
 
 
 def _plain(partitions: Iterable[Any]) -> list[Any]:

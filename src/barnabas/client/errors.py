@@ -195,7 +195,7 @@ _REMEDIES = {
     "_SSL": "check the certificates and security.protocol",
     "_MSG_TIMED_OUT": "no broker acknowledged it within delivery.timeout.ms; is one running, is there a leader?",
     "_UNKNOWN_TOPIC": _CREATE_FIRST,
-    "_UNKNOWN_PARTITION": "the topic has fewer partitions",
+    "_UNKNOWN_PARTITION": "the topic is not there, or has fewer partitions",
     "_AUTO_OFFSET_RESET": "seek to an offset that exists, or set auto.offset.reset",
     "UNKNOWN_TOPIC_OR_PARTITION": _CREATE_FIRST,
     "MESSAGE_TOO_LARGE": "raise the topic's max.message.bytes and the producer's max.request.size",
@@ -211,6 +211,9 @@ _REMEDIES = {
 
 # librdkafka's remarks for its own developers.
 _STATE = re.compile(r" \((?:after \d+ms in state \w+)?(?:, )?(?:\d+ identical error\(s\) suppressed)?\)")
+
+# What a caller was doing is said already.
+_DOING = re.compile(r"^(?:Commit failed|Failed to [\w ]+|Unable to produce message): ")
 
 # librdkafka's own errors that say what one of Kafka's says.
 _KAFKA_CODES = {
@@ -252,7 +255,7 @@ def refusal(code: int, message: str | None = None) -> RefusedError:
 def classify(error: Any, what: str) -> ClientError:
     """The error of the fitting class for a ``confluent_kafka.KafkaError``; ``what`` says what was being done."""
     name: str = error.name()
-    message = f"{what}: {_STATE.sub('', error.str())}"
+    message = f"{what}: {_DOING.sub('', _STATE.sub('', error.str()))}"
     remedy = _REMEDIES.get(name, "")
     made: ClientError
     if name == "_RESOLVE":

@@ -19,6 +19,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 import confluent_kafka
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.arguments import check_timestamp
 from barnabas.client.bootstrap import check_hosts
 from barnabas.client.codecs import Serializer, encoder
 from barnabas.client.errors import (
@@ -28,6 +29,7 @@ from barnabas.client.errors import (
     ConfigurationError,
     DeliveryError,
     DroppedError,
+    SerializationError,
     TimedOutError,
     UndeliveredError,
     from_librdkafka,
@@ -258,7 +260,7 @@ class Producer(Generic[K, V]):
         """Send a batch of values, each with the key at its place; the receipts are in their order."""
         if keys is None:
             return [self.send(topic, value) for value in values]
-        return [self.send(topic, value, key) for value, key in zip(values, keys, strict=True)]
+        return [self.send(topic, value, key) for value, key in pairs(values, keys)]
 
     def prepare(
         self,
@@ -271,16 +273,16 @@ class Producer(Generic[K, V]):
         on_delivery: OnDelivery | None,
     ) -> tuple[Receipt, Callable[[], bool]]:
         """A record's receipt, and the call that puts it in the queue; that returns False where there is no room."""
-        if self._closed:
-            raise ClosedError("producer")
+        self._check_open()
         if partition is None:
             partition = BY_LIBRDKAFKA if self._chooser is None else self._chooser.choose(topic, key)
         receipt = Receipt(self, on_delivery)
         optional: dict[str, Any] = {}
         if timestamp_ms is not None:
+            check_timestamp(timestamp_ms)
             optional["timestamp"] = timestamp_ms
         if headers:
-            optional["headers"] = list(headers)
+            optional["headers"] = _header_list(headers)
         encoded, encoded_key = self._encode(value), self._encode_key(key)
 
         def offer() -> bool:
@@ -290,9 +292,15 @@ class Producer(Generic[K, V]):
                 return False
             except confluent_kafka.KafkaException as error:
                 raise from_librdkafka(error.args[0], f"a record for {topic} cannot be sent") from error
+            except TypeError as error:  # of the topic, the partition, the time or the headers
+                raise SerializationError(f"a record for {topic!r} cannot be sent: {error}") from error
             return True
 
         return receipt, offer
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("producer")
 
     def _wait_for_room(self, offer: Callable[[], bool]) -> bool:
         """Whether the record found room in time."""
@@ -381,6 +389,7 @@ class Producer(Generic[K, V]):
         return left
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(
@@ -439,18 +448,22 @@ class Producer(Generic[K, V]):
 
     def init_transactions(self, timeout_s: float = 30.0) -> None:
         """Register the ``transactional.id``, once; raises `UnsupportedError` at once where brokers lack transactions."""
+        self._check_open()
         self._transactions.init(timeout_s)
 
     def begin_transaction(self) -> None:
         """What is sent from here on is seen together, or not at all."""
+        self._check_open()
         self._transactions.begin()
 
     def commit_transaction(self, timeout_s: float = 30.0) -> None:
         """Make everything of the transaction visible; raises `TransactionError` when it must be aborted."""
+        self._check_open()
         self._transactions.commit(timeout_s)
 
     def abort_transaction(self, timeout_s: float = 30.0) -> None:
         """Give the transaction up. Its records that were not sent yet fail, which is no error of the producer."""
+        self._check_open()
         self._transactions.abort(timeout_s)
         for receipt, error in list(self._unseen.values()):
             if error.name in _PURGED:
@@ -460,6 +473,7 @@ class Producer(Generic[K, V]):
         self, offsets: Mapping[TopicPartition, int], group_metadata: Any, timeout_s: float = 30.0
     ) -> None:
         """Commit a consumer's offsets with the transaction; ``group_metadata`` is `Consumer.group_metadata`'s."""
+        self._check_open()
         self._transactions.send_offsets(offsets, group_metadata, timeout_s)
 
     @contextlib.contextmanager
@@ -476,6 +490,7 @@ class Producer(Generic[K, V]):
 
     def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; raises `UnknownTopicError`."""
+        self._check_open()
         return self._count_partitions(topic)
 
     def _count_partitions(self, topic: str) -> int:
@@ -493,6 +508,22 @@ class Producer(Generic[K, V]):
             if time.monotonic() >= began + patience_s.get(problem.name(), 0):
                 raise from_librdkafka(problem, f"cannot learn the partitions of {topic}")
             time.sleep(_POLL_S)
+
+
+def pairs(values: Iterable[V], keys: Iterable[K]) -> list[tuple[V, K]]:
+    """Values with their keys; raises before any is sent where one of the two is longer."""
+    all_values, all_keys = list(values), list(keys)
+    if len(all_values) != len(all_keys):
+        raise ConfigurationError(f"{len(all_values)} values cannot be sent with {len(all_keys)} keys")
+    return list(zip(all_values, all_keys, strict=True))
+
+
+def _header_list(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """A list of them. A mapping, or a list of texts, would look like pairs where they have two letters."""
+    given = [] if isinstance(headers, Mapping) or not isinstance(headers, Iterable) else list(headers)
+    if given and all(isinstance(each, tuple | list) and len(each) == 2 for each in given):
+        return given
+    raise SerializationError(f"headers={headers!r}: a list of pairs, a name and bytes, is expected")
 
 
 def _ignore_failure(_: ClientError) -> None:

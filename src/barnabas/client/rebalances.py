@@ -17,18 +17,34 @@ OnPartitions = Callable[[list[TopicPartition]], None]
 
 
 class Rebalances:
-    """librdkafka's rebalance callbacks, in plain terms, and the partitions that went since `take_revoked`."""
+    """librdkafka's rebalance callbacks, in plain terms, and the partitions that went since `take_revoked`.
 
-    def __init__(self) -> None:
+    With ``incremental`` members keep what they have, and a callback receives only what comes or goes.
+    """
+
+    def __init__(self, *, incremental: bool) -> None:
+        self._incremental = incremental
+        self.coming: dict[tuple[str, int], int | None] = {}
+        """The partitions of an `on_assign` that runs, with the offsets from which it wants them read."""
         self.before_revoke: Callable[[], None] | None = None
         self.on_assign: OnPartitions | None = None
         self.on_revoke: OnPartitions | None = None
         self.revoked: set[tuple[str, int]] = set()
 
-    def assigned(self, _: Any, partitions: list[Any]) -> None:
-        """Partitions came."""
-        if self.on_assign is not None:
+    def assigned(self, consumer: Any, partitions: list[Any]) -> None:
+        """Partitions came. They are librdkafka's to read after this; so a seek among them is kept until it takes them."""
+        if self.on_assign is None:
+            return
+        self.coming = {(item.topic, item.partition): None for item in partitions}
+        try:
             self.on_assign(_plain(partitions))
+            starts = {place: offset for place, offset in self.coming.items() if offset is not None}
+        finally:
+            self.coming = {}
+        if starts:
+            for item in partitions:
+                item.offset = starts.get((item.topic, item.partition), item.offset)
+            (consumer.incremental_assign if self._incremental else consumer.assign)(partitions)
 
     def revoking(self, consumer: Any, partitions: list[Any]) -> None:
         """Partitions are about to go to another member; offsets can still be committed."""

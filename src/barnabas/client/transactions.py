@@ -37,8 +37,7 @@ class Transactions:
 
     def init(self, timeout_s: float) -> None:
         """Register the ``transactional.id``, which fences older producers that have it; once, before `begin`."""
-        if not self._properties.get("transactional.id"):
-            raise ConfigurationError("transactional.id is missing: a producer without one has no transactions")
+        self._require_id()
         self._check_support()
         self._call("cannot start transactions", self._librdkafka.init_transactions, timeout_s)
 
@@ -83,7 +82,12 @@ class Transactions:
     def _security(self) -> dict[str, str]:
         return {name: str(value) for name, value in security_properties(self._properties).items()}
 
+    def _require_id(self) -> None:
+        if not self._properties.get("transactional.id"):
+            raise ConfigurationError("transactional.id is missing: a producer without one has no transactions")
+
     def _call(self, what: str, function: Any, *arguments: Any) -> None:
+        self._require_id()
         try:
             function(*arguments)
         except confluent_kafka.KafkaException as error:

@@ -1,15 +1,19 @@
 """Topics that a broker does not know: perhaps new, so they are asked for again before they count as missing.
 
+librdkafka says nothing of partitions that are assigned and not there, so they are asked for, too.
+
 In Kafka: `ProducerMetadata`.
 """
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import confluent_kafka
 
 from barnabas.base.hints import did_you_mean
-from barnabas.client.errors import from_librdkafka
+from barnabas.client.errors import from_librdkafka, refusal
+from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["BEING_MADE_S", "UNKNOWN_TOPIC_NAMES", "UnknownTopics", "hint_of_topic"]
 
@@ -23,10 +27,22 @@ class UnknownTopics:
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}
+        self._wanted: dict[str, int] = {}
+
+    def begin(self, topics: Iterable[str] = (), assigned: Iterable[tuple[str, int]] = ()) -> None:
+        """These are read from now on, and no others. Patterns of topics are known by what they match."""
+        self._due = {}
+        self._wanted = {}
+        for topic in topics:
+            self._wanted[topic] = -1
+        for topic, partition in assigned:
+            self._wanted[topic] = max(self._wanted.get(topic, -1), partition)
+            self.add(topic)
 
     def add(self, topic: str) -> None:
         """A broker does not know this topic."""
-        self._due.setdefault(topic, time.monotonic() + BEING_MADE_S)
+        if topic in self._wanted or any(name.startswith("^") for name in self._wanted):
+            self._due.setdefault(topic, time.monotonic() + BEING_MADE_S)
 
     def check(self, librdkafka: Any) -> None:
         """Raise `UnknownTopicError` for a topic that is still unknown."""
@@ -39,8 +55,14 @@ class UnknownTopics:
                 found = librdkafka.list_topics(topic, timeout=BEING_MADE_S).topics.get(topic)
             except confluent_kafka.KafkaException:
                 continue  # no broker answers now; librdkafka reports the topic again
-            if found is not None and found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES:
+            if found is None:
+                continue
+            if found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES:
                 raise from_librdkafka(found.error, f"cannot read {topic}{hint_of_topic(librdkafka, topic)}")
+            last = self._wanted.get(topic, -1)
+            if found.error is None and last >= len(found.partitions) > 0:
+                there = f"the topic has partitions 0 to {len(found.partitions) - 1}"
+                raise refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"cannot read {topic}-{last}: {there}")
 
 
 def hint_of_topic(librdkafka: Any, topic: str) -> str:

@@ -214,7 +214,8 @@ class _Stream:
                     record.value,
                     record.key,
                     partition=partition,
-                    timestamp_ms=record.timestamp_ms,
+                    # librdkafka takes 0 for now, and has no times before.
+                    timestamp_ms=None if record.timestamp_ms is None else max(1, record.timestamp_ms),
                     headers=headers,
                     on_delivery=on_delivery,
                 )

@@ -14,6 +14,13 @@ from typing import Any, Generic, Self, TypeVar
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
+from barnabas.client.arguments import (
+    check_offsets,
+    check_partitions,
+    check_pattern_or_topics,
+    check_start,
+    check_times,
+)
 from barnabas.client.codecs import decoder
 from barnabas.client.consumer import CLOSE_CONSUMER_TIMEOUT_S, OnCommit
 from barnabas.client.errors import (
@@ -88,10 +95,9 @@ class VirtualConsumer(Generic[K, V]):
     ) -> None:
         """Share these topics with the group; a name that starts with ``^`` is a regular expression, looked up once."""
         self._check_open()
+        check_pattern_or_topics(topics)
         if not self._settings.group:
             raise ConfigurationError("group.id is missing: subscribe needs a group, assign does not")
-        if isinstance(topics, str):
-            raise ConfigurationError(f"subscribe takes a list of topics: [{topics!r}]")
         self.unsubscribe()
         self._before_revoke, self._on_assign, self._on_revoke = before_revoke, on_assign, on_revoke
         membership = self._membership = self._make_membership()
@@ -138,6 +144,9 @@ class VirtualConsumer(Generic[K, V]):
         self._check_open()
         self.unsubscribe()
         given = dict(partitions) if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        check_partitions(given)
+        for (topic, number), start in given.items():
+            check_start(topic, number, 0 if start is None else start)
         for topic_partition, offset in given.items():
             self._subscription.add(TopicPartition(*topic_partition), Position(offset))
         if self._settings.group:
@@ -152,15 +161,18 @@ class VirtualConsumer(Generic[K, V]):
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that this consumer reads now."""
+        self._check_open()
         return sorted(self._subscription.positions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions until `resume`; the consumer stays in its group."""
+        self._check_open()
         for topic_partition in partitions:
             self._subscription.position(topic_partition).is_paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with paused partitions."""
+        self._check_open()
         for topic_partition in partitions:
             self._subscription.position(topic_partition).is_paused = False
 
@@ -181,6 +193,8 @@ class VirtualConsumer(Generic[K, V]):
 
     async def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on at ``offset`` in a partition that is assigned; -2 is its first record, -1 its end."""
+        self._check_open()
+        check_start(topic, partition, offset)
         topic_partition = TopicPartition(topic, partition)
         position = self._subscription.position(topic_partition)
         if offset < 0:
@@ -243,7 +257,7 @@ class VirtualConsumer(Generic[K, V]):
         await _call(self._on_assign, sorted(committed))
 
     async def _revoke(self, *, is_lost: bool) -> None:
-        gone = self.assignment()
+        gone = sorted(self._subscription.positions)
         try:
             if not is_lost:
                 await _call(self._before_revoke)
@@ -272,6 +286,8 @@ class VirtualConsumer(Generic[K, V]):
         self._check_open()
         if offsets is None:
             self._commits.store()
+        else:
+            check_offsets(offsets)
         wanted = self._commits.news() if offsets is None else dict(offsets)
         if wait:
             await self._commits.commit(wanted)
@@ -289,16 +305,20 @@ class VirtualConsumer(Generic[K, V]):
         self, partitions: Iterable[TopicPartition], timeout_s: float = 30.0
     ) -> dict[TopicPartition, int | None]:
         """The group's committed offsets; None where there is none."""
+        self._check_open()
         return await self._with_group().committed(list(partitions), timeout_s)
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int], timeout_s: float = 30.0
     ) -> dict[TopicPartition, int | None]:
         """For each partition the offset of the first record that is not older than its time; None without one."""
+        self._check_open()
+        check_times(times_ms)
         return await self._link.list_offsets(self._channels, times_ms, timeout_s)
 
     async def watermarks(self, topic: str, partition: int, timeout_s: float = 30.0) -> tuple[int, int]:
         """The first offset of a partition and the one that the next record will get."""
+        self._check_open()
         topic_partition = TopicPartition(topic, partition)
         first = await self._link.list_offsets(self._channels, {topic_partition: _EARLIEST}, timeout_s)
         end = await self._link.list_offsets(self._channels, {topic_partition: _LATEST}, timeout_s)
@@ -315,6 +335,7 @@ class VirtualConsumer(Generic[K, V]):
 
     async def topics(self, timeout_s: float = 30.0) -> dict[str, int]:
         """The cluster's topics, internal ones included, with their numbers of partitions."""
+        self._check_open()
         return await self._link.topics(timeout_s)
 
     # Tasks, and the end
@@ -345,6 +366,7 @@ class VirtualConsumer(Generic[K, V]):
             self._link.close()
 
     async def __aenter__(self) -> Self:
+        self._check_open()
         return self
 
     async def __aexit__(

@@ -15,6 +15,7 @@ import numpy as np
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
+from barnabas.client.arguments import check_timestamp
 from barnabas.client.codecs import encoder
 from barnabas.client.errors import (
     BufferFullError,
@@ -26,7 +27,7 @@ from barnabas.client.errors import (
     refusal,
 )
 from barnabas.client.partitioners import chooser
-from barnabas.client.producer import CLOSE_TIMEOUT_S
+from barnabas.client.producer import CLOSE_TIMEOUT_S, pairs
 from barnabas.client.records import Delivery, Headers
 from barnabas.testing.virtual.link import ClusterLink
 from barnabas.testing.virtual.properties import producer_settings
@@ -121,11 +122,17 @@ class VirtualProducer(Generic[K, V]):
         headers: Headers | None = None,
     ) -> "asyncio.Future[Delivery]":
         """Put a record in the queue, waiting for room if necessary; the future gives its place."""
-        if self._closed:
-            raise ClosedError("producer")
+        self._check_open()
+        if timestamp_ms is not None:
+            check_timestamp(timestamp_ms)
         encoded, encoded_key = self._encode(value), self._encode_key(key)
         if topic not in self._counts:
             self._counts[topic] = await self._link.partitions_of(topic, _METADATA_S)
+        if partition is not None and not 0 <= partition < self._counts[topic]:
+            there = f"partitions 0 to {self._counts[topic] - 1}"
+            raise refusal(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"a record for {topic}-{partition} cannot be sent: {there}"
+            )
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._settings.delivery_timeout_ms / 1000
         when_ms = self._link.now_ms() if timestamp_ms is None else timestamp_ms
@@ -141,6 +148,10 @@ class VirtualProducer(Generic[K, V]):
         if queue.task is None:
             queue.task = loop.create_task(self._drain(topic_partition, queue))
         return pending.future
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("producer")
 
     def _choose(self, topic: str, key: Any, encoded_key: bytes | None) -> int:
         chosen = -1 if self._chooser is None else self._chooser.choose(topic, key)
@@ -177,8 +188,8 @@ class VirtualProducer(Generic[K, V]):
 
     async def send_many(self, topic: str, values: Iterable[V], *, keys: Iterable[K] | None = None) -> list[Delivery]:
         """Send a batch and wait for all of it; raises the first failure after the fate of each is known."""
-        pairs = zip(values, keys, strict=True) if keys is not None else ((value, None) for value in values)
-        waiting = [await self.submit(topic, value, key) for value, key in pairs]
+        batch = pairs(values, keys) if keys is not None else ((value, None) for value in values)
+        waiting = [await self.submit(topic, value, key) for value, key in batch]
         await asyncio.wait(waiting) if waiting else None
         return [future.result() for future in waiting]
 
@@ -208,6 +219,7 @@ class VirtualProducer(Generic[K, V]):
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; raises `UnknownTopicError`."""
+        self._check_open()
         return await self._link.partitions_of(topic, _METADATA_S)
 
     def __len__(self) -> int:
@@ -215,6 +227,7 @@ class VirtualProducer(Generic[K, V]):
         return sum(len(queue.waiting) for queue in self._queues.values())
 
     async def __aenter__(self) -> Self:
+        self._check_open()
         return self
 
     async def __aexit__(

@@ -12,7 +12,7 @@ from typing import Any
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError, Channels
 from barnabas.client.codecs import Decoder
-from barnabas.client.errors import ClientError, DeserializationError, RefusedError, refusal
+from barnabas.client.errors import ClientError, ConfigurationError, DeserializationError, RefusedError, refusal
 from barnabas.client.records import Record
 from barnabas.testing.virtual.fetching import PartitionFetcher, Position, WaitingRecord
 from barnabas.testing.virtual.link import ClusterLink
@@ -64,12 +64,12 @@ class SubscriptionState:
         self._left_in_turn = 0
 
     def position(self, topic_partition: TopicPartition) -> Position:
-        """The position in a partition; raises `ClientError` if it is not assigned."""
+        """The position in a partition; raises `ConfigurationError` if it is not assigned."""
         try:
             return self.positions[TopicPartition(*topic_partition)]
         except KeyError:
-            raise ClientError(
-                f"{topic_partition[0]}-{topic_partition[1]} is not assigned to this consumer", name="_STATE"
+            raise ConfigurationError(
+                f"{topic_partition[0]}-{topic_partition[1]} is not assigned to this consumer"
             ) from None
 
     def next(self) -> tuple[TopicPartition, WaitingRecord] | None:
