@@ -18,7 +18,8 @@ from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.cli import dump_log
 from barnabas.log.compaction.cleanable import cleanable
-from barnabas.log.compaction.compaction import Compaction, CompactionLimits
+from barnabas.log.compaction.compaction import Compaction
+from barnabas.log.compaction.plan import CompactionLimits, CompactionOutcome
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog
 from barnabas.log.settings import LogConfig
@@ -86,16 +87,16 @@ def fill(log: PartitionLog, rounds: int, state: dict[bytes, bytes], *, producer_
                 state[key] = value
 
 
-def compact(dirs: LogDirs, log: PartitionLog, now_ms: int) -> Compaction:
+def compact(dirs: LogDirs, log: PartitionLog, now_ms: int) -> CompactionOutcome:
     log.roll(now_ms)
     found = cleanable(log, now_ms)
     compaction = Compaction(log, found.first_dirty_offset, found.upto_offset, LIMITS, now_ms)
-    while not compaction.is_done:
+    while compaction.outcome is None:
         compaction.step()
         if compaction.wants_swap:
             compaction.swap(now_ms)
-    dirs.compacted(log, compaction.end_offset)
-    return compaction
+    dirs.compacted(log, compaction.outcome.end_offset)
+    return compaction.outcome
 
 
 def java_dump(files: list[Path], *options: str) -> tuple[list[str], list[str]]:

@@ -289,6 +289,41 @@ def test_many_short_runs_are_found_in_time_in_proportion_to_their_number(
     assert looked_at < 10 * count
 
 
+@settings(max_examples=200)
+@given(st.integers(0, 30), st.integers(1, 9), st.integers(0, 3), st.randoms())
+def test_records_of_many_bodies_are_found_together_where_a_walk_finds_them(
+    bodies: int, most: int, changes: int, rng: random.Random
+) -> None:
+    """Bodies of about as many records, some large ones, gaps between them, changed bytes, and counts that do not fit."""
+    data = bytearray(rng.randbytes(3))
+    found: list[Body] = []
+    for _ in range(24 + bodies):
+        count = rng.randint(max(1, most - 2), most)
+        start = len(data)
+        for _ in range(count):
+            size = rng.choice([6, 6, 40, 63, 64, 200] + [9000] * (rng.random() < 0.001))
+            data += varint(size, padding=3 * (rng.random() < 0.001)) + rng.randbytes(size)
+        found.append(Body(start, len(data), count + (rng.random() < 0.001)))
+        data += rng.randbytes(rng.randint(0, 2))
+    for _ in range(changes):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    columns_of_bodies = np.array(found, np.int64).T
+    together = columns.find_rows(bytes(data), *columns_of_bodies)
+    in_turn = columns._find_in_turn(bytes(data), found)
+    assert together.start.tolist() == in_turn.start.tolist()
+    assert together.stop.tolist() == in_turn.stop.tolist()
+    assert (together.ends, together.damaged) == (in_turn.ends, in_turn.damaged)
+
+
+def test_counts_that_cannot_be_true_cost_no_memory() -> None:
+    """Bodies of a few bytes that claim millions of records are damaged, and so is one past the end of the data."""
+    data = (varint(6) + bytes(6)) * 100
+    lying = [Body(0, 14, 200_000_000)] * 100
+    assert [number for number, _ in find_records(data, lying).damaged] == list(range(100))
+    cut_off = [Body(7 * at, 7 * at + 7, 1) for at in range(99)] + [Body(693, 707, 2)]
+    assert [number for number, _ in find_records(data, cut_off).damaged] == [99]
+
+
 @settings(max_examples=500)
 @given(runs, st.integers(0, 2), st.randoms(), st.data())
 def test_runs_of_records_of_one_size_are_found_where_a_walk_finds_them(

@@ -286,7 +286,13 @@ _LOG = (
         "How full that memory may become. A higher value takes more keys at a time and needs more probes for each.",
         between(0.01, 0.95),
     ),
-    _a("log.cleaner.io.buffer.size", INT, 524288, "Memory for the batches of all compactions.", NOT_NEGATIVE),
+    _a(
+        "log.cleaner.io.buffer.size",
+        INT,
+        524288,
+        "A quarter of the bytes that all compactions read at a time.",
+        NOT_NEGATIVE,
+    ),
     _a(
         "log.cleaner.delete.retention.ms",
         LONG,

@@ -12,7 +12,7 @@ not read again, and keys are looked up only of records in front of it.
 A batch that is damaged stays as it is, byte for byte. Its keys are not in the map, so it is the reason for no record to go.
 """
 
-from collections.abc import Container, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +63,7 @@ class Mapped(NamedTuple):
 
     first_offset: int
     newest: NewestOffsets
-    damaged: Container[int]
+    damaged: Collection[int]
     """The base offsets of batches that could not be read."""
 
 

@@ -11,19 +11,23 @@ Nothing waits for the disk in 2 to 4; the folder is synced afterwards, before an
 for groups depend on one another in their order.
 """
 
+from collections.abc import Iterable, Sequence
+
 from barnabas.base.files import Buffer, File, Files
 from barnabas.log.deletions import remove_files
 from barnabas.log.names import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, TXN_INDEX, file_name
 from barnabas.log.segment.offset_index import OffsetIndex
 from barnabas.log.segment.time_index import TimeIndex
 from barnabas.log.segment.transaction_index import AbortedTransaction, encode_transactions
-from barnabas.wire.kafka.records.batch_header import BatchHeader
 
-__all__ = ["CleanedSegment"]
+__all__ = ["BatchEntry", "CleanedFiles", "CleanedSegment", "remove_cleaned"]
+
+BatchEntry = tuple[int, int, int]
+"""What the indexes ask of a batch: its bytes, its last offset and its largest timestamp."""
 
 
 class CleanedSegment:
-    """One group's new segment: written in any thread, installed on the log's own."""
+    """One group's new segment, as it is written."""
 
     __slots__ = (
         "_base_offset",
@@ -34,7 +38,6 @@ class CleanedSegment:
         "_index",
         "_index_interval_bytes",
         "_largest",
-        "_suffixes",
         "_time_index",
         "size",
     )
@@ -45,8 +48,7 @@ class CleanedSegment:
         self._directory = directory
         self._base_offset = base_offset
         self._index_interval_bytes = index_interval_bytes
-        self._suffixes: list[str] = [TXN_INDEX, TIME_INDEX, INDEX, LOG]
-        remove_files(files, [self._path(suffix + CLEANED) for suffix in self._suffixes])
+        remove_files(files, [self._path(suffix + CLEANED) for suffix in (TXN_INDEX, TIME_INDEX, INDEX, LOG)])
         self._file: File = files.open(self._path(LOG + CLEANED), create=True)
         self._index, self._time_index = OffsetIndex(), TimeIndex()
         self._largest = (-1, base_offset)
@@ -56,34 +58,36 @@ class CleanedSegment:
     def _path(self, suffix: str) -> str:
         return f"{self._directory}/{file_name(self._base_offset, suffix)}"
 
-    def append(self, batches: list[Buffer], headers: list[BatchHeader]) -> None:
-        """Write batches at the end; the headers are theirs. Raises `OSError`."""
+    def append(self, batches: Sequence[Buffer], entries: Iterable[BatchEntry]) -> None:
+        """Write batches at the end, of which these are the entries. Raises `OSError`."""
         if not batches:
             return
         self._file.append(batches)
-        for batch, header in zip(batches, headers, strict=True):
-            relative = header.last_offset - self._base_offset
-            if header.max_timestamp > self._largest[0]:
-                self._largest = (header.max_timestamp, relative)
-            if self._bytes_since_entry > self._index_interval_bytes:
-                self._index.append(relative, self.size)
+        position, since_entry = self.size, self._bytes_since_entry
+        for size_bytes, last_offset, max_timestamp in entries:
+            relative = last_offset - self._base_offset
+            if max_timestamp > self._largest[0]:
+                self._largest = (max_timestamp, relative)
+            if since_entry > self._index_interval_bytes:
+                self._index.append(relative, position)
                 self._time_index.append(*self._largest)
-                self._bytes_since_entry = 0
-            self._bytes_since_entry += len(batch)
-            self.size += len(batch)
+                since_entry = 0
+            since_entry += size_bytes
+            position += size_bytes
+        self.size, self._bytes_since_entry = position, since_entry
 
-    def finish(self, aborted: list[AbortedTransaction]) -> None:
-        """Complete all files and sync them. Raises `OSError`."""
+    def finish(self, aborted: list[AbortedTransaction]) -> tuple[str, ...]:
+        """Complete all files and sync them. Returns their suffixes, the .log last. Raises `OSError`."""
         if self._largest[0] >= 0:
             self._time_index.append(*self._largest)
         self._file.sync()
         self._file.close()
         self._write(INDEX, self._index.encode())
         self._write(TIME_INDEX, self._time_index.encode())
-        if aborted:
-            self._write(TXN_INDEX, encode_transactions(aborted))
-        else:
-            self._suffixes.remove(TXN_INDEX)
+        if not aborted:
+            return (TIME_INDEX, INDEX, LOG)
+        self._write(TXN_INDEX, encode_transactions(aborted))
+        return (TXN_INDEX, TIME_INDEX, INDEX, LOG)
 
     def _write(self, suffix: str, data: bytes) -> None:
         file = self._files.open(self._path(suffix + CLEANED), create=True)
@@ -93,10 +97,26 @@ class CleanedSegment:
         finally:
             file.close()
 
-    def discard(self) -> None:
-        """Remove the files. Raises `OSError`."""
+    def close(self) -> None:
+        """Write no more. Raises `OSError`."""
         self._file.close()
-        remove_files(self._files, [self._path(suffix + CLEANED) for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX)])
+
+
+class CleanedFiles:
+    """A segment that is written, and takes the place of others. On the log's thread."""
+
+    __slots__ = ("_base_offset", "_directory", "_files", "_suffixes", "size")
+
+    def __init__(self, files: Files, directory: str, base_offset: int, suffixes: Sequence[str], size: int) -> None:
+        """``suffixes`` are those of its files, the .log last."""
+        self._files = files
+        self._directory = directory
+        self._base_offset = base_offset
+        self._suffixes = suffixes
+        self.size = size
+
+    def _path(self, suffix: str) -> str:
+        return f"{self._directory}/{file_name(self._base_offset, suffix)}"
 
     def rename_to_swap(self) -> None:
         """Pass the point of no return. Raises `OSError`."""
@@ -107,3 +127,12 @@ class CleanedSegment:
         """Take the names of the segments that were replaced. Raises `OSError`."""
         for suffix in reversed(self._suffixes):
             self._files.rename(self._path(suffix + SWAP), self._path(suffix))
+
+
+def remove_cleaned(files: Files, directory: str) -> None:
+    """Remove what a compaction wrote and did not swap in. Raises `OSError`."""
+    try:
+        names = files.list(directory)
+    except FileNotFoundError:
+        return  # the folder was deleted or moved, and they with it
+    remove_files(files, [f"{directory}/{name}" for name in names if name.endswith(CLEANED)])

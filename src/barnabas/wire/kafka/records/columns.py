@@ -1,7 +1,8 @@
 """The records of batches as columns: where each record and each of its fields stands in a buffer, without an object for each.
 
-`find_records` finds the boundaries of records in one tight pass, for each record begins where the one before ends; those of
-records of one size it finds together.
+`find_records` finds the boundaries of records: each record begins where the one before ends. Where many batches lie in the
+buffer, one record of each is passed at a time, all with three numpy operations. Otherwise batches are walked one after the other, and
+records of one size are found together.
 `read_columns` then reads the fields of thousands of records at once with numpy, byte by byte of their varints. Keys, values
 and headers stay where they are: a caller slices, hashes or gathers only what it needs.
 
@@ -13,6 +14,7 @@ Kafka: DefaultRecord.readFrom, and PartialDefaultRecord, which skips what is not
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +25,17 @@ from barnabas.base.files import Buffer
 from barnabas.wire.kafka.records.headers import skip_headers
 from barnabas.wire.kafka.records.varints import MOST_VARINT_BYTES, MOST_VARLONG_BYTES, read_varint
 
-__all__ = ["Body", "Integers", "RecordColumns", "RecordRows", "damaged_headers", "find_records", "read_columns"]
+__all__ = [
+    "Body",
+    "Integers",
+    "RecordColumns",
+    "RecordRows",
+    "damaged_headers",
+    "find_records",
+    "find_rows",
+    "read_columns",
+    "read_deltas",
+]
 
 Integers = npt.NDArray[np.int64]
 
@@ -31,10 +43,15 @@ _LARGEST_VARINT = np.uint64((1 << 32) - 1)
 _ONE_BYTE_NUMBERS = (np.arange(256, dtype=np.int64) >> 1) ^ -(np.arange(256, dtype=np.int64) & 1)
 """The numbers of varints of one byte."""
 _SMALLEST_CONTENT_BYTES = 6
+_SMALLEST_BYTES = 1 + _SMALLEST_CONTENT_BYTES
 _FEW_ROWS = 64
 """Fewer are read faster one by one."""
 _LEAST_RUN = 8
 _LONGEST_PAUSE = 256
+_LEAST_LANES = 24
+"""Fewer batches are walked faster one after the other."""
+_MOST_WASTE = 2
+"""How many times the number of records the steps of all batches may be, were all as long as the longest."""
 _FIRST_LOOK = 64
 """Records among which a run is looked for, at first and after each that broke off."""
 
@@ -79,6 +96,22 @@ class RecordColumns(NamedTuple):
 
 def find_records(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
     """Where each record begins and ends. Of a record only its length is read."""
+    if len(bodies) >= _LEAST_LANES:
+        start, stop, counts = np.array(bodies, np.int64).T
+        return find_rows(data, start, stop, counts)
+    return _find_in_turn(data, bodies)
+
+
+def find_rows(data: Buffer, start: Integers, stop: Integers, counts: Integers) -> RecordRows:
+    """As `find_records`, for bodies in columns."""
+    if len(start) >= _LEAST_LANES:
+        rows = _find_together(data, start, stop, counts)
+        if rows is not None:
+            return rows
+    return _find_in_turn(data, list(map(Body, start.tolist(), stop.tolist(), counts.tolist())))
+
+
+def _find_in_turn(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
     starts: list[int] = []
     last_rows: list[int] = []
     last_stops: list[int] = []
@@ -103,6 +136,52 @@ def find_records(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
     stop_column[:-1] = start_column[1:]
     stop_column[last_rows] = last_stops
     return RecordRows(start_column, stop_column, ends, damaged)
+
+
+@cache
+def _jumps() -> Integers:
+    """How far the next record is, by the first two bytes of a length, little-endian; 0 where it has more bytes."""
+    both = np.arange(1 << 16, dtype=np.int64)
+    byte, following = both & 0xFF, both >> 8
+    jumps: Integers = np.where(
+        byte < 0x80, 1 + (byte >> 1), np.where(following < 0x80, (byte >> 1) + (following << 6) - 62, 0)
+    )
+    return jumps
+
+
+def _find_together(data: Buffer, start: Integers, stop: Integers, counts: Integers) -> RecordRows | None:
+    """As `find_rows`, one record of each body at a time.
+
+    None where that takes longer, or where a body is not filled by records of less than 8 KiB: then each needs a look.
+    """
+    if (counts < 1).any() or (counts * _SMALLEST_BYTES > stop - start).any():
+        return None  # what the counts say cannot be true, and must not cost memory
+    bodies, most = len(counts), int(counts.max())
+    if most * bodies > _MOST_WASTE * counts.sum():
+        return None
+    order = np.argsort(-counts, kind="stable")
+    sorted_counts = counts[order]
+    words = np.ndarray((len(data) - 1,), "<u2", data, strides=(1,))
+    found = np.empty((most + 1, bodies), np.int64)
+    found[0] = start[order]
+    take, add = _jumps().take, np.add
+    # The longest bodies stand first, so those that go on are always the first ones.
+    going_on = bodies - np.searchsorted(sorted_counts[::-1], np.arange(most), "right")
+    try:
+        for number, lanes in enumerate(going_on.tolist()):
+            here = found[number, :lanes]
+            add(here, take(words[here]), found[number + 1, :lanes])
+    except IndexError:
+        return None  # past the end of the data
+    if (found[sorted_counts, np.arange(bodies)] != stop[order]).any():
+        return None
+    lane_of_body = np.empty_like(order)
+    lane_of_body[order] = np.arange(bodies)
+    by_body = found.T[lane_of_body]
+    numbers, past = np.arange(most + 1), counts[:, None]
+    is_start = numbers < past
+    is_stop = (numbers > 0) & (numbers <= past)
+    return RecordRows(by_body[is_start], by_body[is_stop], np.cumsum(counts).tolist(), [])
 
 
 def _find(data: Buffer, position: int, stop: int, count: int, starts: list[int], pause: int) -> tuple[int, int]:
@@ -194,6 +273,16 @@ def read_columns(data: Buffer, start: Integers, stop: Integers) -> tuple[RecordC
         header_count,
     )
     return columns, bad.nonzero()[0].tolist() if bad.any() else []
+
+
+def read_deltas(data: Buffer, start: Integers) -> tuple[Integers, Integers]:
+    """The timestamp and offset deltas of records that are known to be sound."""
+    view = np.frombuffer(data, np.uint8)
+    bad = np.zeros(len(start), np.bool_)
+    _, content = _varints(view, start, bad)
+    timestamp_delta, position = _varints(view, content + 1, bad, MOST_VARLONG_BYTES)
+    offset_delta, _ = _varints(view, position, bad)
+    return timestamp_delta, offset_delta
 
 
 def damaged_headers(data: Buffer, stop: Integers, columns: RecordColumns) -> list[int]:
