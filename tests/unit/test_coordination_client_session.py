@@ -43,6 +43,7 @@ from barnabas.wire.jute.frames import (
 )
 from barnabas.wire.jute.opcodes import CreateMode, EventType, KeeperState, OpCode, WatcherType, Xid
 from barnabas.wire.jute.records import ConnectRequest, ConnectResponse, RequestHeader, SetWatches, WatcherEvent
+from support.coordination_processor import whole_frames
 
 SERVERS = [("a", 1), ("b", 2), ("c", 3)]
 TIMEOUT_MS = 6000
@@ -493,8 +494,8 @@ class Wire:
         self.to_client: deque[bytes] = deque()
         self.is_closed = False
 
-    def send(self, frame: bytearray) -> None:
-        self.to_client.append(bytes(frame)[4:])
+    def send(self, frames: bytes | bytearray) -> None:
+        self.to_client += whole_frames(frames)
 
     def hold(self) -> None: ...
 

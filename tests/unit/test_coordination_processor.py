@@ -1,23 +1,19 @@
 """The request path without files and sockets: order, durability, sessions, watches."""
 
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordination.core.connections import Limits, ServerConnection
+from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.core.processor import Processor
-from barnabas.coordination.core.sessions import SessionTracker, session_password
-from barnabas.coordination.zab.member_log import ReadOnlyForwarder
+from barnabas.coordination.core.sessions import session_password
 from barnabas.wire.jute.codec import decode, encode
 from barnabas.wire.jute.errors import ErrorCode
 from barnabas.wire.jute.frames import (
     decode_connect_response,
     decode_multi_response,
-    decode_reply_header,
     encode_connect_request,
     encode_multi_request,
     encode_request,
@@ -31,7 +27,6 @@ from barnabas.wire.jute.records import (
     AuthPacket,
     CheckVersionRequest,
     ConnectRequest,
-    ConnectResponse,
     CreateRequest,
     CreateResponse,
     CreateTTLRequest,
@@ -48,124 +43,9 @@ from barnabas.wire.jute.records import (
     WatcherEvent,
 )
 from barnabas.wire.jute.transactions import ErrorTxn, decode_transaction
+from support.coordination_processor import Client, Harness, Recorder
 
 OPEN = list(OPEN_ACL)
-TICK_MS = 1000
-
-
-class Recorder:
-    """A transport that keeps what is sent."""
-
-    def __init__(self) -> None:
-        self.frames: list[bytes] = []
-        self.holds = 0
-        self.is_closed = False
-        self.later: list[Callable[[int], None]] = []
-
-    def send(self, frame: bytearray) -> None:
-        self.frames.append(bytes(frame[4:]))
-
-    def hold(self) -> None:
-        self.holds += 1
-
-    def release(self) -> None:
-        self.holds -= 1
-
-    def soon(self, work: Callable[[int], None]) -> None:
-        self.later.append(work)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-class Client:
-    """A client's side of a connection to a `Harness`."""
-
-    def __init__(
-        self,
-        harness: "Harness",
-        *,
-        session_id: int = 0,
-        password: bytes = b"",
-        last_zxid: int = 0,
-        read_only: bool = False,
-    ) -> None:
-        self.harness = harness
-        self.recorder = Recorder()
-        self.connection = ServerConnection(self.recorder, "127.0.0.1", 5000, harness.now_ms)
-        self.xid = 0
-        request = ConnectRequest(0, last_zxid, 10_000, session_id, password)
-        self.receive(bytes(encode_connect_request(request, read_only))[4:])
-
-    def receive(self, data: bytes) -> None:
-        self.harness.processor.receive(self.connection, data, self.harness.now_ms, self.harness.wall_ms)
-
-    def send(self, opcode: int, body: object = None) -> int:
-        self.xid += 1
-        if opcode in (OpCode.MULTI, OpCode.MULTI_READ):
-            frame = encode_multi_request(self.xid, body, opcode)
-        else:
-            frame = encode_request(self.xid, opcode, body)
-        self.receive(bytes(frame)[4:])
-        return self.xid
-
-    def take(self) -> list[tuple[int, int, bytes]]:
-        """What came since the last time: xid, err, body."""
-        frames, self.recorder.frames = self.recorder.frames, []
-        headers = [decode_reply_header(frame) for frame in frames]
-        return [(xid, err, frame[16:]) for (xid, _, err), frame in zip(headers, frames, strict=True)]
-
-    def connected(self) -> ConnectResponse:
-        return decode_connect_response(self.recorder.frames.pop(0))[0]
-
-    def call(self, opcode: int, body: object = None) -> tuple[int, bytes]:
-        """One request, committed; its error and body."""
-        xid = self.send(opcode, body)
-        self.harness.sync()
-        ((got, err, data),) = [reply for reply in self.take() if reply[0] != Xid.WATCHER_EVENT]
-        assert got == xid
-        return err, data
-
-    def events(self) -> list[tuple[EventType, str]]:
-        events = [decode(WatcherEvent, body) for xid, _, body in self.take() if xid == Xid.WATCHER_EVENT]
-        return [(EventType(event.type), event.path) for event in events]
-
-
-class Harness:
-    """A processor, its clock, and the log that an edge would write."""
-
-    def __init__(self, database: Database | None = None, *, read_only: bool = False, **limits: int) -> None:
-        self.now_ms = 1_000_000
-        self.wall_ms = 1_700_000_000_000
-        self.log: list[bytes] = []
-        tracker = SessionTracker(TICK_MS, 1 << 56, self.now_ms)
-        both = Limits(min_session_timeout_ms=2000, max_session_timeout_ms=20_000, **limits)
-        forwarder = ReadOnlyForwarder() if read_only else None
-        self.processor = Processor(database or Database(), tracker, both, self.now_ms, forwarder)
-
-    def sync(self, count: int | None = None) -> None:
-        """Log what is decided and commit it (or the first ``count``)."""
-        self.log += map(bytes, self.processor.unlogged)
-        self.processor.unlogged.clear()
-        self.processor.commit(self.processor.outstanding if count is None else count, self.now_ms)
-
-    def connect(self) -> Client:
-        client = Client(self)
-        self.sync()
-        client.response = client.connected()
-        return client
-
-    def advance(self, by_ms: int) -> None:
-        self.now_ms += by_ms
-        self.wall_ms += by_ms
-        self.processor.tick(self.now_ms, self.wall_ms)
-        self.sync()
-
-    def replayed(self) -> Database:
-        database = Database()
-        for entry in self.log:
-            database.replay(*decode_transaction(entry))
-        return database
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from barnabas.coordination.core.local_sessions import LocalSessions
 from barnabas.coordination.core.operations.base import Outcome, ReadOperation
 from barnabas.coordination.core.sessions import Session
 from barnabas.coordination.core.statistics import Statistics
-from barnabas.coordination.core.tree import Event, TreeChange
+from barnabas.coordination.core.tree import Event, StagedNode, TreeChange
 from barnabas.wire.jute.frames import encode_event
 from barnabas.wire.jute.opcodes import EventType, KeeperState, Perms
 from barnabas.wire.jute.records import Id, WatcherEvent
@@ -26,6 +26,8 @@ __all__ = [
     "Forwarder",
     "Limits",
     "Proposal",
+    "QuickProposal",
+    "QuickWrite",
     "ServerConnection",
     "Transport",
     "WaitingRead",
@@ -35,7 +37,9 @@ __all__ = [
 class Transport(Protocol):
     """The way back to a client."""
 
-    def send(self, frame: bytearray) -> None: ...
+    def send(self, frames: bytes | bytearray) -> None:
+        """Send one or more whole frames."""
+        ...
 
     def hold(self) -> None:
         """Take no more requests until `release`."""
@@ -160,7 +164,7 @@ class ServerConnection:
         self.ids: list[Id] = [ip_id(address)]
         self.sasl: SaslServer | None = None
         self.session: Session | None = None
-        self.waiting: deque[Proposal | WaitingRead | ForwardedWrite] = deque()
+        self.waiting: deque[Proposal | QuickProposal | WaitingRead | ForwardedWrite] = deque()
         self.statistics = Statistics()
         self.old_protocol = False
         self.is_secure = False
@@ -199,6 +203,14 @@ class Proposal:
     changes: list[TreeChange]
     events: list[Event]
     since_ms: int
+
+
+QuickWrite = tuple[bytes, int, bytes, str, StagedNode, str, StagedNode | None]
+"""A write that `barnabas.coordination.core.quick_writes` has decided: the transaction for the log, its zxid, the reply, the path,
+what is staged there, and for a creation or deletion the parent's path and what is staged there."""
+
+QuickProposal = tuple[ServerConnection | None, int, QuickWrite]
+"""As `Proposal`: the client, when it was decided, and the write. The common case, so it is only a tuple."""
 
 
 class WaitingRead:

@@ -16,6 +16,8 @@ Invariants:
 - A refused write also takes a zxid and goes through the log as an error, as in ZooKeeper; so its reply keeps its
   place.
 
+The common writes take a straight path (`QuickWrites`) through the same stages; what it leaves comes here.
+
 In an ensemble, `unlogged` of the leader's processor are the proposals, and `commit` follows when a quorum has logged
 them. A learner's processor decides nothing: it forwards writes to the leader through its `Forwarder`, and answers them
 when the leader has committed them (`apply`). So the same transactions reach the tree everywhere, in the same order:
@@ -27,13 +29,14 @@ when the leader has committed them (`apply`). So the same transactions reach the
 import logging
 from collections import deque
 
-from barnabas.coordination.core.access import authenticate
+from barnabas.coordination.core.authenticating import authenticate_client, step_sasl
 from barnabas.coordination.core.connecting import SessionConnector
 from barnabas.coordination.core.connections import (
     ForwardedWrite,
     Forwarder,
     Limits,
     Proposal,
+    QuickProposal,
     ServerConnection,
     WaitingRead,
 )
@@ -42,9 +45,9 @@ from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker,
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_write
+from barnabas.coordination.core.quick_writes import QuickWrites
 from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MOVED, UNREADABLE
 from barnabas.coordination.core.request_metrics import RequestMetrics
-from barnabas.coordination.core.sasl_steps import step_sasl
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
 from barnabas.coordination.core.sliced_reads import SlicedRead, SlicedReads
 from barnabas.coordination.core.statistics import Distribution, Statistics
@@ -84,7 +87,6 @@ __all__ = ["Processor"]
 logger = logging.getLogger(__name__)
 
 _LEARNER_READS = {opcode: read for opcode, read in READS.items() if opcode != OpCode.SYNC}
-_MAX_IDENTITIES = 100
 _INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
 """Writes that clients may not request."""
 
@@ -115,10 +117,10 @@ class Processor:
         self.statistics = Statistics()
         self.metrics = metrics or RequestMetrics()
         self._quorum_latency = quorum_latency
-        self.unlogged: list[bytearray] = []
+        self.unlogged: list[bytes | bytearray] = []
         """Transactions for the log, in order, that the edge has not taken yet."""
         self._staged = Staged(database.tree)
-        self._proposals: deque[Proposal] = deque()
+        self._proposals: deque[Proposal | QuickProposal] = deque()
         self._waiting_requests = 0
         self._last_zxid = database.last_zxid
         self._required_schemes = limits.access.required_schemes
@@ -130,6 +132,18 @@ class Processor:
             self._writes = {**self._writes, OpCode.RECONFIG: reconfig}
         self._syncs: deque[ServerConnection] = deque()
         self._sliced = SlicedReads(self._answer_sliced)
+        self._quick: QuickWrites | None = None
+        if forwarder is None and not limits.enforce_quota and limits.auditor is None:
+            self._quick = QuickWrites(
+                database,
+                self._staged,
+                self.watches,
+                self.statistics,
+                self.metrics,
+                quorum_latency,
+                self._fire,
+                self._read_on,
+            )
         self._sessions = SessionConnector(
             database, tracker, limits, self._local, forwarder, self.statistics, self._create_session
         )
@@ -144,7 +158,10 @@ class Processor:
     @property
     def staged_changes(self) -> int:
         """Nodes that are changed by writes that are not committed yet."""
-        return sum(len(proposal.changes) for proposal in self._proposals)
+        return sum(
+            (1 if proposal[2][-1] is None else 2) if isinstance(proposal, tuple) else len(proposal.changes)
+            for proposal in self._proposals
+        )
 
     @property
     def outstanding_requests(self) -> int:
@@ -192,6 +209,10 @@ class Processor:
         ):
             self._receive_read(client, header.xid, answer, data, now_ms)
             return
+        if self._quick is not None and self._propose_quickly(
+            self._quick, client, session.id, header.xid, opcode, data, offset, now_ms, wall_ms
+        ):
+            return
         if (write := self._writes.get(opcode)) is not None and opcode not in _INTERNAL:
             try:
                 request = decode_write(write, data, offset, self.limits.max_multi_operations)
@@ -204,7 +225,8 @@ class Processor:
                 write = None
             self._propose(session.id, client, header.xid, opcode, write, request, now_ms, wall_ms)
         elif opcode == OpCode.AUTH:
-            self._authenticate(client, header.xid, decode(AuthPacket, data, offset))
+            packet = decode(AuthPacket, data, offset)
+            authenticate_client(client, header.xid, packet, self.limits.access, self.statistics)
         elif opcode == OpCode.SASL:
             step_sasl(client, header.xid, decode(GetSASLRequest, data, offset), self.limits.access, self.statistics)
         elif self._forwarder is not None and self._forwarder.is_read_only and opcode == OpCode.CLOSE_SESSION:
@@ -248,26 +270,12 @@ class Processor:
         client.transport.close()
         return False
 
-    def _authenticate(self, client: ServerConnection, xid: int, packet: AuthPacket) -> None:
-        try:
-            if len(client.ids) >= _MAX_IDENTITIES:
-                raise KeeperError(ErrorCode.AUTH_FAILED)
-            identities = authenticate(self.limits.access, packet.scheme, packet.auth)
-        except KeeperError as error:
-            logger.warning("Client %s failed to authenticate with the scheme %r", client.address, packet.scheme[:20])
-            self.statistics.failed_authentications += 1
-            client.transport.send(encode_reply(xid, 0, error.code))
-            client.transport.close()
-            return
-        client.add_ids(identities)
-        client.transport.send(encode_reply(xid, 0, ErrorCode.OK))
-
     def disconnected(self, client: ServerConnection) -> None:
         """The connection is closed; its session lives until it expires or moves to another connection."""
         client.is_closed = True
         if self._auditor is not None:
             self._auditor.disconnected(client)
-        self._waiting_requests -= sum(not isinstance(request, Proposal) for request in client.waiting)
+        self._waiting_requests -= sum(not isinstance(request, (Proposal, tuple)) for request in client.waiting)
         client.waiting.clear()
         self.watches.remove_watcher(client)
         if client.session is not None and client.session.owner is client:
@@ -312,6 +320,37 @@ class Processor:
             self._propose(0, None, 0, OpCode.DELETE_CONTAINER, operation, DeleteRequest(path, -1), now_ms, wall_ms)
 
     # Writes
+
+    def _propose_quickly(
+        self,
+        quick: QuickWrites,
+        client: ServerConnection | None,
+        session_id: int,
+        xid: int,
+        opcode: int,
+        request: bytes,
+        offset: int,
+        now_ms: int,
+        wall_ms: int,
+    ) -> bool:
+        """Decide a write that is usual and succeeds; False if it is one for `_propose`."""
+        session = self.tracker.sessions.get(session_id)
+        if session is None or session.is_closing:
+            return False
+        zxid = self._last_zxid + 1
+        write = quick.decide(request, offset, opcode, session_id, xid, zxid, wall_ms)
+        if write is None:
+            return False
+        self._last_zxid = zxid
+        self.unlogged.append(write[0])
+        proposal = client, now_ms, write
+        self._proposals.append(proposal)
+        self.metrics.changes += 1 if write[-1] is None else 2
+        if client is not None:
+            client.waiting.append(proposal)
+            if not client.is_held:
+                self._throttle(client)
+        return True
 
     def _propose(
         self,
@@ -360,8 +399,13 @@ class Processor:
     def commit(self, count: int, now_ms: int) -> None:
         """The next ``count`` transactions are on stable storage: apply them and answer them."""
         database, metrics, quorum_latency = self.database, self.metrics, self._quorum_latency
-        for _ in range(count):
+        while count:
+            if self._quick is not None and (done := self._quick.commit(self._proposals, count, now_ms)):
+                count -= done
+                continue
             proposal = self._proposals.popleft()
+            assert isinstance(proposal, Proposal)
+            count -= 1
             header = proposal.header
             txn_type = header.type
             self._staged.commit(proposal.changes)
@@ -426,6 +470,17 @@ class Processor:
     ) -> None:
         """Decide a write of a client of another server; ``owner`` is this server's connection."""
         session_id, opcode = request.session_id, request.opcode
+        known = self.tracker.sessions.get(session_id)
+        if (
+            self._quick is not None
+            and known is not None
+            and known.owner is owner
+            and self._propose_quickly(
+                self._quick, None, session_id, request.xid, opcode, request.body, 0, now_ms, wall_ms
+            )
+        ):
+            self.tracker.touch(known, now_ms)
+            return
         operation = self._writes.get(opcode)
         body: object | None = None
         try:

@@ -87,6 +87,20 @@ class RequestMetrics:
         elif size_bytes < summary.least:
             summary.least = size_bytes
 
+    def wrote(self, path: str, size_bytes: int) -> None:
+        """Count one write, as `read` counts a read; ``size_bytes`` includes the path."""
+        end = path.find("/", 1)
+        summary = self.writes.get(path[1:end] if end > 0 else path[1:])
+        if summary is None:
+            _add(self.writes, path, size_bytes)
+            return
+        summary.count += 1
+        summary.total += size_bytes
+        if size_bytes > summary.greatest:
+            summary.greatest = size_bytes
+        elif size_bytes < summary.least:
+            summary.least = size_bytes
+
     def written(self, outcome: Outcome) -> None:
         """Count what a transaction has written: its paths, and data where there is any."""
         kind = outcome.type

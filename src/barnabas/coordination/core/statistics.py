@@ -61,16 +61,16 @@ class Distribution:
         self._long: Counter[int] = Counter()
         self._long_least = self._long_greatest = self._long_total = 0
 
-    def add(self, value_ms: int) -> None:
-        """Count a measurement; one below zero, which clocks of two machines can give, is none."""
+    def add(self, value_ms: int, count: int = 1) -> None:
+        """Count equal measurements; those below zero, which clocks of two machines can give, are none."""
         if 0 <= value_ms < _EXACT_MS:
-            self._counts[value_ms] += 1
+            self._counts[value_ms] += count
         elif value_ms > 0:
             self._long_least = min(value_ms, self._long_least or value_ms)
             self._long_greatest = max(value_ms, self._long_greatest)
             shift = value_ms.bit_length() - _EXACT_MS.bit_length() + 1
-            self._long[value_ms >> shift << shift] += 1
-            self._long_total += value_ms
+            self._long[value_ms >> shift << shift] += count
+            self._long_total += value_ms * count
 
     def add_zeros(self, count: int) -> None:
         """Count measurements that were less than a millisecond."""
@@ -158,14 +158,14 @@ class Statistics:
         self.last_reply: bytes | bytearray = b""
         self.last_reply_bytes = self.min_reply_bytes = self.max_reply_bytes = -1
 
-    def answered(self, latency_ms: int) -> None:
-        """Count a reply."""
-        self.sent += 1
-        self.latency_count += 1
+    def answered(self, latency_ms: int, count: int = 1) -> None:
+        """Count replies, which took equally long."""
+        self.sent += count
+        self.latency_count += count
         self.last_latency_ms = latency_ms
         # Most latencies are 0 ms, and change nothing once the minimum is 0.
         if latency_ms or self.min_latency_ms:
-            self.total_latency_ms += latency_ms
+            self.total_latency_ms += latency_ms * count
             if latency_ms > self.max_latency_ms:
                 self.max_latency_ms = latency_ms
             if latency_ms < self.min_latency_ms or self.min_latency_ms < 0:

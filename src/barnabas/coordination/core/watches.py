@@ -172,6 +172,20 @@ class Watches(Generic[W]):
         """Whether the watcher has a watch of a kind on the path."""
         return any(table.has(path, watcher, _MODES[kind]) for table in self._tables(kind))
 
+    def may_fire(self, path: str, parent_path: str) -> bool:
+        """Whether a change of the node, or of its parent's children, may have watchers."""
+        data, children = self._data, self._children
+        on_data, on_children = data.by_path, children.by_path
+        if not on_data and not on_children:
+            return False
+        return (
+            path in on_data
+            or path in on_children
+            or parent_path in on_children
+            or data.recursive > 0
+            or children.recursive > 0
+        )
+
     def fire(self, events: Iterable[Event]) -> tuple[int, int]:
         """Notify the watchers of a transaction's events, in order; how many events were sent, and their bytes."""
         data, children = self._data, self._children

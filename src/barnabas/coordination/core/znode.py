@@ -41,6 +41,31 @@ def _as_int(value: int) -> int:
     return (value + _INT_SIGN & 0xFFFFFFFF) - _INT_SIGN
 
 
+def _digest(
+    path: str,
+    data: bytes | None,
+    czxid: int,
+    mzxid: int,
+    pzxid: int,
+    ctime: int,
+    mtime: int,
+    version: int,
+    cversion: int,
+    aversion: int,
+    owner: int,
+) -> int:
+    """`DataNode.compute_digest`, of a node that is about to be made."""
+    if path == "/":
+        crc = 0
+    elif path.startswith("/zookeeper/"):
+        return 0
+    else:
+        crc = zlib.crc32(path.encode())
+    if data:
+        crc = zlib.crc32(data, crc)
+    return zlib.crc32(_STAT.pack(czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner), crc)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class DataNode:
     """Data, access control list, and the fields of a `Stat`. ``cversion`` counts the creations of children."""
@@ -64,9 +89,8 @@ class DataNode:
         cls, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time_ms: int
     ) -> "DataNode":
         """A node that was just created."""
-        node = cls(data, acl, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, zxid, 0, 0)
-        node.digest = node.compute_digest(path)
-        return node
+        digest = _digest(path, data, zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner)
+        return cls(data, acl, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, zxid, 0, digest)
 
     @classmethod
     def system(cls, path: str, num_children: int, acl: tuple[ACL, ...] = OPEN_ACL, aversion: int = 0) -> "DataNode":
@@ -77,12 +101,9 @@ class DataNode:
 
     def compute_digest(self, path: str) -> int:
         """The node's part of the tree's digest; 0 below ``/zookeeper``, where quotas change without transactions."""
-        if path.startswith("/zookeeper/"):
-            return 0
-        crc = zlib.crc32(path.encode()) if path != "/" else 0
-        if self.data:
-            crc = zlib.crc32(self.data, crc)
-        stat = _STAT.pack(
+        return _digest(
+            path,
+            self.data,
             self.czxid,
             self.mzxid,
             self.pzxid,
@@ -93,7 +114,6 @@ class DataNode:
             self.aversion,
             self.owner,
         )
-        return zlib.crc32(stat, crc)
 
     def copy(self) -> "DataNode":
         """An equal node, which the caller changes before it is used anywhere else."""
@@ -115,13 +135,24 @@ class DataNode:
 
     def with_data(self, path: str, data: bytes | None, version: int, zxid: int, time_ms: int) -> "DataNode":
         """The node after setData."""
-        node = self.copy()
-        node.data = data
-        node.version = version
-        node.mzxid = zxid
-        node.mtime = time_ms
-        node.digest = node.compute_digest(path)
-        return node
+        czxid, ctime, cversion, aversion = self.czxid, self.ctime, self.cversion, self.aversion
+        owner, pzxid = self.owner, self.pzxid
+        digest = _digest(path, data, czxid, zxid, pzxid, ctime, time_ms, version, cversion, aversion, owner)
+        return DataNode(
+            data,
+            self.acl,
+            czxid,
+            zxid,
+            ctime,
+            time_ms,
+            version,
+            cversion,
+            aversion,
+            owner,
+            pzxid,
+            self.num_children,
+            digest,
+        )
 
     def with_acl(self, path: str, acl: tuple[ACL, ...], aversion: int) -> "DataNode":
         """The node after setACL."""
@@ -133,12 +164,12 @@ class DataNode:
 
     def with_children(self, path: str, cversion: int, pzxid: int, num_children: int) -> "DataNode":
         """The node after a child was created or deleted."""
-        node = self.copy()
-        node.cversion = cversion
-        node.pzxid = pzxid
-        node.num_children = num_children
-        node.digest = node.compute_digest(path)
-        return node
+        data, czxid, mzxid, ctime, mtime = self.data, self.czxid, self.mzxid, self.ctime, self.mtime
+        version, aversion, owner = self.version, self.aversion, self.owner
+        digest = _digest(path, data, czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner)
+        return DataNode(
+            data, self.acl, czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid, num_children, digest
+        )
 
     @property
     def is_ephemeral(self) -> bool:

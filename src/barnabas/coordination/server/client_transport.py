@@ -72,7 +72,7 @@ class ClientTransport:
         self._now_ms = now_ms
         self._connection = connection
         self._max_frame_bytes = max_frame_bytes  # once there is a session; until then the listener's small limit holds
-        self._outgoing: list[bytearray] = []
+        self._outgoing: list[bytes | bytearray] = []
         self._gathered_bytes = 0
         self._holds = 0
         self.is_closing = False
@@ -111,11 +111,11 @@ class ClientTransport:
 
     # From the processor
 
-    def send(self, frame: bytearray) -> None:
+    def send(self, frames: bytes | bytearray) -> None:
         if not self._outgoing:
             self._server.to_flush(self)
-        self._outgoing.append(frame)
-        self._gathered_bytes += len(frame)
+        self._outgoing.append(frames)
+        self._gathered_bytes += len(frames)
         if self._gathered_bytes > _GATHER_BYTES:
             self.flush()  # so that a client that does not read its replies is noticed before its next request
 

@@ -22,7 +22,17 @@ from barnabas.coordination.core.processor import Processor
 from barnabas.testing.simulation.history import History
 from barnabas.wire.jute.transactions import Transaction, TxnDigest, TxnHeader, decode_transaction
 
-__all__ = ["EnsembleObserver"]
+__all__ = ["EnsembleObserver", "next_proposal"]
+
+
+def next_proposal(processor: Processor) -> tuple[TxnHeader, Transaction | None, list[str]]:
+    """The header and the transaction that a processor commits next, and the paths that it changes."""
+    proposal = processor._proposals[0]
+    if not isinstance(proposal, tuple):
+        return proposal.header, proposal.txn, [path for path, _ in proposal.changes]
+    transaction, _, _, path, _, parent_path, _ = proposal[2]
+    header, txn, _ = decode_transaction(transaction)
+    return header, txn, [parent_path, path] if parent_path else [path]
 
 
 class _Role:
@@ -121,12 +131,12 @@ class EnsembleObserver:
                 commit(count, now_ms)
                 return
             for _ in range(count):
-                proposal = processor._proposals[0]
-                self._committed(proposal.header, proposal.txn)
+                header, txn, paths = next_proposal(processor)
+                self._committed(header, txn)
                 commit(1, now_ms)
-                delivered(proposal.header.zxid)
+                delivered(header.zxid)
                 for listener in self._on_commit:
-                    listener([path for path, _ in proposal.changes])
+                    listener(paths)
 
         def apply_one(header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None, now_ms: int) -> None:
             apply(header, txn, digest, now_ms)
@@ -139,7 +149,7 @@ class EnsembleObserver:
             processor.apply = apply_one  # type: ignore[method-assign]  # likewise
         return role
 
-    def _committed(self, header: TxnHeader, txn: Transaction) -> None:
+    def _committed(self, header: TxnHeader, txn: Transaction | None) -> None:
         if header.zxid in self._places:
             return  # a later leader had it in its history; the last acknowledgement was late
         if header.zxid <= self.database.last_zxid:

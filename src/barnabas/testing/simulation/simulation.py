@@ -24,7 +24,7 @@ from barnabas.coordination.quorum.configuration import is_dynamic
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.testing.simulation.disk import Disk, SimulatedFiles
-from barnabas.testing.simulation.ensemble import EnsembleObserver
+from barnabas.testing.simulation.ensemble import EnsembleObserver, next_proposal
 from barnabas.testing.simulation.history import History
 from barnabas.testing.simulation.loop import Process, ProcessState, SimulatedClock, SimulatedLoop, current_process
 from barnabas.testing.simulation.network import Fabric, SimulatedNetwork
@@ -296,7 +296,7 @@ class Simulation:
 
         def commit_each(count: int, now_ms: int) -> None:
             for _ in range(count):
-                paths = [path for path, _ in processor._proposals[0].changes]
+                _, _, paths = next_proposal(processor)
                 commit(1, now_ms)
                 for listener in self.on_commit:
                     listener(paths)

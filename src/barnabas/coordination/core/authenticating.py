@@ -1,21 +1,40 @@
-"""One step of a client's authentication with SASL.
+"""How a client's connection gets its identities: by an auth packet, or by steps of SASL.
 
-In ZooKeeper: `ZooKeeperServer.processSasl`.
+In ZooKeeper: `ZooKeeperServer.processPacket` and `processSasl`.
 """
 
 import logging
 
-from barnabas.coordination.core.access import AccessRules
+from barnabas.coordination.core.access import AccessRules, authenticate
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.statistics import Statistics
 from barnabas.security.errors import SaslError
-from barnabas.wire.jute.errors import ErrorCode
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import encode_reply
-from barnabas.wire.jute.records import GetSASLRequest, Id, SetSASLResponse
+from barnabas.wire.jute.records import AuthPacket, GetSASLRequest, Id, SetSASLResponse
 
-__all__ = ["step_sasl"]
+__all__ = ["authenticate_client", "step_sasl"]
 
 logger = logging.getLogger(__name__)
+_MAX_IDENTITIES = 100
+
+
+def authenticate_client(
+    client: ServerConnection, xid: int, packet: AuthPacket, rules: AccessRules, statistics: Statistics
+) -> None:
+    """Add the identities that an auth packet proves; the connection of a client that proves none is closed."""
+    try:
+        if len(client.ids) >= _MAX_IDENTITIES:
+            raise KeeperError(ErrorCode.AUTH_FAILED)
+        identities = authenticate(rules, packet.scheme, packet.auth)
+    except KeeperError as error:
+        logger.warning("Client %s failed to authenticate with the scheme %r", client.address, packet.scheme[:20])
+        statistics.failed_authentications += 1
+        client.transport.send(encode_reply(xid, 0, error.code))
+        client.transport.close()
+        return
+    client.add_ids(identities)
+    client.transport.send(encode_reply(xid, 0, ErrorCode.OK))
 
 
 def step_sasl(

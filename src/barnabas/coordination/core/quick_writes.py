@@ -1,0 +1,350 @@
+"""The straight path of the common writes: create, create2, setData and delete of persistent nodes that are open to all.
+
+The general path (`Processor` and the operations) can decide every write. It makes a request, a transaction, an outcome, events
+and a list of changes of each. Here there is nothing between the bytes of the request and those of the transaction, which are the
+same but for their ends:
+
+    create     path  data  ACLs  Int mode             ->   path  data  ACLs  bool ephemeral  Int cversion of the parent
+    setData    path  data  Int expected version       ->   path  data  Int version
+    delete     path  Int expected version             ->   path
+
+Invariants:
+
+- Only what succeeds is decided here. Whatever is refused, or is not usual (another mode, a protected node, a path that needs a
+  closer look, a node below ``/zookeeper``) is left as it was to the general path, which knows the reason and the error.
+- The bytes in the log, the answers, the tree, the events and the figures are those of the general path. A test compares them.
+- The reply is complete with the decision, because the staged tree says all that it shows. It leaves after the commit.
+
+Writes of the same client that are committed together are answered in one piece, and counted together.
+
+In ZooKeeper: `PrepRequestProcessor.pRequest2Txn` and `FinalRequestProcessor.processRequest`, for these cases.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable
+
+from barnabas.coordination.core.connections import Proposal, QuickProposal, QuickWrite, ServerConnection, WaitingRead
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.request_metrics import RequestMetrics
+from barnabas.coordination.core.statistics import Distribution, Statistics
+from barnabas.coordination.core.tree import Event, Staged, StagedNode
+from barnabas.coordination.core.watches import Watches
+from barnabas.coordination.core.znode import DIGEST_VERSION, DataNode
+from barnabas.wire.jute.opcodes import EventType, OpCode
+from barnabas.wire.jute.records import OPEN_ACL
+
+__all__ = ["QuickWrites"]
+
+_INT = struct.Struct(">i")
+_HEADER = struct.Struct(">qiqqi")
+_REPLY = struct.Struct(">iiqi")
+_REPLY_AND_STAT = struct.Struct(">iiqiqqqqiiiqiiq")
+_STAT = struct.Struct(">qqqqiiiqiiq")
+_CREATE_END = struct.Struct(">?iiq")
+_SET_END = struct.Struct(">iiq")
+_DELETE_END = struct.Struct(">iq")
+_REPLY_BYTES = 16
+_OPEN_AND_PERSISTENT = struct.pack(">iii5si6si", 1, 31, 5, b"world", 6, b"anyone", 0)
+"""The end of a usual creation: the ACL that is open to all, and the mode."""
+_NO_NAMES = ("", ".", "..")
+_SYSTEM = "/zookeeper"
+_MAX_VERSION = 0x7FFFFFFF
+
+
+class QuickWrites:
+    """See the module. It shares the state of its processor."""
+
+    __slots__ = (
+        "_database",
+        "_deciders",
+        "_fire",
+        "_metrics",
+        "_quorum_latency",
+        "_read_on",
+        "_staged",
+        "_statistics",
+        "_watches",
+    )
+
+    def __init__(
+        self,
+        database: Database,
+        staged: Staged,
+        watches: Watches[ServerConnection],
+        statistics: Statistics,
+        metrics: RequestMetrics,
+        quorum_latency: Distribution | None,
+        fire: Callable[[list[Event]], None],
+        read_on: Callable[[ServerConnection, int], None],
+    ) -> None:
+        """``fire`` sends events to watchers; ``read_on`` answers a client's reads that have waited for a write."""
+        self._database = database
+        self._staged = staged
+        self._watches = watches
+        self._statistics = statistics
+        self._metrics = metrics
+        self._quorum_latency = quorum_latency
+        self._fire = fire
+        self._read_on = read_on
+        self._deciders: dict[int, Callable[[bytes, int, int, int, int, int, int], QuickWrite | None]] = {
+            OpCode.CREATE: self._create,
+            OpCode.CREATE2: self._create,
+            OpCode.SET_DATA: self._set_data,
+            OpCode.DELETE: self._delete,
+        }
+
+    def decide(
+        self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
+    ) -> QuickWrite | None:
+        """Decide a write and stage what it changes; None, and nothing, if that is left to the general path.
+
+        The request's body begins at ``offset`` and ends where the request ends.
+        """
+        decider = self._deciders.get(opcode)
+        if decider is None:
+            return None
+        try:
+            return decider(request, offset, opcode, session_id, xid, zxid, wall_ms)
+        except (struct.error, UnicodeDecodeError):
+            return None
+
+    def _get(self, path: str) -> DataNode | None:
+        """The node as it will be when all that is decided is committed."""
+        staged = self._staged.nodes.get(path)
+        return staged[0] if staged is not None else self._database.tree.nodes.get(path)
+
+    def _create(
+        self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
+    ) -> QuickWrite | None:
+        if not request.endswith(_OPEN_AND_PERSISTENT):
+            return None
+        (path_bytes,) = _INT.unpack_from(request, offset)
+        path_end = offset + 4 + path_bytes
+        if path_bytes < 1 or path_end > len(request):
+            return None
+        (data_bytes,) = _INT.unpack_from(request, path_end)
+        if data_bytes < 0 or path_end + 4 + data_bytes + len(_OPEN_AND_PERSISTENT) != len(request):
+            return None
+        path = request[offset + 4 : path_end].decode()
+        slash = path.rfind("/")
+        name = path[slash + 1 :]
+        parent_path = path[:slash] or "/"
+        # A parent that is there has a valid path, but "/" has none in front of the slash.
+        if slash < 0 or slash == 1 or not name.isascii() or not name.isprintable() or name in _NO_NAMES:
+            return None
+        parent = self._get(parent_path)
+        if parent is None or parent.acl is not OPEN_ACL or parent.owner or path.startswith(_SYSTEM):
+            return None
+        if self._get(path) is not None:
+            return None
+        cversion = parent.cversion + 1
+        node = DataNode.new(path, request[path_end + 4 : path_end + 4 + data_bytes], OPEN_ACL, 0, zxid, wall_ms)
+        parent_after = parent.with_children(parent_path, cversion, zxid, parent.num_children + 1)
+        digest = self._staged.digest_sum + node.digest + parent_after.digest - parent.digest
+        transaction = b"".join(
+            (
+                _HEADER.pack(session_id, xid, zxid, wall_ms, opcode),
+                request[offset:-4],
+                _CREATE_END.pack(False, cversion, DIGEST_VERSION, digest),
+            )
+        )
+        if opcode == OpCode.CREATE:
+            reply = _REPLY.pack(_REPLY_BYTES + 4 + path_bytes, xid, zxid, 0) + request[offset:path_end]
+        else:
+            size_bytes = _REPLY_BYTES + 4 + path_bytes + _STAT.size
+            reply = _REPLY.pack(size_bytes, xid, zxid, 0) + request[offset:path_end] + _STAT.pack(*_stat(node))
+        return self._stage(transaction, digest, zxid, reply, path, node, parent_path, parent_after)
+
+    def _set_data(
+        self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
+    ) -> QuickWrite | None:
+        (path_bytes,) = _INT.unpack_from(request, offset)
+        path_end = offset + 4 + path_bytes
+        if path_bytes < 1 or path_end > len(request):
+            return None
+        (data_bytes,) = _INT.unpack_from(request, path_end)
+        data_end = path_end + 4 + data_bytes
+        if data_bytes < 0 or data_end + 4 != len(request):
+            return None
+        path = request[offset + 4 : path_end].decode()
+        before = self._get(path)
+        if before is None or before.acl is not OPEN_ACL or path.startswith(_SYSTEM):
+            return None
+        (expected,) = _INT.unpack_from(request, data_end)
+        version = before.version
+        if expected not in (-1, version) or version == _MAX_VERSION:
+            return None
+        version += 1
+        node = before.with_data(path, request[path_end + 4 : data_end], version, zxid, wall_ms)
+        digest = self._staged.digest_sum + node.digest - before.digest
+        transaction = b"".join(
+            (
+                _HEADER.pack(session_id, xid, zxid, wall_ms, opcode),
+                request[offset:data_end],
+                _SET_END.pack(version, DIGEST_VERSION, digest),
+            )
+        )
+        reply = _REPLY_AND_STAT.pack(_REPLY_BYTES + _STAT.size, xid, zxid, 0, *_stat(node))
+        return self._stage(transaction, digest, zxid, reply, path, node)
+
+    def _delete(
+        self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
+    ) -> QuickWrite | None:
+        (path_bytes,) = _INT.unpack_from(request, offset)
+        path_end = offset + 4 + path_bytes
+        if path_bytes < 2 or path_end + 4 != len(request):
+            return None
+        path = request[offset + 4 : path_end].decode()
+        parent_path = path[: path.rfind("/")] or "/"
+        parent = self._get(parent_path)
+        node = self._get(path)
+        if parent is None or node is None or parent.acl is not OPEN_ACL or node.acl is not OPEN_ACL:
+            return None
+        (expected,) = _INT.unpack_from(request, path_end)
+        if expected not in (-1, node.version) or node.num_children or path.startswith(_SYSTEM):
+            return None
+        parent_after = parent.with_children(parent_path, parent.cversion, zxid, parent.num_children - 1)
+        digest = self._staged.digest_sum + parent_after.digest - parent.digest - node.digest
+        transaction = b"".join(
+            (
+                _HEADER.pack(session_id, xid, zxid, wall_ms, opcode),
+                request[offset:path_end],
+                _DELETE_END.pack(DIGEST_VERSION, digest),
+            )
+        )
+        reply = _REPLY.pack(_REPLY_BYTES, xid, zxid, 0)
+        return self._stage(transaction, digest, zxid, reply, path, None, parent_path, parent_after)
+
+    def _stage(
+        self,
+        transaction: bytes,
+        digest: int,
+        zxid: int,
+        reply: bytes,
+        path: str,
+        node: DataNode | None,
+        parent_path: str = "",
+        parent: DataNode | None = None,
+    ) -> QuickWrite:
+        staged = self._staged
+        staged.digest_sum = digest
+        staged_node = staged.nodes[path] = node, zxid
+        if parent is None:
+            return transaction, zxid, reply, path, staged_node, "", None
+        staged_parent = staged.nodes[parent_path] = parent, zxid
+        return transaction, zxid, reply, path, staged_node, parent_path, staged_parent
+
+    # The commit
+
+    def commit(self, proposals: deque[Proposal | QuickProposal], count: int, now_ms: int) -> int:
+        """Apply and answer the quick ones among the next ``count`` proposals, up to one that is not; how many these are."""
+        database, metrics, watches = self._database, self._metrics, self._watches
+        done = run = 0
+        run_since_ms = replied_since_ms = now_ms
+        answered: ServerConnection | None = None
+        replies: list[bytes] = []
+        while done < count and type(proposal := proposals[0]) is tuple:
+            proposals.popleft()
+            done += 1
+            client, since_ms, (_, zxid, reply, path, staged, parent_path, staged_parent) = proposal
+            size_bytes = self._apply(path, staged, parent_path, staged_parent)
+            database.last_zxid = zxid
+            if not zxid & 127:
+                database.log_digest()
+            metrics.wrote(path, size_bytes)
+            if since_ms != run_since_ms:
+                self._measure(now_ms - run_since_ms, run)
+                run, run_since_ms = 0, since_ms
+            run += 1
+            may_fire = watches.may_fire(path, parent_path)
+            if replies and (client is not answered or run == 1 or may_fire):
+                assert answered is not None
+                self._answer(answered, replies, replied_since_ms, now_ms)
+                replies = []
+            if may_fire:
+                self._fire(_events(path, staged[0], parent_path))
+            if client is None or client.is_closed:
+                continue
+            waiting = client.waiting
+            waiting.popleft()
+            answered, replied_since_ms = client, since_ms
+            replies.append(reply)
+            if client.is_held or (waiting and isinstance(waiting[0], WaitingRead)):
+                self._answer(client, replies, since_ms, now_ms)
+                replies = []
+                self._read_on(client, now_ms)
+        self._measure(now_ms - run_since_ms, run)
+        if answered is not None and replies:
+            self._answer(answered, replies, replied_since_ms, now_ms)
+        return done
+
+    def _apply(self, path: str, staged: StagedNode, parent_path: str, staged_parent: StagedNode | None) -> int:
+        """Move a staged change to the tree; the bytes that were written."""
+        tree, nodes = self._database.tree, self._staged.nodes
+        node = staged[0]
+        if nodes.get(path) is staged:
+            del nodes[path]
+        if staged_parent is None:
+            assert node is not None
+            tree.put(path, node)
+            return len(path) + len(node.data or b"")
+        parent = staged_parent[0]
+        assert parent is not None
+        if nodes.get(parent_path) is staged_parent:
+            del nodes[parent_path]
+        if node is not None:
+            tree.put_child(path, node, parent_path, parent)
+            return len(path) + len(node.data or b"")
+        tree.put(parent_path, parent)
+        tree.remove(path)
+        return len(path)
+
+    def _measure(self, latency_ms: int, count: int) -> None:
+        """Count writes that took equally long from their decision to their commit."""
+        if count:
+            self._metrics.propagation_latency.add(latency_ms, count)
+            if self._quorum_latency is not None:
+                self._quorum_latency.add(latency_ms, count)
+
+    def _answer(self, client: ServerConnection, replies: list[bytes], since_ms: int, now_ms: int) -> None:
+        """Send replies to requests of the same millisecond."""
+        latency_ms, count = now_ms - since_ms, len(replies)
+        own, all_clients, metrics = client.statistics, self._statistics, self._metrics
+        metrics.update_latency.add(latency_ms, count)
+        own.answered(latency_ms, count)
+        own.last_reply = replies[-1][4:16]
+        own.last_reply_ms = now_ms
+        all_clients.answered(latency_ms, count)
+        sizes = list(map(len, replies))
+        all_clients.last_reply_bytes = sizes[-1]
+        all_clients.replied(min(sizes))
+        all_clients.replied(max(sizes))
+        metrics.reply_bytes += sum(sizes) - 4 * count
+        client.transport.send(replies[0] if count == 1 else b"".join(replies))
+
+
+def _events(path: str, node: DataNode | None, parent_path: str) -> list[Event]:
+    """What watchers learn of a change."""
+    if not parent_path:
+        return [Event(EventType.NODE_DATA_CHANGED, path, OPEN_ACL)]
+    kind = EventType.NODE_DELETED if node is None else EventType.NODE_CREATED
+    return [Event(kind, path, OPEN_ACL), Event(EventType.NODE_CHILDREN_CHANGED, parent_path, OPEN_ACL)]
+
+
+def _stat(node: DataNode) -> tuple[int, ...]:
+    """The fields of `DataNode.stat`."""
+    data, num_children, owner = node.data, node.num_children, node.owner
+    return (
+        node.czxid,
+        node.mzxid,
+        node.ctime,
+        node.mtime,
+        node.version,
+        node.cversion * 2 - num_children,
+        node.aversion,
+        owner if owner and node.is_ephemeral else 0,
+        0 if data is None else len(data),
+        num_children,
+        node.pzxid,
+    )

@@ -1,0 +1,294 @@
+"""The straight path of common writes does what the general path does: bytes, tree, watches and figures."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.coordination.core.audit import AuditLog
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.quick_writes import QuickWrites
+from barnabas.coordination.core.request_metrics import RequestMetrics
+from barnabas.coordination.core.statistics import Statistics
+from barnabas.coordination.core.tree import Staged
+from barnabas.coordination.core.watches import Watches
+from barnabas.wire.jute.codec import encode
+from barnabas.wire.jute.frames import encode_request
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.quorum import ForwardedRequest
+from barnabas.wire.jute.records import (
+    ACL,
+    OPEN_ACL,
+    AddWatchRequest,
+    AuthPacket,
+    CreateRequest,
+    DeleteRequest,
+    GetChildrenRequest,
+    GetDataRequest,
+    Id,
+    SetACLRequest,
+    SetDataRequest,
+)
+from support.coordination_processor import Client, Harness
+
+OPEN = list(OPEN_ACL)
+READ_ONLY = [ACL(1, Id("world", "anyone"))]
+BOB = [ACL(31, Id("auth", ""))]
+PATHS = ["/a", "/b", "/a/x", "/a/x/1", "/e/x", "/p", "/p/x", "/b/\N{GREEK SMALL LETTER ALPHA}"]
+RARE_PATHS = [
+    "/a/" + "long" * 80,
+    "/zookeeper/quota/a",
+    "/zookeeper",
+    "",
+    "/",
+    "a",
+    "//a",
+    "/a/",
+    "/a//x",
+    "/a/.",
+    "/a/\0",
+]
+FIRST = [
+    ("/a", OPEN, 0),
+    ("/b", OPEN, 0),
+    ("/a/x", OPEN, 0),
+    ("/e", OPEN, 1),
+    ("/p", READ_ONLY, 0),
+    ("/a/x/1", OPEN, 0),
+]
+MAX_INT = 0x7FFFFFFF
+
+paths = st.sampled_from([*PATHS, *PATHS, *PATHS, *RARE_PATHS])
+data = st.sampled_from([b"", b"1", b"data", b"data", None])
+versions = st.sampled_from([-1, -1, -1, 0, 1])
+creations = st.tuples(
+    st.sampled_from([OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER]),
+    st.builds(
+        CreateRequest,
+        paths,
+        data,
+        st.sampled_from([OPEN] * 9 + [READ_ONLY, BOB, [], None]),
+        st.sampled_from([0] * 9 + [1, 2, 3, 4, 9]),
+    ),
+)
+sets = st.tuples(st.just(OpCode.SET_DATA), st.builds(SetDataRequest, paths, data, versions))
+deletes = st.tuples(st.just(OpCode.DELETE), st.builds(DeleteRequest, paths, versions))
+others = st.one_of(
+    st.tuples(
+        st.just(OpCode.SET_ACL), st.builds(SetACLRequest, paths, st.sampled_from([OPEN, READ_ONLY, BOB]), versions)
+    ),
+    st.tuples(st.just(OpCode.GET_DATA), st.builds(GetDataRequest, paths, st.booleans())),
+    st.tuples(st.just(OpCode.GET_CHILDREN), st.builds(GetChildrenRequest, paths, st.booleans())),
+    st.tuples(st.just(OpCode.ADD_WATCH), st.builds(AddWatchRequest, paths, st.sampled_from([0, 1]))),
+    st.tuples(st.just(OpCode.MULTI), st.lists(creations, min_size=1, max_size=3)),
+    st.tuples(st.just(OpCode.AUTH), st.just(AuthPacket(0, "digest", b"bob:secret"))),
+    st.tuples(st.just(OpCode.CLOSE_SESSION), st.none()),
+)
+writes = st.one_of(creations, sets, deletes)
+steps = st.one_of(
+    st.tuples(st.sampled_from([0, 0, 0, 1, 2]), writes),
+    st.tuples(st.just(0), writes),
+    st.tuples(st.integers(0, 2), others),
+    st.tuples(st.just("damaged"), st.tuples(creations, st.integers(0, 60), st.binary(max_size=4))),
+    st.tuples(st.just("forwarded"), writes),
+    st.tuples(st.just("commit"), st.integers(1, 8)),
+    st.tuples(st.just("wait"), st.sampled_from([1, 7, 1500])),
+    st.tuples(st.just("leave"), st.integers(1, 2)),
+)
+
+
+class Run:
+    """A processor with three clients, and one whose writes another server forwards."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.clients = [harness.connect() for _ in range(3)]
+        self.remote = harness.processor.tracker.track(1, 10_000, harness.now_ms)
+        self.remote.owner = self
+        for path, acl, flags in FIRST:
+            self.clients[1].call(OpCode.CREATE, CreateRequest(path, b"", acl, flags))
+        harness.processor.statistics.reset()
+
+    def step(self, kind: object, what: object) -> None:
+        harness = self.harness
+        if kind == "commit":
+            harness.sync(min(what, harness.processor.outstanding))
+        elif kind == "wait":
+            harness.now_ms += what
+            harness.wall_ms += what
+        elif kind == "leave":
+            client = self.clients[what]
+            if not client.connection.is_closed:
+                harness.processor.disconnected(client.connection)
+        elif kind == "forwarded":
+            opcode, body = what
+            if opcode in (OpCode.CREATE, OpCode.CREATE2, OpCode.SET_DATA, OpCode.DELETE):
+                request = ForwardedRequest(1, 5, opcode, bytes(encode(body)))
+                harness.processor.propose_forwarded(self, request, [], harness.now_ms, harness.wall_ms)
+        elif kind == "damaged":
+            (opcode, body), at, patch = what
+            frame = encode_request(7, opcode, body)[4:]
+            frame[8 + at : 8 + at + len(patch)] = patch
+            self.receive(self.clients[0], bytes(frame))
+        else:
+            client = self.clients[kind]
+            opcode, body = what
+            if not client.connection.is_closed and not client.recorder.is_closed:
+                client.send(opcode, body)
+
+    def receive(self, client: Client, frame: bytes) -> None:
+        if not client.connection.is_closed and not client.recorder.is_closed:
+            client.receive(frame)
+
+    def everything(self) -> dict[str, object]:
+        processor = self.harness.processor
+        database, metrics = processor.database, processor.metrics
+        tree = database.tree
+        watches = processor.watches
+        return {
+            "log": self.harness.log,
+            "sent": [client.recorder.frames for client in self.clients],
+            "closed": [(client.recorder.is_closed, client.recorder.holds) for client in self.clients],
+            "nodes": {path: (repr(node), node.digest, node.acl) for path, node in tree.nodes.items()},
+            "tree": (tree.digest, tree.children, tree.ephemerals, tree.containers, tree.data_bytes),
+            "database": (database.last_zxid, database.session_timeouts_ms, list(database.digest_log)),
+            "staged": (processor._staged.digest, set(processor._staged.nodes), processor.staged_changes),
+            "watches": (watches.counts(), {kind: figures(summary) for kind, summary in watches.fired.items()}),
+            "statistics": figures(processor.statistics),
+            "clients": [figures(client.connection.statistics) for client in self.clients],
+            "counters": metrics.counters(processor.staged_changes),
+            "times": {name: each.values(name) for name, each in metrics.distributions().items()},
+            "traffic": {
+                name: {namespace: figures(each) for namespace, each in found.items()}
+                for name, found in metrics.by_namespace().items()
+            },
+            "waiting": (processor.outstanding, processor.outstanding_requests),
+        }
+
+
+def figures(counted: object) -> dict[str, object]:
+    return {name: getattr(counted, name) for name in counted.__slots__}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(steps, min_size=1, max_size=30), st.sampled_from([3, 1000]))
+def test_writes_have_the_effects_that_they_have_on_the_general_path(
+    script: list[tuple[object, object]], global_outstanding: int
+) -> None:
+    """The log, the answers and events in their order, tree, watches and figures; an audited server takes the general path."""
+    quick = Run(Harness(global_outstanding=global_outstanding))
+    general = Run(Harness(global_outstanding=global_outstanding, auditor=AuditLog(lambda _: None)))
+    for kind, what in script:
+        for run in (quick, general):
+            run.step(kind, what)
+    assert quick.everything() == general.everything()
+    for run in (quick, general):
+        run.harness.sync()
+    assert quick.everything() == general.everything()
+    replayed = quick.harness.replayed()
+    assert replayed.tree.digest == quick.harness.processor.database.tree.digest
+    assert replayed.digest_mismatches == 0
+
+
+def quick_writes(database: Database) -> QuickWrites:
+    staged, watches = Staged(database.tree), Watches()
+    return QuickWrites(
+        database,
+        staged,
+        watches,
+        Statistics(),
+        RequestMetrics(),
+        None,
+        lambda events: None,
+        lambda client, now_ms: None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("opcode", "body", "is_quick"),
+    [
+        (OpCode.CREATE, CreateRequest("/new", b"1", OPEN, 0), True),
+        (OpCode.CREATE2, CreateRequest("/a/new", b"", OPEN, 0), True),
+        (OpCode.SET_DATA, SetDataRequest("/a", b"2", -1), True),
+        (OpCode.SET_DATA, SetDataRequest("/a", b"2", 0), True),
+        (OpCode.DELETE, DeleteRequest("/a", 0), True),
+        (OpCode.CREATE, CreateRequest("/new", None, OPEN, 0), False),
+        (OpCode.CREATE, CreateRequest("/new", b"1", OPEN, 1), False),
+        (OpCode.CREATE, CreateRequest("/new", b"1", OPEN, 2), False),
+        (OpCode.CREATE, CreateRequest("/new", b"1", READ_ONLY, 0), False),
+        (OpCode.CREATE, CreateRequest("/a", b"1", OPEN, 0), False),
+        (OpCode.CREATE, CreateRequest("/none/new", b"1", OPEN, 0), False),
+        (OpCode.CREATE, CreateRequest("/zookeeper/new", b"1", OPEN, 0), False),
+        (OpCode.CREATE, CreateRequest("//new", b"1", OPEN, 0), False),
+        (OpCode.CREATE, CreateRequest("new", b"1", OPEN, 0), False),
+        (OpCode.CREATE, CreateRequest("/a/..", b"1", OPEN, 0), False),
+        (OpCode.SET_DATA, SetDataRequest("/a", b"2", 1), False),
+        (OpCode.SET_DATA, SetDataRequest("/none", b"2", -1), False),
+        (OpCode.SET_DATA, SetDataRequest("/zookeeper/quota", b"2", -1), False),
+        (OpCode.DELETE, DeleteRequest("/a", 1), False),
+        (OpCode.DELETE, DeleteRequest("/", -1), False),
+        (OpCode.DELETE, DeleteRequest("/zookeeper", -1), False),
+    ],
+    ids=str,
+)
+def test_the_straight_path_takes_what_succeeds_and_leaves_all_else_untouched(
+    opcode: OpCode, body: object, is_quick: bool
+) -> None:
+    """What is left to the general path has staged nothing."""
+    database = Database()
+    quick = quick_writes(database)
+    made = quick.decide(bytes(encode(CreateRequest("/a", b"", OPEN, 0))), 0, OpCode.CREATE, 1, 1, 1, 1000)
+    assert made is not None
+    staged = quick._staged
+    before = dict(staged.nodes), staged.digest_sum
+    decided = quick.decide(bytes(encode(body)), 0, opcode, 1, 2, 2, 1000)
+    assert (decided is not None) is is_quick
+    if not is_quick:
+        assert (staged.nodes, staged.digest_sum) == before
+
+
+@pytest.mark.parametrize(
+    ("opcode", "body"),
+    [
+        (OpCode.CREATE, CreateRequest("/e/new", b"1", OPEN, 0)),
+        (OpCode.CREATE, CreateRequest("/p/new", b"1", OPEN, 0)),
+        (OpCode.SET_DATA, SetDataRequest("/p", b"1", -1)),
+        (OpCode.DELETE, DeleteRequest("/a", -1)),
+        (OpCode.DELETE, DeleteRequest("/p", -1)),
+    ],
+    ids=str,
+)
+def test_the_straight_path_leaves_nodes_that_are_not_open_or_empty(opcode: OpCode, body: object) -> None:
+    """Below an ephemeral node, a protected node, and one with children."""
+    database = Run(Harness()).harness.processor.database
+    assert quick_writes(database).decide(bytes(encode(body)), 0, opcode, 1, 2, 99, 1000) is None
+
+
+def test_many_writes_leave_the_digests_that_servers_compare() -> None:
+    """One for each 128 transactions, of the tree as it was behind them."""
+    quick, general = Run(Harness()), Run(Harness(auditor=AuditLog(lambda _: None)))
+    for run in (quick, general):
+        for number in range(300):
+            run.step(0, (OpCode.CREATE, CreateRequest(f"/a/{number}", b"", OPEN, 0)))
+        run.harness.sync()
+    assert len(quick.harness.processor.database.digest_log) == 2
+    assert quick.everything() == general.everything()
+
+
+@pytest.mark.parametrize("length", [-1, -5, MAX_INT, -MAX_INT - 1, 3])
+@pytest.mark.parametrize("at", [0, 6])
+def test_a_length_that_lies_is_left_to_the_general_path(length: int, at: int) -> None:
+    """Of the path or of the data; also one that points before the request."""
+    body = encode(CreateRequest("/a", b"12", OPEN, 0))
+    body[at : at + 4] = length.to_bytes(4, "big", signed=True)
+    quick = quick_writes(Database())
+    assert quick.decide(bytes(body), 0, OpCode.CREATE, 1, 1, 1, 1000) is None
+    assert not quick._staged.nodes
+
+
+def test_a_persistent_recursive_watch_fires_before_the_reply_to_the_same_client() -> None:
+    """The replies before it leave before it, though replies are gathered."""
+    client = Harness().connect()
+    client.call(OpCode.ADD_WATCH, AddWatchRequest("/", 1))
+    sent = [client.send(OpCode.CREATE, CreateRequest(f"/{name}", b"", OPEN, 0)) for name in ("a", "b", "c")]
+    client.harness.sync()
+    assert [xid for xid, _, _ in client.take()] == [-1, sent[0], -1, sent[1], -1, sent[2]]
