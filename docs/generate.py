@@ -107,8 +107,9 @@ def configuration() -> str:
         "### Refused",
         "",
         "These ask for protection that this version does not have. A broker with another value than the default does "
-        "not start, and a dynamic change to one is answered with an error. The same holds for every name that begins "
-        "with `ssl.`, `sasl.`, `zookeeper.ssl.`, `delegation.token.`, `password.encoder.` or `listener.name.`.",
+        "not start, and a dynamic change to one is answered with an error. The same holds for every other name that "
+        "begins with `ssl.`, `sasl.`, `zookeeper.ssl.`, `delegation.token.`, `password.encoder.` or `listener.name.`, and "
+        "for a setting of TLS or SASL that no listener can use.",
         "",
         *_settings_table(refused.values()),
         "",

@@ -20,6 +20,7 @@ from barnabas.broker.configuration.listeners import (
 )
 from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, asks_for_protection
 from barnabas.broker.configuration.rules import validate_broker_config
+from barnabas.broker.configuration.security_settings import ROWS_SECURITY
 from barnabas.broker.configuration.without_effect import ROWS_WITHOUT_EFFECT
 
 
@@ -62,13 +63,14 @@ def test_port_0_is_advertised_as_the_real_one() -> None:
     [
         ({"listeners": "9092"}, "is not NAME://host:port"),
         ({"listeners": "PLAINTEXT://h:70000"}, "is not NAME://host:port"),
-        ({"listeners": "SSL://h:1"}, "does not speak"),
+        ({"listener_security_protocol_map": "PLAINTEXT:PLAIN"}, "listener.security.protocol.map: PLAINTEXT uses PLAIN"),
         ({"listeners": "OTHER://h:1"}, "names no security protocol for OTHER"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "a name of its own"),
         ({"listeners": ""}, "names no listener"),
         ({"listeners": "PLAINTEXT://0.0.0.0:1"}, "set advertised.listeners"),
         ({"advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "clients cannot connect"),
-        ({"security_inter_broker_protocol": "SSL"}, "neither encrypted nor authenticated"),
+        ({"security_inter_broker_protocol": "SSL"}, "no listener SSL"),
+        ({"security_inter_broker_protocol": "TLS"}, "must be one of"),
         ({"inter_broker_listener_name": "SSL"}, "no listener SSL"),
         ({"log_dirs": " , "}, "At least one log directory"),
         ({"max_connections_per_ip_overrides": "localhost"}, "is not host:count"),
@@ -102,9 +104,9 @@ def test_caps_are_by_address() -> None:
 def test_every_property_has_one_definition() -> None:
     """Update modes and the tables of `without_effect` and `refused` agree with the definitions."""
     assert [name for name in UPDATE_MODES if name not in DEFINITIONS] == []
-    in_tables = [row.setting.name for row in (*ROWS_WITHOUT_EFFECT, *ROWS_REFUSED, *NOT_LISTED)]
+    in_tables = [row.setting.name for row in (*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED, *NOT_LISTED)]
     assert len(set(in_tables)) == len(in_tables)
-    for row in (*ROWS_WITHOUT_EFFECT, *ROWS_REFUSED, *NOT_LISTED):
+    for row in (*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED, *NOT_LISTED):
         assert DEFINITIONS[row.setting.name] is row.setting
         assert row.setting.doc
 
@@ -113,7 +115,7 @@ def test_every_property_that_is_not_marked_as_without_effect_is_read_somewhere()
     """A property that the code never names cannot have an effect."""
     package = Path(barnabas.__file__).parent
     tables = package / "broker" / "configuration"
-    others = ("service.py", "listeners.py")
+    others = ("service.py", "listeners.py", "listener_security.py", "security_settings.py")
     sources = [path for path in package.rglob("*.py") if path.parent != tables or path.name in others]
     code = "".join(path.read_text() for path in sources) + inspect.getsource(settings).partition("_check_all")[2]
     not_working = {row.setting.name for row in (*ROWS_WITHOUT_EFFECT, *ROWS_REFUSED, *NOT_LISTED)}
@@ -127,29 +129,21 @@ def test_every_property_that_is_not_marked_as_without_effect_is_read_somewhere()
         ("super.users", "User:admin"),
         ("allow.everyone.if.no.acl.found", "false"),
         ("zookeeper.set.acl", "true"),
-        ("ssl.client.auth", "requested"),
-        ("sasl.enabled.mechanisms", "GSSAPI,PLAIN"),
         ("principal.builder.class", "com.example.Builder"),
         ("create.topic.policy.class.name", "com.example.Policy"),
         ("alter.config.policy.class.name", "com.example.Policy"),
         ("zookeeper.ssl.client.enable", "true"),
         ("zookeeper.clientCnxnSocket", "org.apache.zookeeper.ClientCnxnSocketNetty"),
-        ("ssl.keystore.location", "/etc/keys.jks"),
-        ("ssl.keystore.password", "secret"),
-        ("security.inter.broker.protocol", "SASL_SSL"),
         ("delegation.token.secret.key", "secret"),
         ("early.start.listeners", "CONTROLLER"),
         ("control.plane.listener.name", "CONTROLLER"),
         ("client.quota.callback.class", "com.example.Quota"),
         ("max.connection.creation.rate", "10"),
-        ("listener.name.internal.ssl.client.auth", "required"),
-        ("listener.name.internal.scram-sha-256.sasl.jaas.config", "secret"),
         ("listener.name.internal.max.connections", "5"),
         ("ssl.some.new.setting", "1"),
         ("SSL.Some.New.Setting", "1"),
         ("Authorizer.Class.Name", "com.example.Authorizer"),
         ("ZOOKEEPER.CLIENTCNXNSOCKET", "org.apache.zookeeper.ClientCnxnSocketNetty"),
-        ("Listener.Name.INTERNAL.SSL.Client.Auth", "required"),
     ],
 )
 def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: str) -> None:
@@ -159,8 +153,35 @@ def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: st
     assert "secret" not in str(error.value).replace(name, "")
     with pytest.raises(ConfigError):
         validate_broker_config(values(), {name: text}, per_broker=True)
-    if name != "security.inter.broker.protocol":
-        assert asks_for_protection(name, text)
+    assert asks_for_protection(name, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("ssl.client.auth", "requested", "no listener has TLS"),
+        ("ssl.keystore.location", "/etc/keys.jks", "no listener has TLS"),
+        ("ssl.keystore.password", "secret", "no listener has TLS"),
+        ("sasl.enabled.mechanisms", "GSSAPI,PLAIN", "no listener has SASL"),
+        ("sasl.jaas.config", "secret", "listener.name.LISTENER.MECHANISM.sasl.jaas.config"),
+        ("plain.sasl.jaas.config", "secret", "listener.name.LISTENER.plain.sasl.jaas.config"),
+        ("listener.name.internal.ssl.client.auth", "required", "there is no listener INTERNAL with TLS"),
+        ("listener.name.internal.ssl.client.auth", "always", "must be one of"),
+        ("listener.name.plaintext.ssl.client.auth", "required", "there is no listener PLAINTEXT with TLS"),
+        ("listener.name.internal.scram-sha-256.sasl.jaas.config", "secret", "there is no listener INTERNAL with SASL"),
+        ("Listener.Name.INTERNAL.SSL.Client.Auth", "required", "write listener.name.internal.ssl.client.auth"),
+        ("SSL.Client.Auth", "required", "write ssl.client.auth"),
+    ],
+)
+def test_a_property_that_secures_no_listener_is_refused(name: str, text: str, words: str) -> None:
+    """Who sets it expects protection; and none of these changes while a broker runs."""
+    with pytest.raises(ConfigError, match=re.escape(name)) as error:
+        DEFINITIONS.parse({"zookeeper.connect": "z:2181", name: text})
+    assert words in str(error.value)
+    assert "secret" not in str(error.value)
+    with pytest.raises(ConfigError):
+        validate_broker_config(values(), {name: text}, per_broker=True)
+    assert asks_for_protection(name, text)
 
 
 @pytest.mark.parametrize(

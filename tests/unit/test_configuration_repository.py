@@ -15,6 +15,7 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.repository import ConfigChange, ConfigRepository
+from barnabas.broker.configuration.scram_credentials import ScramCredentials
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.znode_steps import Znodes
@@ -29,7 +30,7 @@ class Broker:
         self.znodes = znodes
         config = BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": "h:1", **settings}))
         self.configs = DynamicConfig(config, tuple)
-        self.repository = ConfigRepository(self.configs, broker_id, lambda: znodes.now_ms)
+        self.repository = ConfigRepository(self.configs, ScramCredentials(), broker_id, lambda: znodes.now_ms)
         self.applied: list[tuple[str, dict[str, str]]] = []
         self.configs.on_topic(self._topic_changed)
         znodes.perform(self.repository.load())

@@ -27,6 +27,9 @@ class Connection(Protocol):
     (ZooKeeper's quorum and election ports). False at first; ``accept`` may set it, and the handler as long as all bytes
     that it has had were whole messages."""
 
+    on_drained: Callable[[], None] | None
+    """Called when all that `send` has taken has left, after a time in which the network took no more. None at first."""
+
     @property
     def peer(self) -> tuple[str, int]:
         """The other side's address and port."""

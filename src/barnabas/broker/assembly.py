@@ -7,7 +7,7 @@ In Kafka: `KafkaServer.startup`. ZooKeeper's `setupRequestProcessors` is the mod
 """
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.errors import ConfigError
 from barnabas.base.files import Files
-from barnabas.base.network import Network
+from barnabas.base.network import Connection, FrameHandler, Network
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
 from barnabas.base.slices import InOrder, Slices
@@ -24,7 +24,7 @@ from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
 from barnabas.broker.apis.releases import limit_to_release
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.channels import Channels
+from barnabas.broker.cluster.channels import ChannelLogin, Channels
 from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.znodes import BrokerInfo
 from barnabas.broker.configuration import definitions
@@ -32,8 +32,10 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_admin import ConfigAdmin
 from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
+from barnabas.broker.configuration.listener_security import BrokerLogin, ListenerSecurity, SaslSettings
 from barnabas.broker.configuration.listeners import listeners
 from barnabas.broker.configuration.repository import ConfigRepository
+from barnabas.broker.configuration.scram_credentials import ScramCredentials
 from barnabas.broker.configuration.service import ConfigManager
 from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.groups.service import GroupService
@@ -50,6 +52,8 @@ from barnabas.broker.replication.service import AlterPartitionSender, FetcherDep
 from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas, canonical_address
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
+from barnabas.broker.requests.sasl_connection import SaslConnection
+from barnabas.broker.requests.sasl_server_authenticator import SaslMechanism, SaslServerAuthenticator
 from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from barnabas.broker.storage.schedule import StorageSchedule
@@ -59,6 +63,11 @@ from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
+from barnabas.net.tls import subject_name
+from barnabas.net.tls_layer import TlsLink
+from barnabas.security.plain import PlainServer
+from barnabas.security.sasl_client import converse
+from barnabas.security.scram import SCRAM_MECHANISMS, ScramServer
 from barnabas.wire.kafka.api import ApiKey
 
 __all__ = ["BrokerComponents", "Environment", "connection_limits"]
@@ -75,6 +84,8 @@ class Environment:
     config: BrokerConfig
     inter_broker_listener: str
     """The name of the listener that brokers use among themselves."""
+    security: Mapping[str, ListenerSecurity]
+    """By the names of the listeners."""
     broker_info: Callable[[], BrokerInfo]
     """The registration; known when the listeners are open."""
     is_closing: Callable[[], bool]
@@ -85,6 +96,7 @@ class Environment:
     rng: Random
     files: Files
     network: Network
+    """For connections to other brokers."""
     fetch_network: Network
     """For the connections over which this broker copies from leaders."""
     coordination: CoordinationClient
@@ -100,6 +112,7 @@ class Environment:
     in_thread: InThread
 
 
+_NONCE_BYTES = 24
 _HANDLERS = load_handlers()
 """Imported with this module, before a loop runs: these modules and their messages take 40 ms."""
 
@@ -113,10 +126,14 @@ class BrokerComponents:
         self.purgatory = Purgatory(environment.call_later)
         self.slices = Slices(environment.clock, environment.call_later, environment.in_thread)
         self.metadata = MetadataCache(environment.cluster_id)
+        login = environment.security[environment.inter_broker_listener].login
+        self._login = None if login is None else ChannelLogin(login.mechanism, partial(self._prove, login))
+        self.credentials = ScramCredentials()
         self.channels = Channels(
             environment.broker_id,
             environment.network,
             request_timeout_ms=environment.config["request.timeout.ms"],
+            login=self._login,
         )
         self.interpreter = Interpreter(environment.coordination, self.channels, environment.spawn)
         self._make_configuration()
@@ -129,7 +146,13 @@ class BrokerComponents:
     def _make_configuration(self) -> None:
         environment = self.environment
         self.configs = DynamicConfig(environment.config, lambda: self.replicas.topics())
-        self.config_repository = ConfigRepository(self.configs, environment.broker_id, environment.clock.wall_ms)
+        enabled = {name for each in environment.security.values() if each.sasl for name in each.sasl.mechanisms}
+        self.config_repository = ConfigRepository(
+            self.configs,
+            self.credentials if enabled & SCRAM_MECHANISMS.keys() else None,
+            environment.broker_id,
+            environment.clock.wall_ms,
+        )
         self.config_manager = ConfigManager(
             self.config_repository, self.interpreter, environment.spawn, environment.call_later
         )
@@ -199,6 +222,7 @@ class BrokerComponents:
                 call_later=environment.call_later,
                 network=environment.fetch_network,
                 listener=environment.inter_broker_listener,
+                login=self._login,
                 metadata=metadata,
                 when_durable=self.syncs.when_durable,
                 quota=self.replication_quotas.follower,
@@ -342,6 +366,45 @@ class BrokerComponents:
             slices=self.slices,
         )
         self.channels.call_self = self.dispatcher.call
+
+    # Connections
+
+    def accept(self, listener: str, connection: Connection) -> FrameHandler:
+        """The frame handler of a new connection."""
+        opened = self.dispatcher.accept(listener, connection)
+        security = self.environment.security[listener]
+        if security.sasl is not None:
+            sasl = security.sasl
+            return SaslConnection(
+                self.dispatcher,
+                opened,
+                connection,
+                SaslServerAuthenticator(sasl.mechanisms, partial(self._mechanism, sasl), sasl.max_reauth_ms),
+                self.environment.call_later,
+                max_receive_bytes=sasl.max_receive_bytes,
+                failure_delay_ms=sasl.failure_delay_ms,
+            )
+        if isinstance(connection, TlsLink):
+
+            def take_name() -> None:
+                certificate = connection.peer_certificate
+                if certificate and (name := subject_name(certificate)) is not None:
+                    opened.client.principal = f"User:{name}"
+
+            connection.on_secured = take_name
+        return opened
+
+    def _mechanism(self, sasl: SaslSettings, name: str) -> SaslMechanism:
+        """The server's side of a mechanism that is enabled."""
+        if name == "PLAIN":
+            return PlainServer(sasl.plain_users)
+        return ScramServer(name, partial(self.credentials.find, name), self._nonce())
+
+    def _prove(self, login: BrokerLogin) -> Generator[bytes, bytes, None]:
+        return converse(login.mechanism, login.username, login.password, self._nonce())
+
+    def _nonce(self) -> str:
+        return self.environment.rng.randbytes(_NONCE_BYTES).hex()
 
     @property
     def coordination(self) -> CoordinationClient:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 from barnabas.base.clock import Clock, SystemClock, Timer
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import Files, OsFiles
-from barnabas.base.network import Connection, Listener, Network
+from barnabas.base.network import Connection, FrameHandler, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.slices import Sliced
 from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS, stop_waiting
@@ -29,22 +29,25 @@ from barnabas.broker.cluster.service import ensure_cluster_id, ensure_top_level_
 from barnabas.broker.cluster.znodes import BrokerInfo, Endpoint
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.configuration.listener_security import ListenerSecurity, read_listener_security
 from barnabas.broker.configuration.listeners import (
     ListenerAddress,
     advertised_listeners,
     inter_broker_listener,
     listeners,
 )
+from barnabas.broker.configuration.security_settings import BROKER_JAAS_FILE
 from barnabas.broker.groups.offsets_topic import count_offsets_partitions
 from barnabas.broker.membership.registration import stored_broker_id
 from barnabas.broker.replication.selection import replica_selector
-from barnabas.broker.requests.dispatch import ClientConnection
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig, defaults_from_broker
 from barnabas.net.descriptors import descriptor_limit, kept_log_files
 from barnabas.net.sockets import SocketNetwork
+from barnabas.net.tls_layer import TlsLayer
+from barnabas.net.tls_stores import connecting_context, listening_context
 from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["BrokerServer"]
@@ -82,6 +85,7 @@ class BrokerServer:
         self._config = BrokerConfig(settings)
         self._addresses = listeners(settings)
         self._inter_broker_listener = inter_broker_listener(settings)
+        self._security = read_listener_security(settings, _read_jaas(settings[BROKER_JAAS_FILE]))
         self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(settings)]
         connection_limits(settings, _first_address, descriptor_limit())
         replica_selector(settings["replica.selector.class"])
@@ -97,8 +101,15 @@ class BrokerServer:
             send_buffer_bytes=settings["socket.send.buffer.bytes"],
             receive_buffer_bytes=settings["socket.receive.buffer.bytes"],
         )
+        self._listening = {
+            address.name: _listening_network(self._network, self._security[address.name]) for address in self._addresses
+        }
+        stores = self._security[self._inter_broker_listener].stores
+        context = None if stores is None else connecting_context(stores)
+        self._broker_network: Network = self._network if context is None else TlsLayer(self._network, client=context)
         # Followers take large responses: the system lets the buffers of these connections grow as far as they are of use.
-        self._fetch_network = network or SocketNetwork()
+        fetching = network or SocketNetwork()
+        self._fetch_network: Network = fetching if context is None else TlsLayer(fetching, client=context)
         self._coordination: CoordinationClient | None = None
         self._log_dirs: LogDirs | None = None
         self._components: BrokerComponents | None = None
@@ -171,6 +182,12 @@ class BrokerServer:
     def _report_settings(self) -> None:
         for name, reason in broker_settings.settings_without_effect(self._config.values).items():
             logger.warning("Configuration %s has no effect: %s", name, reason)
+        secured = [name for name, security in self._security.items() if security.stores or security.sasl]
+        if secured:
+            logger.warning(
+                "There is no authorizer: on the listener(s) %s every client that may connect may do everything",
+                ", ".join(secured),
+            )
 
     async def _join_coordination(self) -> CoordinationClient:
         """Open a session with the coordination service."""
@@ -239,13 +256,14 @@ class BrokerServer:
                 cluster_id=cluster_id,
                 config=self._config,
                 inter_broker_listener=self._inter_broker_listener,
+                security=self._security,
                 broker_info=self._broker_info,
                 is_closing=lambda: self._closing,
                 shut_down=self.failed.set,
                 clock=self._clock,
                 rng=self._rng,
                 files=self._files,
-                network=self._network,
+                network=self._broker_network,
                 fetch_network=self._fetch_network,
                 coordination=coordination,
                 log_dirs=log_dirs,
@@ -270,7 +288,7 @@ class BrokerServer:
         max_frame_bytes = self._config["socket.request.max.bytes"]
         for address in self._addresses:
             try:
-                listener = await self._network.listen(
+                listener = await self._listening[address.name].listen(
                     address.host, address.port, _accept(components, address.name), max_frame_bytes=max_frame_bytes
                 )
             except OSError as error:
@@ -402,8 +420,25 @@ def _run_all(works: Iterator[tuple[int, Callable[[], None]]], errors: list[BaseE
             errors[number] = error
 
 
-def _accept(components: BrokerComponents, name: str) -> Callable[[Connection], ClientConnection]:
-    return lambda connection: components.dispatcher.accept(name, connection)
+def _accept(components: BrokerComponents, name: str) -> Callable[[Connection], FrameHandler]:
+    return lambda connection: components.accept(name, connection)
+
+
+def _listening_network(network: Network, security: ListenerSecurity) -> Network:
+    """The network of a listener. Raises `ConfigError`."""
+    return network if security.stores is None else TlsLayer(network, server=listening_context(security.stores))
+
+
+def _read_jaas(path: str | None) -> str | None:
+    """The text of the JAAS file, if there is one. Raises `ConfigError`."""
+    if not path:
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"{BROKER_JAAS_FILE}: {path} cannot be read: {reason}") from None
 
 
 def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], object]) -> Timer:

@@ -276,6 +276,7 @@ class _SocketConnection:
         "_writing",
         "is_stream",
         "max_frame_bytes",
+        "on_drained",
     )
 
     def __init__(
@@ -293,6 +294,7 @@ class _SocketConnection:
         self._scratch = scratch
         self.max_frame_bytes = max_frame_bytes
         self.is_stream = False
+        self.on_drained: Callable[[], None] | None = None
         self._peer: tuple[str, int] = connected.getpeername()[:2]
         self._local: tuple[str, int] = connected.getsockname()[:2]
         self._partial = b""  # bytes of frames that arrived while paused, or a piece of a frame
@@ -504,6 +506,8 @@ class _SocketConnection:
             if self._held:
                 self._held = False
                 self._loop.call_soon(self._deliver_waiting)
+            if self.on_drained is not None and not self._closing:
+                self._loop.call_soon(self.on_drained)
         if self._closing:
             self._finish(None)
 
@@ -577,5 +581,6 @@ class _SocketConnection:
         self._frame = None
         with contextlib.suppress(OSError):
             self._socket.close()
+        self.on_drained = None
         handler, self._handler = self._handler, _CLOSED
         handler.closed(error)

@@ -97,6 +97,7 @@ class TlsConnection(asyncio.Protocol):
         self._handler: FrameHandler | None = None
         self.max_frame_bytes = max_frame_bytes
         self.is_stream = False
+        self.on_drained: Callable[[], None] | None = None
         self._failure: OSError | None = None
         self._received = bytearray()
         self._is_paused = False
@@ -127,10 +128,13 @@ class TlsConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_held = False
+        if self.on_drained is not None:
+            asyncio.get_running_loop().call_soon(self.on_drained)
         self._read_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
+        self.on_drained = None
         self._received.clear()
         if self._handler is not None:
             self._handler.closed(self._failure or exc)

@@ -1,4 +1,4 @@
-"""The SASL mechanisms SCRAM-SHA-256 and SCRAM-SHA-512, the client's side (RFC 5802, RFC 7677), as Kafka's brokers speak them.
+"""The SASL mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka's brokers and clients speak them.
 
     client                                   server
       n,,n=user,r=nonce                ->
@@ -7,7 +7,10 @@
                                        <-    v=signature, or e=error
 
 Neither side sends the password, and both prove that they know it: a server that does not is refused. There is no channel
-binding, as in Kafka. In Kafka: ScramSaslClient, ScramFormatter.
+binding, as in Kafka. A server keeps neither the password nor what a client's proof is made of, but a salt, the number of
+iterations, and two keys (`ScramCredential`).
+
+In Kafka: `ScramSaslClient`, `ScramSaslServer`, `ScramFormatter`, `ScramCredentialUtils`.
 """
 
 import base64
@@ -15,19 +18,123 @@ import binascii
 import hashlib
 import hmac
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from barnabas.security.errors import SaslError
 
-__all__ = ["SCRAM_MECHANISMS", "ScramClient"]
+__all__ = [
+    "MIN_SCRAM_ITERATIONS",
+    "SCRAM_MECHANISMS",
+    "ScramClient",
+    "ScramCredential",
+    "ScramServer",
+    "scram_credential",
+]
 
 SCRAM_MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash of each mechanism."""
 
-_MIN_ITERATIONS = 4096  # as Kafka's client asks
+MIN_SCRAM_ITERATIONS = 4096
+"""Kafka's clients and servers ask for so many."""
 _MAX_ITERATIONS = 1_000_000  # about a second: a server must not decide how long a client computes
 _NO_BINDING = "n,,"
 _FIRST = re.compile(r"r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9/+=]+),i=([1-9][0-9]{0,9})(?:,.*)?")
 _FINAL = re.compile(r"(?:e=([^,]*)|v=([A-Za-z0-9/+=]+))(?:,.*)?")
+_CLIENT_FIRST = re.compile(
+    r"n,(?:a=(?P<authzid>(?:[^=,\0]|=2C|=3D)+))?,"
+    r"(?P<bare>(?:m=[^,\0]+,)?n=(?P<name>(?:[^=,\0]|=2C|=3D)+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]=[^,\0]+)*)"
+)
+_CLIENT_FINAL = re.compile(
+    r"(?P<without>c=(?P<binding>[A-Za-z0-9/+=]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]=[^,\0]+)*),p=(?P<proof>[A-Za-z0-9/+=]+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What a server keeps of a password."""
+
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+def scram_credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """Of a password that is salted already: ``hashlib.pbkdf2_hmac`` of its bytes."""
+    name = SCRAM_MECHANISMS[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", name)
+    server_key = hmac.digest(salted_password, b"Server Key", name)
+    return ScramCredential(salt, hashlib.new(name, client_key).digest(), server_key, iterations)
+
+
+class ScramServer:
+    """The server's side of one authentication. ``nonce`` as for `ScramClient`."""
+
+    def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None], nonce: str) -> None:
+        """``find`` returns a user's credential, None for a user without one."""
+        self._hash = SCRAM_MECHANISMS[mechanism]
+        self._find = find
+        self._nonce = nonce
+        self._credential: ScramCredential | None = None
+        self._header = self._first_bare = self._server_first = ""
+        self._name = ""
+        self.user = ""
+        """The client's name, once it is proven."""
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.user)
+
+    def evaluate(self, token: bytes) -> bytes:
+        """The answer to the client's message. Raises `SaslError`."""
+        if self.is_complete:
+            raise SaslError("the authentication is over")
+        text = _text(token, "client")
+        return (self._first(text) if self._credential is None else self._final(self._credential, text)).encode()
+
+    def _first(self, text: str) -> str:
+        match = _CLIENT_FIRST.fullmatch(text)
+        if match is None:
+            raise SaslError("the client's first SCRAM message makes no sense")
+        name = _unescaped(match["name"])
+        credential = self._find(name)
+        if credential is None:
+            raise SaslError("the user is unknown")
+        if match["authzid"] is not None and match["authzid"] not in (name, match["name"]):
+            raise SaslError("a client may act for itself only", is_for_client=True)
+        if credential.iterations < MIN_SCRAM_ITERATIONS:
+            raise SaslError("the credential has too few iterations")
+        self._name, self._credential = name, credential
+        self._header = text[: match.start("bare")]
+        self._first_bare = match["bare"]
+        salt = base64.b64encode(credential.salt).decode("ascii")
+        self._server_first = f"r={match['nonce']}{self._nonce},s={salt},i={credential.iterations}"
+        self._nonce = match["nonce"] + self._nonce
+        return self._server_first
+
+    def _final(self, credential: ScramCredential, text: str) -> str:
+        match = _CLIENT_FINAL.fullmatch(text)
+        if match is None:
+            raise SaslError("the client's last SCRAM message makes no sense")
+        if not hmac.compare_digest(match["nonce"], self._nonce):
+            raise SaslError("the client's SCRAM nonce is another one")
+        if _decoded(match["binding"], "client") != self._header.encode():
+            raise SaslError("the client's channel binding is another one than at first")
+        proof = _decoded(match["proof"], "client")
+        signed = f"{self._first_bare},{self._server_first},{match['without']}".encode()
+        signature = hmac.digest(credential.stored_key, signed, self._hash)
+        if len(proof) != len(signature):
+            raise SaslError("the client's proof has a wrong length")
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key):
+            raise SaslError("the password is wrong")
+        self.user = self._name
+        return f"v={base64.b64encode(hmac.digest(credential.server_key, signed, self._hash)).decode('ascii')}"
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
 
 
 class ScramClient:
@@ -56,9 +163,9 @@ class ScramClient:
         nonce, salt, iterations = match[1], _decoded(match[2]), int(match[3])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise SaslError("the server's SCRAM nonce does not continue the client's")
-        if not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
+        if not MIN_SCRAM_ITERATIONS <= iterations <= _MAX_ITERATIONS:
             raise SaslError(
-                f"the server asks for {iterations} SCRAM iterations: {_MIN_ITERATIONS} to {_MAX_ITERATIONS} are accepted"
+                f"the server asks for {iterations} SCRAM iterations: {MIN_SCRAM_ITERATIONS} to {_MAX_ITERATIONS} are accepted"
             )
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
         binding = base64.b64encode(_NO_BINDING.encode()).decode("ascii")
@@ -84,11 +191,11 @@ class ScramClient:
         return hmac.digest(key, data, self._hash)
 
 
-def _text(message: bytes) -> str:
+def _text(message: bytes, whose: str = "server") -> str:
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise SaslError("the server's SCRAM message is not UTF-8") from None
+        raise SaslError(f"the {whose}'s SCRAM message is not UTF-8") from None
 
 
 def _bytes(text: str, what: str) -> bytes:
@@ -98,8 +205,8 @@ def _bytes(text: str, what: str) -> bytes:
         raise SaslError(f"{what} holds half a character (a lone surrogate), which UTF-8 cannot hold") from None
 
 
-def _decoded(text: str) -> bytes:
+def _decoded(text: str, whose: str = "server") -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
-        raise SaslError("the server's SCRAM message is not base64") from None
+        raise SaslError(f"the {whose}'s SCRAM message is not base64") from None

@@ -154,6 +154,14 @@ class _Link:
         self._inner.is_stream = value
 
     @property
+    def on_drained(self) -> Callable[[], None] | None:
+        return self._inner.on_drained
+
+    @on_drained.setter
+    def on_drained(self, value: Callable[[], None] | None) -> None:
+        self._inner.on_drained = value
+
+    @property
     def peer(self) -> tuple[str, int]:
         return self._inner.peer
 
@@ -195,6 +203,8 @@ class _Link:
         waiting, self._waiting = self._waiting, None
         for parts in waiting or ():
             self._inner.send(parts)
+        if waiting and not self._inner.unsent_bytes and self._inner.on_drained is not None:
+            self._inner.on_drained()
         if waiting is not None and not self._is_paused:
             self._inner.resume()
 

@@ -57,6 +57,8 @@ def handle(services: Services, request: Request) -> None:
             return
         request.client.software_name = name
         request.client.software_version = version
+    if request.client.authentication is not None:
+        request.client.authentication.versions_answered()
     request.reply(
         ApiVersionsResponse(api_keys=list(services.api_versions), finalized_features_epoch=_NO_FEATURES_EPOCH)
     )

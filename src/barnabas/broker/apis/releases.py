@@ -28,6 +28,7 @@ _IN_2_1 = {
     _K.SYNC_GROUP: 2,
     _K.DESCRIBE_GROUPS: 2,
     _K.LIST_GROUPS: 2,
+    _K.SASL_HANDSHAKE: 1,
     _K.API_VERSIONS: 2,
     _K.CREATE_TOPICS: 3,
     _K.DELETE_TOPICS: 3,
@@ -41,12 +42,13 @@ _IN_2_1 = {
     _K.ALTER_CONFIGS: 1,
     _K.ALTER_REPLICA_LOG_DIRS: 1,
     _K.DESCRIBE_LOG_DIRS: 1,
+    _K.SASL_AUTHENTICATE: 0,
     _K.CREATE_PARTITIONS: 1,
     _K.DELETE_GROUPS: 1,
 }
 _RAISED_IN: dict[str, dict[ApiKey, int]] = {
     "2.1": {},
-    "2.2": {_K.LIST_OFFSETS: 5, _K.JOIN_GROUP: 4, _K.ELECT_LEADERS: 0},
+    "2.2": {_K.SASL_AUTHENTICATE: 1, _K.LIST_OFFSETS: 5, _K.JOIN_GROUP: 4, _K.ELECT_LEADERS: 0},
     "2.3": {
         _K.METADATA: 8,
         _K.DESCRIBE_GROUPS: 3,
@@ -90,6 +92,7 @@ _RAISED_IN: dict[str, dict[ApiKey, int]] = {
         _K.DELETE_ACLS: 2,
         _K.JOIN_GROUP: 7,
         _K.SYNC_GROUP: 5,
+        _K.SASL_AUTHENTICATE: 2,
     },
     "2.6": {_K.DELETE_RECORDS: 2, _K.DESCRIBE_LOG_DIRS: 2, _K.LIST_GROUPS: 4, _K.DESCRIBE_CONFIGS: 3},
     "2.7": {
@@ -98,6 +101,8 @@ _RAISED_IN: dict[str, dict[ApiKey, int]] = {
         _K.DELETE_TOPICS: 5,
         _K.INIT_PRODUCER_ID: 4,
         _K.FETCH: 12,
+        _K.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
+        _K.ALTER_USER_SCRAM_CREDENTIALS: 0,
     },
     "2.8": {
         _K.PRODUCE: 9,

@@ -3,7 +3,8 @@
 A `Channels` keeps one connection to each broker, made when it is first needed. Requests are pipelined and answered in
 order; an answer out of order, a timeout or a broken connection fails all requests under way with `ChannelError`. The
 next request connects again, after a back-off that grows with failures. The first request on a connection asks for the
-peer's versions; each message goes in the highest version that both sides know. Requests to the own broker id are a
+peer's versions, and where brokers authenticate those that follow prove who this broker is (`ChannelLogin`); each message
+goes in the highest version that both sides know. Requests to the own broker id are a
 direct call of the dispatcher: the same handlers, no bytes.
 
 In Kafka: `BrokerBlockingSender` and `NodeToControllerChannelManager`, each on a `NetworkClient`.
@@ -13,19 +14,22 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NamedTuple
 
 from barnabas import __version__
 from barnabas.base.errors import BarnabasError
 from barnabas.base.network import Connection, Network
+from barnabas.security.errors import SaslError
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_response_header, encode_request, response_version
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 
-__all__ = ["BrokenConnectionError", "ChannelError", "Channels"]
+__all__ = ["BrokenConnectionError", "ChannelError", "ChannelLogin", "Channels"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +39,7 @@ _FIRST_BACKOFF_S = 0.02
 _MAX_BACKOFF_S = 1.0
 _NAME = "barnabas"
 _API_VERSIONS_VERSION = 3
+_LIFETIME_USED = 0.85  # of what a broker gives an authentication, as Kafka's clients have it (KIP-368)
 
 CallSelf = Callable[[ApiKey, Any, Callable[[Any], None]], None]
 """`Dispatcher.call`."""
@@ -48,12 +53,23 @@ class BrokenConnectionError(ChannelError):
     """The connection was closed by the other side, or refused: as it is with a process that is gone."""
 
 
+class ChannelLogin(NamedTuple):
+    """How this broker authenticates on a connection to another."""
+
+    mechanism: str
+    conversation: Callable[[], Generator[bytes, bytes, None]]
+    """Begins the client's side of the mechanism (`barnabas.security.sasl_client.converse`)."""
+
+
 class Channels:
     """Connections to the brokers of a cluster."""
 
-    def __init__(self, broker_id: int, network: Network, *, request_timeout_ms: int) -> None:
+    def __init__(
+        self, broker_id: int, network: Network, *, request_timeout_ms: int, login: ChannelLogin | None = None
+    ) -> None:
         self._broker_id = broker_id
         self._network = network
+        self._login = login
         self._request_timeout_ms = request_timeout_ms
         self._channels: dict[int, _Channel] = {}
         self.call_self: CallSelf | None = None
@@ -66,7 +82,9 @@ class Channels:
                 del self._channels[broker_id]
         for broker_id, endpoint in endpoints.items():
             if broker_id not in self._channels and broker_id != self._broker_id:
-                self._channels[broker_id] = _Channel(broker_id, endpoint, self._network, f"broker-{self._broker_id}")
+                self._channels[broker_id] = _Channel(
+                    broker_id, endpoint, self._network, f"broker-{self._broker_id}", self._login
+                )
 
     async def version(self, broker_id: int, api_key: int) -> int:
         """The highest version of an API that both sides know, for callers whose message depends on it.
@@ -135,7 +153,16 @@ class Channels:
 class _Channel:
     """The connection to one broker, remade when it breaks."""
 
-    def __init__(self, broker_id: int, endpoint: tuple[str, int], network: Network, client_id: str) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        endpoint: tuple[str, int],
+        network: Network,
+        client_id: str,
+        login: ChannelLogin | None,
+    ) -> None:
+        self._login = login
+        self._expires_s: float | None = None
         self.endpoint = endpoint
         self._broker_id = broker_id
         self._network = network
@@ -157,6 +184,8 @@ class _Channel:
     async def _ensure_connected(self) -> None:
         if self._closed:
             raise ChannelError(f"Broker {self._broker_id} is gone")
+        if self._expires_s is not None and asyncio.get_running_loop().time() >= self._expires_s and not self._waiting:
+            self.drop()  # an authentication that has ended
         if self._connection is None:
             await self._connect()
 
@@ -195,11 +224,46 @@ class _Channel:
             if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
                 offered = next((key.max_version for key in response.api_keys if key.api_key == asked.API_KEY), 0)
                 response = await self._submit(asked, min(offered, _API_VERSIONS_VERSION - 1))
+            self._versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+            self._expires_s = None
+            if self._login is not None:
+                await self._authenticate(self._login)
         except BaseException:
             self.drop()
             raise
-        self._versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
         self._backoff_s = 0.0
+
+    async def _authenticate(self, login: ChannelLogin) -> None:
+        """Prove who this broker is. Raises `ChannelError`."""
+        shaken = await self._ask(SaslHandshakeRequest(mechanism=login.mechanism))
+        if shaken.error_code:
+            raise self._refused(ErrorCode.of(shaken.error_code).message)
+        lifetime_ms = 0
+        conversation = login.conversation()
+        try:
+            token = next(conversation)
+            while True:
+                answer = await self._ask(SaslAuthenticateRequest(auth_bytes=token))
+                if answer.error_code:
+                    raise self._refused(answer.error_message or ErrorCode.of(answer.error_code).message)
+                lifetime_ms = answer.session_lifetime_ms
+                token = conversation.send(answer.auth_bytes)
+        except StopIteration:
+            pass
+        except SaslError as error:
+            raise self._refused(str(error)) from None
+        if lifetime_ms:
+            self._expires_s = asyncio.get_running_loop().time() + lifetime_ms / 1000 * _LIFETIME_USED
+
+    async def _ask(self, message: Any) -> Any:
+        return await self._submit(message, self._version(message.API_KEY))
+
+    def _refused(self, reason: str) -> ChannelError:
+        host, port = self.endpoint
+        logger.warning(
+            "Broker %d at %s:%d and this broker do not authenticate: %s", self._broker_id, host, port, reason
+        )
+        return ChannelError(f"Broker {self._broker_id} at {host}:{port} and this broker do not authenticate: {reason}")
 
     def _version(self, api_key: int) -> int:
         known = api(api_key).versions

@@ -9,7 +9,9 @@ from collections.abc import Collection, Mapping
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, ValueCheck, Values, at_least, between, one_of
-from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, refuse_protection, wrong_unlisted
+from barnabas.broker.configuration.listener_security import check_listener_security
+from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, wrong_unlisted
+from barnabas.broker.configuration.security_settings import BROKER_JAAS_FILE, ROWS_SECURITY, listener_setting
 from barnabas.broker.configuration.table import UpdateMode
 from barnabas.broker.configuration.without_effect import DYNAMIC_THREADS, ROWS_WITHOUT_EFFECT, WITHOUT_EFFECT
 
@@ -108,11 +110,7 @@ _NETWORK = (
         STRING,
         "PLAINTEXT",
         "Selects the inter-broker listener where inter.broker.listener.name is not set.",
-        refuse_protection(
-            "security.inter.broker.protocol",
-            "connections between brokers are neither encrypted nor authenticated",
-            "PLAINTEXT",
-        ),
+        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     _a("socket.send.buffer.bytes", INT, 102400, "SO_SNDBUF of client connections; -1 leaves it to the system."),
     _a("socket.receive.buffer.bytes", INT, 102400, "SO_RCVBUF of client connections; -1 leaves it to the system."),
@@ -456,14 +454,22 @@ def _check_all(values: Values) -> None:
         )
     if values.is_set("node.id") and values["node.id"] != values["broker.id"]:
         raise ConfigError("node.id must be equal to broker.id: set broker.id, or leave node.id out")
+    check_listener_security(values)
 
 
-_TABLES = (*ROWS_WITHOUT_EFFECT, *ROWS_REFUSED, *NOT_LISTED)
+_TABLES = (*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED, *NOT_LISTED)
+_JAAS_FILE = Setting(
+    BROKER_JAAS_FILE,
+    STRING,
+    None,
+    "A JAAS file with the section KafkaServer, for SASL: Java's system property, which Kafka does not have among its own.",
+)
 
 DEFINITIONS = Definitions(
     (
         *(*_COORDINATION, *_IDENTITY, *_NETWORK, *_LOG, *_REPLICATION, *_GROUPS, *_SERVING),
         *(row.setting for row in _TABLES),
+        _JAAS_FILE,
     ),
     check_unknown=wrong_unlisted,
     check_all=_check_all,
@@ -473,6 +479,7 @@ DEFINITIONS = Definitions(
 NOT_DESCRIBED = frozenset(
     (
         *(row.setting.name for row in NOT_LISTED),
+        BROKER_JAAS_FILE,
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
         "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -534,7 +541,7 @@ def settings_without_effect(values: Values) -> dict[str, str]:
     return {
         name: WITHOUT_EFFECT.get(name, "it is not known")
         for name in values.texts
-        if name in WITHOUT_EFFECT or name not in DEFINITIONS
+        if name in WITHOUT_EFFECT or (name not in DEFINITIONS and listener_setting(name) is None)
     }
 
 

@@ -24,7 +24,7 @@ class ListenerAddress:
         return f"{self.name}://{host}:{self.port}"
 
 
-_SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
+_SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def _protocols(values: Values) -> dict[str, str]:
@@ -51,9 +51,9 @@ def _parse_listeners(values: Values, setting: str) -> list[ListenerAddress]:
         protocol = protocols.get(name)
         if protocol is None:
             raise ConfigError(f"{setting}: listener.security.protocol.map names no security protocol for {name}")
-        if protocol not in _SUPPORTED_PROTOCOLS:
+        if protocol not in _SECURITY_PROTOCOLS:
             raise ConfigError(
-                f"{setting}: {name} uses {protocol}, which this version does not speak; use a PLAINTEXT listener"
+                f"listener.security.protocol.map: {name} uses {protocol}, and there are {', '.join(_SECURITY_PROTOCOLS)}"
             )
         found.append(ListenerAddress(name, protocol, host.strip("[]"), int(port)))
     if not found:

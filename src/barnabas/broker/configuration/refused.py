@@ -1,13 +1,15 @@
 """Properties that ask for protection which this version does not have: a value other than the default is refused.
 
 A broker that ignored them would look protected and be open. So the start ends with an error that names the property, and
-a dynamic change is answered with the same error. Names and defaults are Kafka 3.9's.
+a dynamic change is answered with the same error. Names and defaults are Kafka 3.9's. What listeners can have is in
+`security_settings`.
 
 Kafka has no counterpart.
 """
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Setting, ValueCheck
+from barnabas.broker.configuration.security_settings import SECURITY_SETTINGS, asks_for_security, listener_setting
 from barnabas.broker.configuration.table import Row, read_table
 
 __all__ = ["NOT_LISTED", "ROWS_REFUSED", "asks_for_protection", "refuse_protection", "wrong_unlisted"]
@@ -17,16 +19,10 @@ _TABLES = {
 authorizer.class.name string - '' Class of the authorizer, which decides what each principal may do.
 early.start.listeners string - - Listeners that open before the authorizer is ready.
 """,
-    "clients are not authenticated": """
+    "clients authenticate by PLAIN and SCRAM alone": """
 principal.builder.class class cluster org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder Class that makes a principal of a connection.
-connections.max.reauth.ms long - 0 Time after which SASL clients must authenticate again; 0 for never.
-connection.failed.authentication.delay.ms int - 100 How long a connection stays open after it failed to authenticate.
-sasl.enabled.mechanisms list broker GSSAPI SASL mechanisms that clients may use.
-sasl.mechanism.inter.broker.protocol string broker GSSAPI SASL mechanism among brokers.
 sasl.mechanism.controller.protocol string - GSSAPI SASL mechanism towards KRaft controllers.
-sasl.jaas.config password broker - JAAS login configuration.
 sasl.server.callback.handler.class class - - Class that checks credentials.
-sasl.server.max.receive.size int - 524288 Largest SASL message before authentication, in bytes.
 sasl.client.callback.handler.class class - - Class that provides credentials.
 sasl.login.class class - - Class that logs in.
 sasl.login.callback.handler.class class - - Class that provides credentials for the login.
@@ -70,25 +66,12 @@ queued.max.request.bytes long - -1 Bytes of requests that may wait; -1 for no li
     "the controller uses the same listener as the other brokers": """
 control.plane.listener.name string - - Listener that only the controller uses.
 """,
-    "connections are not encrypted": """
+    "this option of TLS does not exist": """
 security.providers string - - Java security providers.
-ssl.client.auth string broker none Whether clients must show a certificate: required, requested or none.
 ssl.principal.mapping.rules string - DEFAULT Rules that make a principal's name of a certificate's.
-ssl.keystore.location string broker - Key store of the broker.
-ssl.keystore.password password broker - Password of the key store.
-ssl.keystore.type string broker JKS Type of the key store.
-ssl.keystore.key password broker - Private key as PEM text.
-ssl.keystore.certificate.chain password broker - Certificate chain as PEM text.
-ssl.key.password password broker - Password of the private key.
-ssl.truststore.location string broker - Trust store of the broker.
-ssl.truststore.password password broker - Password of the trust store.
-ssl.truststore.type string broker JKS Type of the trust store.
-ssl.truststore.certificates password broker - Trusted certificates as PEM text.
 ssl.protocol string broker TLSv1.3 TLS version that is preferred.
-ssl.enabled.protocols list broker TLSv1.2,TLSv1.3 TLS versions that are enabled.
 ssl.cipher.suites list broker '' Cipher suites that are enabled.
 ssl.provider string broker - Java security provider for TLS.
-ssl.endpoint.identification.algorithm string broker https How the host name of a server is verified.
 ssl.keymanager.algorithm string broker SunX509 Java algorithm of the key manager.
 ssl.trustmanager.algorithm string broker PKIX Java algorithm of the trust manager.
 ssl.secure.random.implementation string broker - Java source of random numbers for TLS.
@@ -137,18 +120,17 @@ allow.everyone.if.no.acl.found string cluster - Whether a resource without ACLs 
 
 _HARMLESS = {
     "allow.everyone.if.no.acl.found": "true",
-    "sasl.enabled.mechanisms": "",
     "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO",
 }
 """Values that ask for nothing, besides the default."""
 
 _PREFIXES = {
-    "ssl.": "connections are not encrypted",
-    "sasl.": "clients are not authenticated",
+    "ssl.": "this option of TLS does not exist",
+    "sasl.": "this option of SASL does not exist",
     "zookeeper.ssl.": "connections to the coordination service are plain TCP",
     "delegation.token.": "there are no delegation tokens",
     "password.encoder.": "passwords are not kept in the coordination service",
-    "listener.name.": "there are no settings for single listeners",
+    "listener.name.": "single listeners have settings of TLS and SASL alone",
 }
 """Of names that no table has."""
 
@@ -200,9 +182,16 @@ def wrong_unlisted(name: str, text: str) -> str | None:
     A name with capitals is no property of Kafka's, which ignores it. Here it is refused as the one that was meant.
     """
     lower = name.lower()
+    secured = SECURITY_SETTINGS.get(lower)
+    if secured is None and (found := listener_setting(lower)) is not None:
+        secured = found.setting
+    if secured is not None:
+        return _wrong_security(name, lower, text, secured)
     if lower in _NAMES_BY_LOWER:
         meant = _NAMES_BY_LOWER[lower]
         return refuse_protection(name, _MISSING[meant])(text.strip()) if asks_for_protection(meant, text) else None
+    if lower.endswith(".sasl.jaas.config") and not lower.startswith("listener.name."):
+        return f"the property of a listener is listener.name.LISTENER.{lower}"
     for prefix, missing in _PREFIXES.items():
         if lower.startswith(prefix):
             inner = lower.split(".", 3)[3] if prefix == "listener.name." and name.count(".") > 2 else ""
@@ -212,8 +201,26 @@ def wrong_unlisted(name: str, text: str) -> str | None:
     return None
 
 
+def _wrong_security(name: str, lower: str, text: str, secured: Setting) -> str | None:
+    """What is wrong with a property of listeners under a name that no table has."""
+    if name != lower:
+        return f"write {lower}" if asks_for_security(secured, text) else None
+    try:
+        secured.parse(text)
+    except ConfigError as error:
+        return str(error).partition(f"{secured.name}: ")[2]
+    return None
+
+
 def asks_for_protection(name: str, text: str) -> bool:
-    """Whether a property, of any name, cannot have this value because it asks for protection."""
+    """Whether a dynamic property, of any name, cannot have this value because it asks for protection.
+
+    What listeners can have is read from the properties file alone.
+    """
+    if name in SECURITY_SETTINGS:
+        return asks_for_security(SECURITY_SETTINGS[name], text)
+    if (found := listener_setting(name)) is not None:
+        return asks_for_security(found.setting, text)
     if name not in _SETTINGS:
         return wrong_unlisted(name, text) is not None
     try:

@@ -35,7 +35,16 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.configuration.definitions import check_thread_counts
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.rules import check_protection, validate_broker_config
+from barnabas.broker.configuration.scram_credentials import (
+    ScramChange,
+    ScramCredentials,
+    credentials_of,
+    sanitized,
+    texts_after_changes,
+    unsanitized,
+)
 from barnabas.log.settings import TOPIC_SETTINGS
+from barnabas.security.scram import ScramCredential
 from barnabas.wire.jute.opcodes import CreateMode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -43,6 +52,7 @@ __all__ = ["ConfigChange", "ConfigRepository"]
 
 logger = logging.getLogger(__name__)
 
+_USERS = "/config/users"
 _CHANGE_LIFETIME_MS = 15 * 60 * 1000
 
 ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
@@ -52,8 +62,12 @@ ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
 class ConfigRepository:
     """Keeps a `DynamicConfig` to the znodes, and changes them."""
 
-    def __init__(self, configs: DynamicConfig, broker_id: int, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, configs: DynamicConfig, credentials: ScramCredentials | None, broker_id: int, wall_ms: Callable[[], int]
+    ) -> None:
+        """``credentials`` are kept to the znodes of users; None where no listener needs them."""
         self._configs = configs
+        self._credentials = credentials
         self._broker_id = broker_id
         self._wall_ms = wall_ms
         self._last_change = -1
@@ -72,6 +86,25 @@ class ConfigRepository:
         check_protection("<default>", cluster_texts)
         check_protection(str(self._broker_id), broker_texts)
         self._configs.update_broker_config(cluster_texts, broker_texts)
+        if self._credentials is not None:
+            users: list[str] = yield Children(_USERS)
+            yield from self._load_users(users, self._credentials)
+
+    def _load_users(self, nodes: Sequence[str], credentials: ScramCredentials) -> Steps[None]:
+        paths = [config_path("users", node) for node in nodes]
+        znodes: list[Znode | None] = yield Read(paths)
+        for node, path, znode in zip(nodes, paths, znodes, strict=True):
+            credentials.update(node, _texts(path, znode))
+
+    def read_users(self, names: Sequence[str] | None) -> Steps[dict[str, dict[str, ScramCredential]]]:
+        """The SCRAM credentials of these users, or of all, by mechanism."""
+        nodes: list[str] = (yield Children(_USERS)) if names is None else [sanitized(name) for name in names if name]
+        paths = [config_path("users", node) for node in nodes]
+        znodes: list[Znode | None] = yield Read(paths)
+        return {
+            unsanitized(node): credentials_of(unsanitized(node), _texts(path, znode))
+            for node, path, znode in zip(nodes, paths, znodes, strict=True)
+        }
 
     def load_topics(self, topics: Sequence[str]) -> Steps[None]:
         """Read the configurations of topics; a topic without a znode has none."""
@@ -124,13 +157,17 @@ class ConfigRepository:
     def refresh(self, entities: Iterable[str]) -> Steps[None]:
         """Read ``topics/NAME`` and ``brokers/NAME`` again, and apply what changed."""
         configs = self._configs
-        topics = []
+        topics, users = [], []
         for entity in entities:
             kind, _, name = entity.partition("/")
             if kind == "topics":
                 topics.append(name)
+            elif kind == "users" and "/" not in name:  # what a user has for one client alone is a quota
+                users.append(name)
             elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
                 configs.update_broker_config(*(yield from self._read_broker()))
+        if users and self._credentials is not None:
+            yield from self._load_users(users, self._credentials)
         before = {topic: configs.known_texts(topic) for topic in topics}
         yield from self.load_topics(topics)
         for topic in topics:
@@ -166,6 +203,10 @@ class ConfigRepository:
             return changed
 
         yield from self._alter("brokers", DEFAULT_ENTITY if broker is None else str(broker), checked, validate_only)
+
+    def alter_user(self, user: str, changes: Sequence[ScramChange]) -> Steps[None]:
+        """Change a user's SCRAM credentials; raises `KafkaError`."""
+        yield from self._alter("users", sanitized(user), lambda texts: texts_after_changes(texts, changes), False)
 
     def _alter(self, kind: str, name: str, change: ConfigChange, validate_only: bool) -> Steps[None]:
         path = config_path(kind, name)

@@ -26,7 +26,7 @@ from barnabas.base.clock import CallLater, Clock, Timer
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Network
 from barnabas.base.slices import Sliced, Slices
-from barnabas.broker.cluster.channels import BrokenConnectionError, ChannelError, Channels
+from barnabas.broker.cluster.channels import BrokenConnectionError, ChannelError, ChannelLogin, Channels
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.fetch_sources import FetchLanes, FetchSources, SourceStatus, Wakeup
@@ -69,6 +69,7 @@ class FetcherDependencies:
     network: Network
     listener: str
     """The name of the listener that brokers use among themselves."""
+    login: ChannelLogin | None
     metadata: MetadataCache
     when_durable: WhenDurable
     quota: ReplicationQuota
@@ -93,7 +94,12 @@ class ReplicaFetcherManager:
         )
         timeout_ms = max(config["replica.socket.timeout.ms"], self._limits.wait_ms + 1000)
         self._channels = {
-            for_in_sync: Channels(dependencies.broker_id, dependencies.network, request_timeout_ms=timeout_ms)
+            for_in_sync: Channels(
+                dependencies.broker_id,
+                dependencies.network,
+                request_timeout_ms=timeout_ms,
+                login=dependencies.login,
+            )
             for for_in_sync in (True, False)
         }
         self._sources = FetchSources(self._make_fetcher)

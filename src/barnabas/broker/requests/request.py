@@ -3,29 +3,58 @@
 A handler is a synchronous function that answers with `Request.reply`, at once or later.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from barnabas.base.clock import Timer
 from barnabas.broker.requests.purgatory import DelayedOperation
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["ANONYMOUS", "ClientFacts", "Request"]
+__all__ = ["ANONYMOUS", "Authentication", "ClientFacts", "Request"]
 
 ANONYMOUS = "User:ANONYMOUS"
+
+
+class Authentication(Protocol):
+    """The authentication of a connection with SASL."""
+
+    @property
+    def mechanisms(self) -> Sequence[str]:
+        """Those that the listener has enabled."""
+        ...
+
+    @property
+    def is_complete(self) -> bool: ...
+    def versions_answered(self) -> None:
+        """ApiVersions was answered without an error."""
+        ...
+
+    def handshake(self, mechanism: str, version: int) -> ErrorCode:
+        """Take the client's mechanism; the error of the answer."""
+        ...
+
+    def authenticate(self, token: bytes) -> tuple[bytes, int]:
+        """The answer to a token, and how long it holds in milliseconds. Raises `AuthenticationFailedError`."""
+        ...
+
+    def fail(self, answer: Callable[[], None] | None) -> None:
+        """Answer, if there is an answer, and close the connection, after the delay of failed authentications."""
+        ...
 
 
 class ClientFacts:
     """Who is on the other side of a connection."""
 
-    __slots__ = ("host", "listener", "port", "principal", "software_name", "software_version")
+    __slots__ = ("authentication", "host", "listener", "port", "principal", "software_name", "software_version")
 
     def __init__(self, listener: str, host: str, port: int) -> None:
         self.listener = listener
         self.host = host
         self.port = port
         self.principal = ANONYMOUS
+        self.authentication: Authentication | None = None
+        """None on listeners without SASL."""
         self.software_name = "unknown"
         self.software_version = "unknown"
 

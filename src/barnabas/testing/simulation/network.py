@@ -14,7 +14,7 @@ import errno
 import struct
 from asyncio import sleep, timeout
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Accept, Connection, FrameHandler, Part
@@ -267,6 +267,7 @@ class _Endpoint:
         self._peer = peer
         self.max_frame_bytes = max_frame_bytes
         self.is_stream = False
+        self.on_drained: Callable[[], None] | None = None
         self._max_unsent_bytes = max_unsent_bytes
         self._handler: FrameHandler | None = None
         self._outgoing: deque[Part] = deque()
@@ -369,6 +370,8 @@ class _Endpoint:
             if self._is_held:
                 self._is_held = False
                 self._wake()
+            if self.on_drained is not None:
+                self.process.call_soon(self.on_drained)
 
     def report_end(self, error: Exception | None = None) -> None:
         """Let the other side know that nothing more comes."""

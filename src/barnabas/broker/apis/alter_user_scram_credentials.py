@@ -1,0 +1,79 @@
+"""AlterUserScramCredentials (key 51), version 0.
+
+Sets and deletes SCRAM credentials of users (KIP-554), at the controller. A client sends salted passwords; the passwords
+themselves never leave it.
+
+Errors: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, NOT_CONTROLLER,
+REQUEST_TIMED_OUT.
+"""
+
+from collections import Counter
+
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import at_controller
+from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
+from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.configuration.scram_credentials import ScramChange
+from barnabas.broker.requests.request import Request
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+
+__all__ = ["API"]
+
+_TWICE = "A user credential cannot be altered twice in the same request"
+
+
+def _handle(services: Services, request: Request) -> None:
+    at_controller(services, request, lambda: answer_later(services, request, _alter(services, request)))
+
+
+def _changes(message: AlterUserScramCredentialsRequest) -> list[ScramChange]:
+    deletions = [ScramChange(each.name, each.mechanism) for each in message.deletions]
+    return deletions + [
+        ScramChange(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
+        for each in message.upsertions
+    ]
+
+
+def _alter(services: Services, request: Request) -> Steps[None]:
+    changes = _changes(request.message)
+    counts = Counter((change.user, change.mechanism_type) for change in changes)
+    results = []
+    for user in dict.fromkeys(change.user for change in changes):
+        mine = [change for change in changes if change.user == user]
+        error: KafkaError | None = None
+        try:
+            if any(counts[user, change.mechanism_type] > 1 for change in mine):
+                raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, _TWICE)
+            for change in mine:
+                change.check()
+            yield from services.config_repository.alter_user(user, mine)
+        except KafkaError as failure:
+            error = failure
+        except KeeperError as failure:
+            error = keeper_failure(failure)
+        results.append(_result(user, error))
+    reply_once(request, AlterUserScramCredentialsResponse(results=results))
+
+
+def _result(user: str, error: KafkaError | None) -> AlterUserScramCredentialsResult:
+    if error is None:
+        return AlterUserScramCredentialsResult(user=user, error_code=ErrorCode.NONE, error_message=None)
+    return AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)
+
+
+def _fail(
+    message: AlterUserScramCredentialsRequest, _version: int, code: ErrorCode
+) -> AlterUserScramCredentialsResponse:
+    users = dict.fromkeys(change.user for change in _changes(message))
+    return AlterUserScramCredentialsResponse(results=[_result(user, KafkaError(code)) for user in users])
+
+
+API = ApiHandler(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, _handle, _fail)

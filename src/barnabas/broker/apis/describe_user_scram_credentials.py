@@ -1,0 +1,74 @@
+"""DescribeUserScramCredentials (key 50), version 0.
+
+The mechanisms for which users have SCRAM credentials, and their iterations (KIP-554); of all users, or of those that are
+named. Any broker reads them from the coordination service.
+
+Errors: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, REQUEST_TIMED_OUT.
+"""
+
+from collections import Counter
+
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.configuration.scram_credentials import MECHANISMS_BY_TYPE
+from barnabas.broker.requests.request import Request
+from barnabas.security.scram import ScramCredential
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+__all__ = ["API"]
+
+_TYPES = {mechanism: number for number, mechanism in MECHANISMS_BY_TYPE.items()}
+
+
+def _handle(services: Services, request: Request) -> None:
+    answer_later(services, request, _describe(services, request))
+
+
+def _describe(services: Services, request: Request) -> Steps[None]:
+    message: DescribeUserScramCredentialsRequest = request.message
+    named = None if not message.users else [user.name for user in message.users]
+    known = yield from services.config_repository.read_users(None if named is None else sorted(set(named)))
+    if named is None:
+        results = [_result(user, credentials) for user, credentials in known.items() if credentials]
+    else:
+        counts = Counter(named)
+        results = [_twice(user) if count > 1 else _result(user, known.get(user, {})) for user, count in counts.items()]
+    reply_once(request, DescribeUserScramCredentialsResponse(results=results))
+
+
+def _twice(user: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=user,
+        error_code=ErrorCode.DUPLICATE_RESOURCE,
+        error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        credential_infos=[],
+    )
+
+
+def _result(user: str, credentials: dict[str, ScramCredential]) -> DescribeUserScramCredentialsResult:
+    if not credentials:
+        return DescribeUserScramCredentialsResult(
+            user=user,
+            error_code=ErrorCode.RESOURCE_NOT_FOUND,
+            error_message=f"Attempt to describe a user credential that does not exist: {user}",
+            credential_infos=[],
+        )
+    infos = [
+        CredentialInfo(mechanism=_TYPES[mechanism], iterations=credential.iterations)
+        for mechanism, credential in credentials.items()
+    ]
+    return DescribeUserScramCredentialsResult(
+        user=user, error_code=ErrorCode.NONE, error_message=None, credential_infos=infos
+    )
+
+
+API = ApiHandler(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, _handle)

@@ -1,0 +1,166 @@
+"""How listeners are secured by properties: each listener's own first, and an error for whatever is missing."""
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.broker.configuration.definitions import DEFINITIONS, settings_without_effect
+from barnabas.broker.configuration.listener_security import ListenerSecurity, read_listener_security
+from barnabas.broker.configuration.rules import validate_broker_config
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+STORE = {"ssl.keystore.type": "PEM", "ssl.keystore.location": "/broker.pem"}
+TWO = {
+    "listeners": "CLIENTS://h:1,BROKERS://h:2",
+    "listener.security.protocol.map": "CLIENTS:SASL_SSL,BROKERS:SSL",
+    "inter.broker.listener.name": "BROKERS",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.clients.plain.sasl.jaas.config": f'{PLAIN} user_ann="a, \\"b\\"";',
+    **STORE,
+}
+ONE = {
+    "listeners": "SASL_SSL://h:1",
+    "inter.broker.listener.name": "SASL_SSL",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} username="b" password="geheim" user_b="geheim";',
+    **STORE,
+}
+
+
+def read(texts: dict[str, str | None], jaas: str | None = None) -> dict[str, ListenerSecurity]:
+    given = {name: text for name, text in texts.items() if text is not None}
+    return read_listener_security(DEFINITIONS.parse({"zookeeper.connect": "z:1", **given}), jaas)
+
+
+def test_each_listener_has_its_own_values_before_those_of_all() -> None:
+    """The prefix is the listener's name in small letters, then the mechanism's."""
+    own = {
+        "listener.name.brokers.ssl.client.auth": "required",
+        "listener.name.brokers.ssl.truststore.type": "PEM",
+        "listener.name.brokers.ssl.truststore.location": "/ca.pem",
+        "listener.name.clients.ssl.enabled.protocols": "TLSv1.3",
+        "listener.name.clients.connections.max.reauth.ms": "5000",
+        "listener.name.clients.plain.connections.max.reauth.ms": "7000",
+        "connection.failed.authentication.delay.ms": "9",
+    }
+    found = read({**TWO, **own})
+    clients, brokers = found["CLIENTS"], found["BROKERS"]
+    assert (brokers.sasl, brokers.login, clients.login) == (None, None, None)
+    assert (brokers.stores.client_auth, brokers.stores.trust_store.location) == ("required", "/ca.pem")
+    assert (clients.stores.client_auth, clients.stores.trust_store) == ("none", None)
+    assert (clients.stores.protocols, brokers.stores.protocols) == (("TLSv1.3",), ("TLSv1.2", "TLSv1.3"))
+    assert clients.stores.name("ssl.enabled.protocols") == "listener.name.clients.ssl.enabled.protocols"
+    assert brokers.stores.name("ssl.truststore") == "listener.name.brokers.ssl.truststore"
+    assert (clients.stores.name("ssl.keystore"), clients.stores.key_store.type) == ("ssl.keystore", "PEM")
+    assert clients.sasl.plain_users == {"ann": 'a, "b"'}
+    assert (clients.sasl.max_reauth_ms, clients.sasl.failure_delay_ms) == ({"PLAIN": 7000}, 9)
+    assert "a, " not in repr(found)
+    parsed = DEFINITIONS.parse({"zookeeper.connect": "z:1", **TWO, **own})
+    assert settings_without_effect(parsed) == {}
+
+
+def test_a_client_certificate_is_not_asked_of_clients_with_sasl_unless_their_listener_says_so() -> None:
+    """As in Kafka: the property of all listeners is for those with SSL."""
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem", "ssl.client.auth": "required"}
+    found = read({**TWO, **trust})
+    assert (found["CLIENTS"].stores.client_auth, found["BROKERS"].stores.client_auth) == ("none", "required")
+    own = {"listener.name.clients.ssl.client.auth": "requested"}
+    assert read({**TWO, **trust, **own})["CLIENTS"].stores.client_auth == "requested"
+
+
+def test_users_and_the_brokers_own_name_come_from_the_jaas_file_where_no_property_has_them() -> None:
+    """A section of the listener goes before that of all."""
+    file = f"""
+    KafkaServer {{ {PLAIN} username="b" password="1" user_b="1"; {SCRAM} username="s" password="2"; }};
+    clients.KafkaServer {{ {PLAIN} user_c="3"; }};
+    """
+    path = {"java.security.auth.login.config": "/jaas.conf", "listener.name.sasl_ssl.plain.sasl.jaas.config": None}
+    found = read({**ONE, **path}, file)["SASL_SSL"]
+    assert (found.sasl.plain_users, found.login.username, found.login.password) == ({"b": "1"}, "b", "1")
+    scram = read({**ONE, **path, "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"}, file)["SASL_SSL"]
+    assert (scram.login.mechanism, scram.login.username) == ("SCRAM-SHA-256", "s")
+    own = {**TWO, "listener.name.clients.plain.sasl.jaas.config": None, "java.security.auth.login.config": "/jaas.conf"}
+    assert read(own, file)["CLIENTS"].sasl.plain_users == {"c": "3"}
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "words"),
+    [
+        (ONE, {"sasl.enabled.mechanisms": None}, "sasl.enabled.mechanisms=GSSAPI (the default)"),
+        (
+            ONE,
+            {"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"},
+            "sasl.enabled.mechanisms=PLAIN,OAUTHBEARER: the listener",
+        ),
+        (ONE, {"sasl.enabled.mechanisms": ""}, "sasl.enabled.mechanisms="),
+        (
+            ONE,
+            {"sasl.mechanism.inter.broker.protocol": None},
+            "sasl.mechanism.inter.broker.protocol=GSSAPI must be one of",
+        ),
+        (
+            ONE,
+            {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"},
+            "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config is not set",
+        ),
+        (
+            ONE,
+            {"listener.name.sasl_ssl.plain.sasl.jaas.config": None},
+            "listener.name.sasl_ssl.plain.sasl.jaas.config is not set: PLAIN needs the users",
+        ),
+        (
+            ONE,
+            {"listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} user_b="geheim";'},
+            "has no username and password",
+        ),
+        (ONE, {"listener.name.sasl_ssl.plain.sasl.jaas.config": "geheim"}, "is not a JAAS configuration"),
+        (ONE, {"listener.name.sasl_ssl.plain.sasl.jaas.config": f'{SCRAM} username="geheim";'}, "PLAIN has org.apache"),
+        (ONE, {"listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} user="geheim";'}, "not supported, user:"),
+        (ONE, {"listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} user_b="";'}, "an empty password"),
+        (
+            ONE,
+            {"listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": f'{SCRAM} tokenauth="true";'},
+            "not supported, tokenauth",
+        ),
+        (ONE, {"ssl.keystore.type": "BCFKS"}, "ssl.keystore.type=BCFKS: PEM, JKS and PKCS12"),
+        (ONE, {"ssl.keystore.password": "geheim"}, "ssl.keystore.password is not for PEM"),
+        (ONE, {"ssl.keystore.key": "geheim"}, "ssl.keystore.location and ssl.keystore.key are both set"),
+        (
+            ONE,
+            {"ssl.keystore.location": None, "ssl.keystore.key": "geheim"},
+            "ssl.keystore.certificate.chain is not set",
+        ),
+        (ONE, {"ssl.truststore.certificates": "-"}, "ssl.truststore.type=JKS: ssl.truststore.certificates is PEM"),
+        (TWO, {"sasl.mechanism.inter.broker.protocol": "PLAIN"}, "the listener of the brokers, BROKERS, has no SASL"),
+        (TWO, {"inter.broker.listener.name": None}, "There is no listener PLAINTEXT"),
+    ],
+)
+def test_what_is_missing_or_cannot_be_done_is_named_and_no_secret_is(
+    base: dict[str, str], change: dict[str, str | None], words: str
+) -> None:
+    """A listener is never less secure than its protocol says: the start ends."""
+    with pytest.raises(ConfigError) as error:
+        read({**base, **change})
+    assert words in str(error.value)
+    assert "geheim" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ssl.keystore.location", "/other.pem"),
+        ("ssl.client.auth", "required"),
+        ("listener.name.sasl_ssl.plain.sasl.jaas.config", "geheim"),
+        ("sasl.enabled.mechanisms", "GSSAPI"),
+        ("listener.name.sasl_ssl.ssl.client.auth", "required"),
+    ],
+)
+def test_security_does_not_change_while_a_broker_runs(name: str, text: str) -> None:
+    """Even to the default, which would be less than the properties file says; the same value is no change."""
+    parsed = DEFINITIONS.parse({"zookeeper.connect": "z:1", **ONE})
+    with pytest.raises(ConfigError, match=f"{name} cannot be changed while the broker runs") as error:
+        validate_broker_config(parsed, {name: text}, per_broker=True)
+    assert "geheim" not in str(error.value)
+    if name in ONE:
+        validate_broker_config(parsed, {name: ONE[name]}, per_broker=True)

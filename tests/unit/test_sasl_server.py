@@ -1,0 +1,363 @@
+"""A listener with SASL: what is served before a client is authenticated, and how each mistake ends."""
+
+import contextlib
+import hashlib
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.broker.requests.sasl_connection import SaslConnection
+from barnabas.broker.requests.sasl_server_authenticator import SaslServerAuthenticator
+from barnabas.security.errors import SaslError
+from barnabas.security.plain import PlainServer
+from barnabas.security.sasl_client import converse
+from barnabas.security.scram import SCRAM_MECHANISMS, ScramServer, scram_credential
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.kafka.messages.list_offsets import ListOffsetsRequest
+from barnabas.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from support.broker import DATA_PATH_APIS, DataPath, Wire
+
+DELAY_MS = 100
+MAX_RECEIVE = 1000
+USERS = {"ann": "secret,=x", "bob": "other"}
+SCRAM = "SCRAM-SHA-256"
+NOTHING = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[])
+VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+def credential(mechanism: str, user: str):
+    """As a broker has it."""
+    if user not in USERS:
+        return None
+    salted = hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism], USERS[user].encode(), b"salt", 4096)
+    return scram_credential(mechanism, salted, b"salt", 4096)
+
+
+class SaslBroker(DataPath):
+    """A broker whose connections have SASL."""
+
+    def __init__(self, directory: Path, *, reauth_ms: int = 0) -> None:
+        super().__init__(directory)
+        self.serve((*DATA_PATH_APIS, "sasl_authenticate", "sasl_handshake"))
+        self.reauth_ms = {"PLAIN": reauth_ms, SCRAM: reauth_ms}
+
+    def make(self, name: str):
+        return PlainServer(USERS) if name == "PLAIN" else ScramServer(name, lambda user: credential(name, user), "srv")
+
+    def connect(self) -> Wire:
+        wire = Wire()
+        wire.max_frame_bytes = 100_000
+        opened = self.dispatcher.accept("SASL_PLAINTEXT", wire)
+        wire.handler = SaslConnection(
+            self.dispatcher,
+            opened,
+            wire,
+            SaslServerAuthenticator(("PLAIN", SCRAM), self.make, self.reauth_ms),
+            self.timers,
+            max_receive_bytes=MAX_RECEIVE,
+            failure_delay_ms=DELAY_MS,
+        )
+        wire.client = opened.client
+        return wire
+
+
+def shake(wire: Wire, mechanism: str = "PLAIN", version: int = 1):
+    return wire.ask(SaslHandshakeRequest(mechanism=mechanism), version)
+
+
+def token(wire: Wire, data: bytes, version: int = 2):
+    return wire.ask(SaslAuthenticateRequest(auth_bytes=data), version)
+
+
+def log_in(wire: Wire, mechanism: str = "PLAIN", user: str = "ann") -> int:
+    """The lifetime of the authentication."""
+    assert shake(wire, mechanism).error_code == 0
+    conversation = converse(mechanism, user, USERS[user], "cln")
+    said = next(conversation)
+    while True:
+        answer = token(wire, said)
+        assert answer.error_code == 0
+        try:
+            said = conversation.send(answer.auth_bytes)
+        except StopIteration:
+            return answer.session_lifetime_ms
+
+
+def fails_after_the_delay(broker: SaslBroker, wire: Wire):
+    """The answer, None if there is none; nothing is read meanwhile."""
+    assert wire.is_paused
+    assert wire.sent == []
+    assert not wire.is_closed
+    broker.timers.advance(DELAY_MS - 1)
+    assert wire.sent == []
+    broker.timers.advance(1)
+    assert wire.is_closed
+    return wire.answer()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM])
+def test_a_client_that_proves_who_it_is_is_served(tmp_path: Path, mechanism: str) -> None:
+    """ApiVersions first, then the handshake; afterwards requests may be as large as everywhere."""
+    broker = SaslBroker(tmp_path)
+    wire = broker.connect()
+    assert wire.max_frame_bytes == MAX_RECEIVE
+    listed = {each.api_key for each in wire.ask(VERSIONS, 3).api_keys}
+    assert {17, 36} <= listed
+    assert log_in(wire, mechanism) == 0
+    assert wire.client.principal == "User:ann"
+    assert wire.max_frame_bytes == 100_000
+    assert wire.ask(NOTHING, 7).topics == []
+    assert shake(wire).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert token(wire, b"x").error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert wire.ask(NOTHING, 7).topics == []
+
+
+def test_tokens_without_headers_follow_a_handshake_in_version_0(tmp_path: Path) -> None:
+    """Clients before Kafka 1.0; a wrong password has no answer."""
+    broker = SaslBroker(tmp_path)
+    wire = broker.connect()
+    assert shake(wire, SCRAM, 0).mechanisms == ["PLAIN", SCRAM]
+    conversation = converse(SCRAM, "ann", USERS["ann"], "cln")
+    said = next(conversation)
+    for _ in range(2):
+        wire.handler.frame(memoryview(bytearray(said)))
+        answer = wire.sent.pop(0)
+        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+        with contextlib.suppress(StopIteration):
+            said = conversation.send(answer[4:])
+    assert wire.ask(NOTHING, 7).topics == []
+    wrong = broker.connect()
+    shake(wrong, "PLAIN", 0)
+    wrong.handler.frame(memoryview(bytearray(b"\0ann\0wrong")))
+    assert fails_after_the_delay(broker, wrong) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (b"\0ann\0wrong", "Authentication failed: Invalid username or password"),
+        (b"\0eve\0secret", "Authentication failed: Invalid username or password"),
+        (b"\0ann\0", "Authentication failed: password not specified"),
+        (b"\0\0secret", "Authentication failed: username not specified"),
+        (b"bob\0ann\0" + USERS["ann"].encode(), "authorization id that is different from username"),
+        (b"", "expected 3 tokens, got 1"),
+        (b"\0a\0b\0c\0d", "expected 3 tokens, got 4"),
+        (b"\0\xff\0\xff", "Invalid username or password"),
+    ],
+)
+def test_a_wrong_message_of_plain_is_answered_in_kafkas_words(tmp_path: Path, said: bytes, words: str) -> None:
+    """After the delay, and the connection ends; an unknown user and a wrong password look the same."""
+    broker = SaslBroker(tmp_path)
+    wire = broker.connect()
+    shake(wire)
+    wire.post(SaslAuthenticateRequest(auth_bytes=said), 2)
+    answer = fails_after_the_delay(broker, wire)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert words in answer.error_message
+    assert "secret" not in answer.error_message
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(b"", b"\xff", b"n,,n=eve,r=x", b"n,,n=ann,r=", b"n,,r=x,n=ann", b"y,,n=ann,r=x", b"n,,n=a=nn,r=x"),
+        *(b"n,,n=ann,r=a b", b"p=tls-unique,,n=ann,r=x", b"n,,n=ann,r=x\0"),
+    ],
+)
+def test_a_wrong_first_message_of_scram_says_no_more_than_that(tmp_path: Path, said: bytes) -> None:
+    """As in Kafka: the answer does not show what was wrong."""
+    broker = SaslBroker(tmp_path)
+    wire = broker.connect()
+    shake(wire, SCRAM)
+    wire.post(SaslAuthenticateRequest(auth_bytes=said), 1)
+    answer = fails_after_the_delay(broker, wire)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == (
+        f"Authentication failed during authentication due to invalid credentials with SASL mechanism {SCRAM}"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("c=biws", "c=eSws"),
+        lambda text: text.replace("r=cln", "r=clm"),
+        lambda text: text.replace("srv,p", "sr,p"),
+        lambda text: text[:-4] + "AAA=",
+        lambda text: text.partition(",p=")[0],
+        lambda text: text.partition(",p=")[0] + ",p=AAAA",
+        lambda text: text.partition(",p=")[0] + ",p=A",
+        lambda text: "",
+    ],
+)
+def test_a_last_message_of_scram_that_was_changed_is_refused(change) -> None:
+    """The binding, the nonce, the proof: each is checked."""
+    server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
+    conversation = converse(SCRAM, "ann", USERS["ann"], "cln")
+    final = conversation.send(server.evaluate(next(conversation))).decode()
+    assert change(final) != final
+    with pytest.raises(SaslError):
+        server.evaluate(change(final).encode())
+    assert not server.is_complete
+
+
+def test_a_first_message_for_another_user_is_refused_by_scram() -> None:
+    """A client acts for itself only; its own name as the authorization id is fine."""
+    for name, is_refused in (("bob", True), ("ann", False)):
+        server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
+        said = f"n,a={name},n=ann,r=cln".encode()
+        if is_refused:
+            with pytest.raises(SaslError):
+                server.evaluate(said)
+        else:
+            assert server.evaluate(said).startswith(b"r=clnsrv,")
+
+
+def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    """UNSUPPORTED_SASL_MECHANISM after the delay, then the end."""
+    broker = SaslBroker(tmp_path)
+    wire = broker.connect()
+    wire.post(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
+    answer = fails_after_the_delay(broker, wire)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert answer.mechanisms == ["PLAIN", SCRAM]
+
+
+def test_nothing_else_is_served_before_the_authentication(tmp_path: Path) -> None:
+    """Before the handshake the connection ends without an answer; after it the request is answered with its own error."""
+    broker = SaslBroker(tmp_path)
+    early = broker.connect()
+    early.post(NOTHING, 7)
+    assert fails_after_the_delay(broker, early) is None
+    later = broker.connect()
+    shake(later)
+    later.post(VERSIONS, 3)
+    assert fails_after_the_delay(broker, later).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    token_first = broker.connect()
+    token_first.post(SaslAuthenticateRequest(auth_bytes=b"\0ann\0" + USERS["ann"].encode()), 2)
+    assert fails_after_the_delay(broker, token_first) is None
+
+
+def test_a_second_apiversions_ends_the_connection(tmp_path: Path) -> None:
+    """As in Kafka; one in an unknown version, or with a wrong name, may be followed by another."""
+    broker = SaslBroker(tmp_path)
+    wire = broker.connect()
+    unknown = bytes.fromhex("0012 0063 00000001 0004 74657374 00")
+    wire.handler.frame(memoryview(bytearray(unknown)))
+    assert wire.sent.pop()[8:10] == b"\0\x23"
+    wrong = ApiVersionsRequest(client_software_name="?", client_software_version="1")
+    assert wire.ask(wrong, 3).error_code == ErrorCode.INVALID_REQUEST
+    assert wire.ask(VERSIONS, 3).error_code == 0
+    wire.post(VERSIONS, 3)
+    assert wire.is_closed
+    assert wire.sent == []
+
+
+def test_bytes_that_are_no_request_end_the_connection(tmp_path: Path) -> None:
+    """First ones after the delay, as a token of GSSAPI would be that is not supported; later ones at once."""
+    broker = SaslBroker(tmp_path)
+    wire = broker.connect()
+    wire.handler.frame(memoryview(bytearray(b"\x60")))
+    assert fails_after_the_delay(broker, wire) is None
+    later = broker.connect()
+    shake(later)
+    later.handler.frame(memoryview(bytearray(b"\x60")))
+    assert later.is_closed
+    long = broker.connect()
+    long.handler.bad_length(b"\x00\xff\xff\xff")
+    assert fails_after_the_delay(broker, long) is None
+
+
+def test_what_comes_during_the_delay_is_not_served(tmp_path: Path) -> None:
+    """A client that goes away meanwhile ends the waiting."""
+    broker = SaslBroker(tmp_path)
+    wire = broker.connect()
+    wire.handler.bad_length(b"\x00\xff\xff\xff")
+    wire.post(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert wire.sent == []
+    wire.close()
+    broker.timers.advance(DELAY_MS)
+    assert wire.sent == []
+    assert broker.dispatcher.connections == {}
+
+
+def test_an_authentication_that_ends_must_be_renewed(tmp_path: Path) -> None:
+    """KIP-368: the same user with the same mechanism; a request after the end closes the connection."""
+    broker = SaslBroker(tmp_path, reauth_ms=5000)
+    wire = broker.connect()
+    assert log_in(wire) == 5000
+    broker.timers.advance(4000)
+    assert wire.ask(NOTHING, 7).topics == []
+    assert log_in(wire) == 5000
+    broker.timers.advance(4000)
+    assert wire.ask(NOTHING, 7).topics == []
+    broker.timers.advance(2000)
+    assert log_in(wire) == 5000
+    broker.timers.advance(5000)
+    wire.post(NOTHING, 7)
+    assert wire.is_closed
+    assert wire.sent == []
+
+
+def test_a_renewal_keeps_the_user_and_the_mechanism(tmp_path: Path) -> None:
+    """Otherwise a connection could change whom it belongs to."""
+    broker = SaslBroker(tmp_path, reauth_ms=5000)
+    wire = broker.connect()
+    log_in(wire)
+    assert shake(wire).error_code == 0
+    wire.post(SaslAuthenticateRequest(auth_bytes=b"\0bob\0other"), 2)
+    answer = fails_after_the_delay(broker, wire)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "Cannot change principals" in answer.error_message
+    other = broker.connect()
+    log_in(other)
+    assert shake(other, SCRAM).error_code == 0
+    other.post(SaslAuthenticateRequest(auth_bytes=b"n,,n=ann,r=x"), 2)
+    assert fails_after_the_delay(broker, other) is None
+
+
+def test_without_sasl_both_apis_answer_that_there_is_none(tmp_path: Path) -> None:
+    """On a PLAINTEXT listener."""
+    broker = SaslBroker(tmp_path)
+    wire = DataPath.connect(broker)
+    assert shake(wire).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert token(wire, b"").error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
+@given(seed=st.integers(0, 1 << 32))
+def test_no_order_of_frames_is_served_without_a_password(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Random sequences of requests, tokens and noise by somebody who knows no password."""
+    broker = _shared(tmp_path_factory)
+    rng = Random(seed)
+    wire = broker.connect()
+    frames = (
+        lambda: wire.post(VERSIONS, rng.randrange(4)),
+        lambda: wire.post(SaslHandshakeRequest(mechanism=rng.choice(["PLAIN", SCRAM, "X"])), rng.randrange(2)),
+        lambda: wire.post(SaslAuthenticateRequest(auth_bytes=b"\0ann\0guess"), rng.randrange(3)),
+        lambda: wire.post(SaslAuthenticateRequest(auth_bytes=b"n,,n=ann,r=x"), rng.randrange(3)),
+        lambda: wire.post(SaslAuthenticateRequest(auth_bytes=b"c=biws,r=xsrv,p=AAAA"), rng.randrange(3)),
+        lambda: wire.handler.frame(memoryview(bytearray(rng.randbytes(rng.randrange(40))))),
+        lambda: wire.post(NOTHING, 7),
+    )
+    for _ in range(rng.randrange(1, 8)):
+        if wire.is_closed or wire.is_paused:
+            break
+        rng.choice(frames)()
+        assert wire.client.principal == "User:ANONYMOUS"
+        assert not wire.handler._authenticator.is_complete
+    broker.timers.advance(DELAY_MS)
+    wire.close()
+
+
+_BROKERS: list[SaslBroker] = []
+
+
+def _shared(factory: pytest.TempPathFactory) -> SaslBroker:
+    if not _BROKERS:
+        _BROKERS.append(SaslBroker(factory.mktemp("sasl")))
+    return _BROKERS[0]
