@@ -12,6 +12,7 @@ import keyring
 import pytest
 from keyrings.alt.file import PlaintextKeyring
 
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.contexts import contexts_file
 from barnabas.cli.main import main
 from barnabas.client import Admin, AsyncAdmin, AuthenticationError, ConnectError
@@ -182,6 +183,41 @@ def test_a_certificate_proves_who_the_client_is(secured: Secured) -> None:
         return False
 
     eventually(is_refused, timeout_s=60, what="the broker's alert is read")
+
+
+def test_columns_of_pipelines_travel_through_tls(secured: Secured) -> None:
+    """Written and read by our own connections with SASL or a certificate; offsets are asked for and committed by librdkafka's."""
+    pytest.importorskip("pyspark")
+    import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from barnabas.pipelines.column_producer import ColumnProducer, can_write
+    from barnabas.pipelines.options import SinkOptions, SourceOptions
+    from barnabas.pipelines.progress import GroupCommitter
+    from barnabas.pipelines.range_reader import can_read
+    from barnabas.pipelines.source import SCHEMA, TopicStreamReader
+
+    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"%03d" % n for n in range(500)], pa.binary())})
+    with Admin({"bootstrap.servers": secured.plain}) as admin:
+        admin.create_topic("columns", partitions=1)
+    ways = [(secured.login("SCRAM-SHA-256"), secured.sasl), (secured.certificate(), secured.ssl)]
+    for number, (settings, servers) in enumerate(ways, start=1):
+        given = {f"kafka.{name}": text for name, text in {**settings, "bootstrap.servers": servers}.items()}
+        sink = SinkOptions.parse({**given, "topic": "columns"})
+        source = SourceOptions.parse({**given, "subscribe": "columns", "startingOffsets": "earliest"}, streaming=True)
+        assert can_write(sink.kafka)
+        assert can_read(source.kafka)
+        writer = ColumnProducer(sink)
+        assert writer.write([rows]) == 500
+        writer.close()
+        reader = TopicStreamReader(source, SCHEMA)
+        start = reader.initialOffset()
+        (partition,) = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+        found = [int(value) for batch in reader.read(partition) for value in batch["value"].to_pylist()]
+        assert found == [n for _ in range(number) for n in range(500)]
+        committer = GroupCommitter(source.kafka, "columns", pytest.fail)
+        committer.commit({TopicPartition("columns", 0): 500 * number})
+        committer.close()
 
 
 def test_credentials_that_are_not_accepted_are_reported_at_once(secured: Secured) -> None:

@@ -121,9 +121,14 @@ def test_a_topic_whose_name_is_wrong_is_refused_at_once(cluster: Any) -> None:
         ("compression.type", "zstd", True),
         ("acks", "1", False),
         ("linger.ms", "5", False),
-        ("sasl.username", "u", False),
+        ("partitioner", "consistent", False),
+        ("security.protocol", "SSL", True),
+        ("ssl.providers", "default", False),
+        ("sasl.mechanisms", "GSSAPI", False),
     ],
 )
 def test_options_that_only_librdkafka_has_are_left_to_it(option: str, value: str, ours: bool) -> None:
     """None is taken and not heeded."""
-    assert can_write({"bootstrap.servers": "localhost:9092", option: value}) is ours
+    protocol = "SASL_SSL" if option.startswith("sasl") else "SSL" if option.startswith("ssl") else "PLAINTEXT"
+    given = {"bootstrap.servers": "localhost:9092", "security.protocol": protocol, option: value}
+    assert can_write(given) is ours

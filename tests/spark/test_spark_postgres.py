@@ -6,6 +6,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -141,6 +142,24 @@ def test_a_group_whose_key_is_null_has_one_row(sink: DatabaseSink) -> None:
     database.apply(rows((None, 2)), "flow", "query", 1)
     database.close()
     assert [(row[1], row[2]) for row in contents(sink)] == [("AA", 1), (None, 2)]
+
+
+def test_a_first_batch_that_the_lost_connection_commits_late_is_there_once(sink: DatabaseSink) -> None:
+    """A row whose key has a null cannot conflict, so the batch that is sent again waits for the transaction before."""
+    lost, again = PostgresDatabase(sink, TYPES), PostgresDatabase(sink, TYPES)
+    found: list[bool] = []
+    with lost._connection.transaction():
+        lost._apply(rows((None, 1)), "flow", "query", 0)
+        waiting = threading.Thread(target=lambda: found.append(again.apply(rows((None, 1)), "flow", "query", 0)))
+        waiting.start()
+        with psycopg.connect(sink.url, autocommit=True) as watching:
+            while not watching.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()[0]:
+                assert waiting.is_alive(), "it does not wait"
+    waiting.join(60)
+    lost.close()
+    again.close()
+    assert found == [False]
+    assert [row[1:3] for row in contents(sink)] == [(None, 1)]
 
 
 def test_a_refusal_is_reported_and_leaves_nothing(sink: DatabaseSink) -> None:

@@ -1,11 +1,14 @@
 """A registry of schemas with Confluent's answers to what clients ask: schemas by their ids, and ids of schemas of a subject."""
 
+import contextlib
 import http.server
 import json
+import socket
 import threading
+from collections.abc import Iterator
 from typing import Any, Self
 
-__all__ = ["RegistryForTests", "with_id"]
+__all__ = ["RegistryForTests", "serving", "with_id"]
 
 
 class RegistryForTests:
@@ -63,6 +66,30 @@ class RegistryForTests:
         self.server.shutdown()
         self.server.server_close()
         self._thread.join()
+
+
+@contextlib.contextmanager
+def serving(answer: bytes) -> Iterator[str]:
+    """A server that gives these bytes to each that connects."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # nothing listens any more
+                while True:
+                    connection, _ = listening.accept()
+                    with connection:
+                        request = b""
+                        while not request.endswith((b"\r\n\r\n", b"}")) and (data := connection.recv(65536)):
+                            request += data
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join(60)
 
 
 def with_id(schema_id: int, value: bytes) -> bytes:

@@ -1,12 +1,9 @@
 """Avro and Protobuf with a registry: the bytes of Confluent's format, schemas that change, and a registry that refuses."""
 
 import base64
-import contextlib
 import io
 import json
-import socket
 import struct
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +22,7 @@ from barnabas.client import (
     SerializationError,
 )
 from barnabas.testing import Cluster
-from support.registry import RegistryForTests, with_id
+from support.registry import RegistryForTests, serving, with_id
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "item", "type": "string"}]}
 WITH_TABLE = {**ORDER, "fields": [*ORDER["fields"], {"name": "table", "type": "int", "default": 7}]}
@@ -196,22 +193,3 @@ def test_a_redirect_to_another_server_is_not_followed(registry: RegistryForTests
         with pytest.raises(ConfigurationError, match=f"it redirects to {registry.address}"):
             codec.decode(with_id(1, b""))
     assert registry.asked == []
-
-
-@contextlib.contextmanager
-def serving(answer: bytes) -> Iterator[str]:
-    """A server that gives these bytes to the first that connects."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                request = b""
-                while not request.endswith((b"\r\n\r\n", b"}")):
-                    request += connection.recv(65536)
-                connection.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        thread.join(60)

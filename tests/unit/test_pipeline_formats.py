@@ -16,7 +16,7 @@ descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 
 from barnabas.pipelines.schemas import DecodingError, RegistryError, open_decoder  # noqa: E402
 from barnabas.pipelines.spec import SpecError, parse  # noqa: E402
-from support.registry import RegistryForTests, with_id  # noqa: E402
+from support.registry import RegistryForTests, serving, with_id  # noqa: E402
 
 ORDER: dict[str, Any] = {
     "type": "record",
@@ -97,6 +97,7 @@ def registry() -> Iterator[RegistryForTests]:
         ('type = "avro"', "schema_file: is missing: give the schema in a file, or the address of a registry"),
         ('type = "avro"\nregistry = "http://h"', "columns: is missing"),
         ('type = "avro"\nregistry = "h:8081"', "registry: is 'h:8081', but must be an address"),
+        ('type = "avro"\nregistry = "http://ann:pw@h:x"', "registry: is 'http://h:x', but must be an address"),
         ('type = "csv"\nregistry = "http://h"', "registry: is for avro, protobuf and json, not csv"),
         ('type = "protobuf"\nschema_file = "x.desc"', "message: is missing"),
         ('type = "avro"\nschema_file = "nothing.avsc"', "schema_file: cannot be used: .*nothing.avsc"),
@@ -165,8 +166,35 @@ def test_a_registry_that_is_away_ends_the_task_and_makes_no_bad_rows(monkeypatch
     """Else every record would be a dead letter."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     decode = open_decoder("avro", None, "http://127.0.0.1:9", None)
-    with pytest.raises(RegistryError, match="the registry at http://127.0.0.1:9 does not give schema 1"):
+    with pytest.raises(RegistryError, match="no schema 1: the registry at http://127.0.0.1:9 does not answer"):
         decode(with_id(1, b""))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [(b"junk\r\n\r\n", "does not answer"), (b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\n{}", "refuses schema 1: No")],
+)
+def test_an_answer_that_is_not_a_registrys_makes_no_bad_rows(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, problem: str
+) -> None:
+    """A wrong port or path, say: only the registry's own word makes an id unknown."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with serving(answer) as address, pytest.raises(RegistryError, match=problem):
+        open_decoder("avro", None, address.replace("//", "//ann:s3cret@"), None)(with_id(1, b""))
+
+
+def test_a_schema_of_another_kind_is_a_reason(registry: RegistryForTests) -> None:
+    """A producer of Protobuf in a topic of Avro is a bad row, and not the end; an unknown id is asked for once."""
+    registry.schemas = {1: base64.b64encode(order_file().SerializeToString()).decode(), 2: json.dumps(ORDER)}
+    decode = open_decoder("avro", None, registry.address, None)
+    with pytest.raises(DecodingError, match="the value's schema 1 is no Avro schema"):
+        decode(with_id(1, b""))
+    for _ in range(2):
+        with pytest.raises(DecodingError, match="the registry has no schema 3"):
+            decode(with_id(3, b""))
+    assert registry.asked.count("/schemas/ids/3") == 1
+    with pytest.raises(DecodingError, match="the value's schema 2 is no Protobuf file"):
+        open_decoder("protobuf", None, registry.address, None)(with_id(2, b"\0"))
 
 
 def test_protobuf_is_decoded_from_a_file_and_from_a_registry(tmp_path: Path, registry: RegistryForTests) -> None:

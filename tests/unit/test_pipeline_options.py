@@ -99,3 +99,15 @@ def test_a_batch_that_could_read_nothing_is_refused() -> None:
         SourceOptions.parse({**SERVERS, "subscribe": "t", "startingOffsets": "latest"}, streaming=False)
     with pytest.raises(ConfigError, match="would read nothing"):
         SourceOptions.parse({**SERVERS, "subscribe": "t", "endingOffsets": "earliest"}, streaming=False)
+
+
+def test_java_names_of_protection_are_taken_and_less_of_it_is_refused() -> None:
+    """A program of Spark's own connector keeps its options; a password that would not be used, or a typing error, is an error."""
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="pw";'
+    java = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas}
+    found = SinkOptions.parse({**SERVERS, **java}).kafka
+    assert (found["sasl.username"], found["sasl.password"]) == ("ann", "pw")
+    assert "sasl.jaas.config" not in found
+    for name, text in (("sasl.password", "pw"), ("security.protocl", "SSL"), ("ssl.truststore.location", "a.jks")):
+        with pytest.raises(ConfigError, match=rf"kafka\.{name}"):
+            SourceOptions.parse({**SERVERS, "subscribe": "t", f"kafka.{name}": text}, streaming=True)

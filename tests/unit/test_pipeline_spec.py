@@ -119,6 +119,11 @@ def test_every_example_is_valid(path: Path) -> None:
             '[resources]\nconnector = "kafka"',
             r"resources.connector: is \"kafka\", which cannot leave out what",
         ),
+        (
+            'topics = ["flights"]',
+            'topics = ["flights"]\nkafka = { "sasl.password" = "x" }',
+            r"flow.toml:7: source.kafka: sasl.password is given, but security.protocol is PLAINTEXT",
+        ),
         ("[aggregate]", "[agregate]", r"flow.toml:12: agregate: is unknown here"),
         ('name = "by-carrier"', "name = ", r"flow.toml: no valid TOML: .*line 1"),
     ],
@@ -171,6 +176,24 @@ def test_secrets_come_from_the_environment() -> None:
     flow = parse(text, environ={"DB_PASSWORD": "s3cret"})
     assert isinstance(flow.sinks[0], DatabaseSink)
     assert flow.sinks[0].url == "postgresql://u:s3cret@h/d"
+
+
+def test_a_sink_in_the_sources_cluster_is_protected_as_the_source_is() -> None:
+    """Certificates that are not verified included, and without what is for consumers; another cluster gets nothing of it."""
+    kafka = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": "ca.pem",
+        "enable.ssl.certificate.verification": "false",
+        "client.id": "flows",
+    }
+    lines = "\n".join(f'kafka."{name}" = "{text}"' for name, text in {**kafka, "fetch.min.bytes": "9"}.items())
+    text = FLOW.replace('topics = ["flights"]', f'topics = ["flights"]\n{lines}')
+    sink = parse(text).sinks[1]
+    assert isinstance(sink, TopicSink)
+    assert sink.kafka == kafka
+    other = parse(text.replace('topic = "by-carrier"', 'topic = "t"\nbootstrap_servers = "other:9092"')).sinks[1]
+    assert isinstance(other, TopicSink)
+    assert other.kafka == {}
 
 
 def test_rows_that_are_not_aggregated_are_keyed_by_where_they_came_from() -> None:

@@ -28,12 +28,20 @@ from barnabas.client.codecs import Codec
 from barnabas.client.errors import ClientError, ConfigurationError, ConnectError, SerializationError
 from barnabas.client.web import WEB_ERRORS, basic_authorization, open_request, split_login, without_login
 
-__all__ = ["SchemaRegistry"]
+__all__ = ["SchemaRegistry", "UnknownSchemaError"]
 
 _HEADER = struct.Struct(">bI")
 _MAGIC = 0
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _FIRST_MESSAGE = b"\0"
+_NOT_FOUND = 404
+_TOO_MANY_REQUESTS = 429
+_NO_SUCH_SCHEMA = 40403
+"""The registry's own error code: another 404 is of a server that is no registry."""
+
+
+class UnknownSchemaError(ConfigurationError):
+    """The registry answers that it has no schema with this id."""
 
 
 class ProtobufMessage(Protocol):
@@ -82,7 +90,7 @@ class SchemaRegistry:
             raise ConfigurationError(f"the registry at {self._url}: {error}") from None
         self._registers = register
         self._timeout_s = timeout_s
-        self._schemas: dict[int, dict[str, Any]] = {}
+        self._schemas: dict[tuple[int, str], dict[str, Any]] = {}
         self._lock = threading.Lock()
         """Of the first use of a schema: a second thread waits for the first one's answer."""
 
@@ -109,7 +117,7 @@ class SchemaRegistry:
         def decode(data: bytes) -> Any:
             schema_id, rest = _split(data)
             if schema_id not in written:
-                written[schema_id] = fastavro.parse_schema(json.loads(self._schema(schema_id)["schema"]))
+                written[schema_id] = fastavro.parse_schema(json.loads(self.schema(schema_id)["schema"]))
             return fastavro.schemaless_reader(io.BytesIO(rest), written[schema_id], own)
 
         return Codec(f"AVRO({subject})", encode, decode)
@@ -144,6 +152,19 @@ class SchemaRegistry:
 
     # Asking the registry
 
+    def schema(self, schema_id: int, *, form: str = "") -> dict[str, Any]:
+        """The registry's document of a schema, asked for once; ``form`` is another form of its text, as ``serialized`` for Protobuf.
+
+        Raises `UnknownSchemaError` for an id that the registry does not have.
+        """
+        if (schema_id, form) not in self._schemas:
+            query = f"?format={form}" if form else ""
+            found = self._ask(f"/schemas/ids/{schema_id}{query}", f"schema {schema_id}")
+            if found.get("references"):
+                raise ConfigurationError(f"schema {schema_id} refers to other schemas, which is not supported")
+            self._schemas[schema_id, form] = found
+        return self._schemas[schema_id, form]
+
     def _header(self, subject: str, schema: dict[str, str]) -> Callable[[], bytes]:
         """The first bytes of each value; the registry is asked for them once."""
         known = b""
@@ -161,14 +182,6 @@ class SchemaRegistry:
         path = f"/subjects/{urllib.parse.quote(subject, safe='')}" + ("/versions" if self._registers else "")
         return int(self._ask(path, f"the schema of {subject}", schema)["id"])
 
-    def _schema(self, schema_id: int) -> dict[str, Any]:
-        if schema_id not in self._schemas:
-            found = self._ask(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
-            if found.get("references"):
-                raise ConfigurationError(f"schema {schema_id} refers to other schemas, which is not supported")
-            self._schemas[schema_id] = found
-        return self._schemas[schema_id]
-
     def _ask(self, path: str, what: str, document: Mapping[str, str] | None = None) -> dict[str, Any]:
         data = None if document is None else json.dumps(document).encode()
         headers = {"Content-Type": _TYPE, **({"Authorization": self._login} if self._login else {})}
@@ -179,8 +192,10 @@ class SchemaRegistry:
         except urllib.error.HTTPError as error:
             said = _said(error)
             refused = f"the registry at {self._url} refuses {what}: {_message(said) or error.reason}"
-            if error.code >= 500:
+            if error.code >= 500 or error.code == _TOO_MANY_REQUESTS:
                 raise ConnectError(refused) from None
+            if error.code == _NOT_FOUND and _code(said) == _NO_SUCH_SCHEMA:
+                raise UnknownSchemaError(refused) from None
             raise ConfigurationError(refused) from None
         except WEB_ERRORS as error:
             raise ConnectError(
@@ -195,6 +210,14 @@ def _said(error: urllib.error.HTTPError) -> str:
             return error.read().decode(errors="replace")
     except WEB_ERRORS:  # the connection broke after the status
         return ""
+
+
+def _code(said: str) -> int:
+    """The number of a registry's error, -1 for an answer that has none."""
+    try:
+        return int(json.loads(said)["error_code"])
+    except (ValueError, KeyError, TypeError):
+        return -1
 
 
 def _message(said: str) -> str:

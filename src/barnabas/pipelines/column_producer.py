@@ -1,8 +1,8 @@
 """Writing Arrow columns to topics, in a worker of Spark: whole batches over our own wire codec.
 
 The producer is idempotent: each partition's batches have sequences, so one that is sent again after a lost answer is not
-appended twice. One thread sends while the next rows are encoded, and each partition has one batch in flight at a time. The
-producer speaks plain TCP; `can_write` says whether the options ask for more than that.
+appended twice. One thread sends while the next rows are encoded, and each partition has one batch in flight at a time. `can_write` says
+whether the options ask for what only librdkafka has.
 
 Kafka: KafkaProducer, Sender, TransactionManager (the idempotent half).
 """
@@ -21,7 +21,7 @@ import pyarrow as pa
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.client.admin_connection import AdminConnection, ConnectError
 from barnabas.pipelines.arrow_batches import EncodedRows, RowBatch, Rows, choose_partitions, encode_rows, pieces_of
-from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.options import SinkOptions, connection_properties, has_own_client
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -44,7 +44,6 @@ _UNDERSTOOD: Final = frozenset(
         "compression.type",
         "enable.idempotence",
         "request.timeout.ms",
-        "security.protocol",
     }
 )
 _LAST_VERSION_WITH_NAMES: Final = 12
@@ -61,10 +60,9 @@ _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARG
 
 
 def can_write(kafka: Mapping[str, str]) -> bool:
-    """Whether the ``kafka.`` options name nothing that only librdkafka has, such as TLS and a partitioner."""
+    """Whether the ``kafka.`` options name nothing that only librdkafka has, such as Kerberos and a partitioner."""
     return (
-        kafka.keys() <= _UNDERSTOOD
-        and kafka.get("security.protocol", "plaintext").upper() == "PLAINTEXT"
+        has_own_client(kafka, _UNDERSTOOD)
         and kafka.get("acks", "all") in ("all", "-1")
         and kafka.get("enable.idempotence", "true").lower() == "true"
         and kafka.get("compression.type", "lz4").upper() in CompressionType.__members__
@@ -91,9 +89,7 @@ class ColumnProducer:
 
     def __init__(self, options: SinkOptions) -> None:
         kafka = options.kafka
-        names = ("client.id", "request.timeout.ms")
-        properties = {"client.id": "barnabas-spark", **{name: kafka[name] for name in names if name in kafka}}
-        self._connection = AdminConnection(kafka["bootstrap.servers"], properties)
+        self._connection = AdminConnection(kafka["bootstrap.servers"], connection_properties(kafka))
         self._topic = options.topic
         self._timeout_ms = options.flush_timeout_ms
         self._request_timeout_ms = int(kafka.get("request.timeout.ms", _TIMEOUT_MS))

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from barnabas.base.errors import ConfigError
 from barnabas.pipelines.spec_fields import SpecTable, check_name, resolve_path
 
 __all__ = ["FORMATS", "Format", "read_format"]
@@ -109,14 +110,24 @@ def _check_schema(
         raise table.fail("schema_file", f"is for {' and '.join(_WITH_SCHEMA)}, not {kind}")
     if registry and kind not in (*_WITH_SCHEMA, "json"):
         raise table.fail("registry", f"is for {', '.join(_WITH_SCHEMA)} and json, not {kind}")
-    if registry and not re.match(r"https?://", registry):
-        raise table.fail("registry", f'is {registry!r}, but must be an address such as "http://localhost:8081"')
+    if registry:
+        _check_address(table, registry)
     if kind in _WITH_SCHEMA and not schema_file and not registry:
         raise table.fail("schema_file", "is missing: give the schema in a file, or the address of a registry")
     if kind == "protobuf" and schema_file and not message:
         raise table.fail("message", 'is missing: the full name of the message, such as "shop.Order"')
     if message and kind != "protobuf":
         raise table.fail("message", "is for protobuf")
+
+
+def _check_address(table: SpecTable, registry: str) -> None:
+    from barnabas.client.web import split_login, without_login  # imports a client of HTTP, which few flows need
+
+    try:
+        split_login(registry)
+    except ConfigError:
+        shown = without_login(registry)
+        raise table.fail("registry", f'is {shown!r}, but must be an address such as "http://localhost:8081"') from None
 
 
 def _check_columns(table: SpecTable, kind: str, columns: dict[str, str]) -> None:

@@ -5,14 +5,24 @@ names are therefore compared in lower case here. An unknown option is an error a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.client.errors import ConfigurationError, LibrdkafkaOnlyError
+from barnabas.client.properties import security_properties, translate_login
 from barnabas.pipelines.offsets import EARLIEST, LATEST, Offsets, from_json
 
-__all__ = ["SinkOptions", "SourceOptions", "Start", "client_config"]
+__all__ = [
+    "SinkOptions",
+    "SourceOptions",
+    "Start",
+    "client_config",
+    "connection_properties",
+    "has_own_client",
+    "translated",
+]
 
 _NAMES = {
     name.lower(): name
@@ -142,7 +152,51 @@ def client_config(kafka: Mapping[str, str], **ours: object) -> dict[str, object]
 
     librdkafka logs every failed connection, twenty a second while a broker is away; we say what is wrong once, ourselves.
     """
-    return {"log_level": 0, "reconnect.backoff.ms": 250, "client.id": "barnabas-spark", **ours, **kafka}
+    return {"log_level": 0, "reconnect.backoff.ms": 250, "client.id": "barnabas-spark", **ours, **translated(kafka)}
+
+
+def translated(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Properties under librdkafka's names, for those of Java's clients that protect a connection.
+
+    Raises `ConfigError` for what would be less protection than is meant.
+    """
+    given = dict(kafka)
+    try:
+        translate_login(given)
+    except ConfigurationError as error:
+        raise ConfigError(f"kafka.{error}") from error
+    return given
+
+
+def connection_properties(kafka: Mapping[str, str]) -> dict[str, str]:
+    """What `AdminConnection` takes of the properties."""
+    names = ("client.id", "request.timeout.ms")
+    own = {name: kafka[name] for name in names if name in kafka}
+    return {"client.id": "barnabas-spark", **own, **security_properties(kafka)}
+
+
+def has_own_client(kafka: Mapping[str, str], understood: Collection[str]) -> bool:
+    """Whether our connections do all that the properties ask for: those that are understood, and TLS and SASL.
+
+    librdkafka is needed for others, among them the mechanisms that only it has. Raises `ConfigError` for a file that
+    cannot be read, say.
+    """
+    security = security_properties(kafka)
+    if kafka.keys() - security.keys() - set(understood):
+        return False
+    if not security:
+        return True
+    if security.get("ssl.ca.location") == "probe":  # librdkafka's own word for the system's certificates
+        return False
+    from barnabas.client.link_security import LinkSecurity
+
+    try:
+        LinkSecurity(security)
+    except LibrdkafkaOnlyError:
+        return False
+    except ConfigurationError as error:
+        raise ConfigError(f"kafka.{error}") from error
+    return True
 
 
 def _sort(options: Mapping[str, str], names: Mapping[str, str], whose: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -163,7 +217,7 @@ def _sort(options: Mapping[str, str], names: Mapping[str, str], whose: str) -> t
     for name, why in _REFUSED.items():
         if name in kafka:
             raise ConfigError(f"option kafka.{name} cannot be set: {why}")
-    return kafka, own
+    return translated(kafka), own
 
 
 def _subscription(own: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, tuple[TopicPartition, ...]]:

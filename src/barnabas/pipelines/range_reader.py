@@ -1,7 +1,7 @@
 """Reading a range of one partition as Arrow columns, in a worker of Spark: whole batches over our own wire codec.
 
-The reader asks the partition's leader, follows it when it moves, and waits while there is none, up to fetchTimeoutMs. It
-speaks plain TCP; `can_read` says whether the options ask for more than that. Kafka: Fetcher, OffsetFetcher.
+The reader asks the partition's leader, follows it when it moves, and waits while there is none, up to fetchTimeoutMs.
+`can_read` says whether the options ask for what only librdkafka has. Kafka: Fetcher, OffsetFetcher.
 """
 
 import logging
@@ -17,7 +17,7 @@ from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection, Co
 from barnabas.pipelines.arrow_records import arrow_records
 from barnabas.pipelines.errors import DataLossError
 from barnabas.pipelines.offsets import Range
-from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.options import SourceOptions, connection_properties, has_own_client
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from barnabas.wire.kafka.messages.list_offsets import (
@@ -58,9 +58,8 @@ class OldRecordFormatError(BarnabasError):
 
 
 def can_read(kafka: Mapping[str, str]) -> bool:
-    """Whether the ``kafka.`` options name nothing that only librdkafka has, such as TLS and SASL."""
-    protocol = kafka.get("security.protocol", "plaintext").upper()
-    return protocol == "PLAINTEXT" and kafka.keys() <= _UNDERSTOOD | {"security.protocol"}
+    """Whether the ``kafka.`` options name nothing that only librdkafka has, such as Kerberos."""
+    return has_own_client(kafka, _UNDERSTOOD)
 
 
 class RangeReader:
@@ -69,9 +68,7 @@ class RangeReader:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         kafka = options.kafka
-        names = ("client.id", "request.timeout.ms")
-        properties = {"client.id": "barnabas-spark", **{name: kafka[name] for name in names if name in kafka}}
-        self._connection = AdminConnection(kafka["bootstrap.servers"], properties)
+        self._connection = AdminConnection(kafka["bootstrap.servers"], connection_properties(kafka))
         self._leaders: dict[tuple[str, int], int] = {}
         self._committed_only = kafka.get("isolation.level") == "read_committed"
         self._fetch_bytes = int(kafka.get("max.partition.fetch.bytes", _FETCH_BYTES))

@@ -10,19 +10,18 @@ import io
 import json
 import struct
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.client.errors import ClientError, ConnectError
+from barnabas.client.registry import SchemaRegistry, UnknownSchemaError
 
 __all__ = [
     "Decode",
     "DecodingError",
-    "Registry",
     "RegistryError",
     "avro_columns",
     "load_avro",
@@ -33,8 +32,9 @@ __all__ = [
 
 Decode = Callable[[bytes], dict[str, Any]]
 _MAGIC = 0
-_ATTEMPTS = 4
-_TIMEOUT_S = 10
+_PAUSES_S = (0.2, 0.4, 0.8)
+_TIMEOUT_S = 10.0
+_UNKNOWN_FOR_S = 30.0
 
 
 class DecodingError(BarnabasError):
@@ -42,45 +42,51 @@ class DecodingError(BarnabasError):
 
 
 class RegistryError(BarnabasError):
-    """The registry did not answer."""
+    """The registry did not answer, or refuses to."""
 
 
-class Registry:
-    """Asks a registry for schemas by their ids, over HTTP, and keeps them."""
+class _Schemas:
+    """Schemas of a registry by their ids, asked for again while it does not answer."""
 
     def __init__(self, address: str) -> None:
-        self._address = address.rstrip("/")
-        self._known: dict[int, dict[str, Any]] = {}
+        self._registry = SchemaRegistry(address, timeout_s=_TIMEOUT_S)
+        self._unknown: dict[int, tuple[float, str]] = {}
+        """Ids that the registry did not have: until when it is not asked for them again, and what it said."""
 
-    def schema(self, schema_id: int, *, form: str = "") -> dict[str, Any]:
-        """The registry's answer; raises `DecodingError` for an unknown id, `RegistryError` if there is no answer."""
-        if schema_id not in self._known:
-            query = f"?format={form}" if form else ""
-            self._known[schema_id] = self._get(f"/schemas/ids/{schema_id}{query}", schema_id)
-        return self._known[schema_id]
+    def text(self, schema_id: int, kind: str, *, form: str = "") -> str:
+        """Raises `DecodingError` for an id that is unknown or of another kind, `RegistryError` if there is no answer."""
+        until, said = self._unknown.get(schema_id, (0.0, ""))
+        if time.monotonic() < until:
+            raise DecodingError(said)
+        found = self._ask(schema_id, form)
+        if (other := found.get("schemaType", kind)) != kind:
+            raise DecodingError(f"the value's schema {schema_id} is one of {other}, not of {kind}")
+        return str(found["schema"])
 
-    def _get(self, path: str, schema_id: int) -> dict[str, Any]:
-        for attempt in range(_ATTEMPTS):
+    def _ask(self, schema_id: int, form: str) -> dict[str, Any]:
+        for pause_s in (*_PAUSES_S, None):
             try:
-                with urllib.request.urlopen(self._address + path, timeout=_TIMEOUT_S) as answer:  # noqa: S310  # http(s), checked
-                    return dict(json.load(answer))
-            except urllib.error.HTTPError as error:
-                if error.code == 404:
-                    raise DecodingError(f"the registry has no schema {schema_id}") from error
-                problem: Exception = error
-            except (OSError, ValueError) as error:
-                problem = error
-            time.sleep(0.2 * 2**attempt)
-        raise RegistryError(f"the registry at {self._address} does not give schema {schema_id}: {problem}")
+                return self._registry.schema(schema_id, form=form)
+            except UnknownSchemaError as error:
+                said = f"the registry has no schema {schema_id}"
+                self._unknown[schema_id] = (time.monotonic() + _UNKNOWN_FOR_S, said)
+                raise DecodingError(said) from error
+            except ConnectError as error:
+                if pause_s is None:
+                    raise RegistryError(f"no schema {schema_id}: {error}") from error
+                time.sleep(pause_s)
+            except ClientError as error:
+                raise RegistryError(str(error)) from error
+        raise AssertionError
 
 
 def open_decoder(kind: str, schema_file: str | None, registry: str | None, message: str | None) -> Decode:
     """What makes a dictionary of a value."""
     if kind == "avro":
         own = load_avro(schema_file) if schema_file else None
-        return _avro_of_registry(Registry(registry), own) if registry else _avro(own)
+        return _avro_of_registry(_Schemas(registry), own) if registry else _avro(own)
     if registry:
-        return _protobuf_of_registry(Registry(registry))
+        return _protobuf_of_registry(_Schemas(registry))
     return _protobuf(load_protobuf(schema_file or "", message or ""))
 
 
@@ -109,13 +115,16 @@ def _avro(schema: Any) -> Decode:
     return lambda value: _read_avro(schemaless_reader, value, schema, None)
 
 
-def _avro_of_registry(registry: Registry, own: Any) -> Decode:
+def _avro_of_registry(schemas: _Schemas, own: Any) -> Decode:
     from fastavro import schemaless_reader
-    from fastavro.schema import parse_schema
+    from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
     @cache
     def writer_schema(schema_id: int) -> Any:
-        return parse_schema(json.loads(registry.schema(schema_id)["schema"]))
+        try:
+            return parse_schema(json.loads(schemas.text(schema_id, "AVRO")))
+        except (ValueError, SchemaParseException, UnknownType) as error:
+            raise DecodingError(f"the value's schema {schema_id} is no Avro schema: {error}") from error
 
     def decode(value: bytes) -> dict[str, Any]:
         schema_id, rest = _split(value)
@@ -231,19 +240,26 @@ def _protobuf(message_class: Any) -> Decode:
     return decode
 
 
-def _protobuf_of_registry(registry: Registry) -> Decode:
+def _protobuf_of_registry(schemas: _Schemas) -> Decode:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
 
     @cache
     def decoder(schema_id: int, path: tuple[int, ...]) -> Decode:
         file = FileDescriptorProto()
-        file.ParseFromString(base64.b64decode(registry.schema(schema_id, form="serialized")["schema"]))
-        inner = file.message_type[path[0]]
-        names = [inner.name]
-        for at in path[1:]:
-            inner = inner.nested_type[at]
-            names.append(inner.name)
-        return _protobuf(_message_class([*_well_known(file), file], ".".join(filter(None, [file.package, *names]))))
+        text = schemas.text(schema_id, "PROTOBUF", form="serialized")
+        try:
+            file.ParseFromString(base64.b64decode(text))
+            inner = file.message_type[path[0]]
+            names = [inner.name]
+            for at in path[1:]:
+                inner = inner.nested_type[at]
+                names.append(inner.name)
+            return _protobuf(_message_class([*_well_known(file), file], ".".join(filter(None, [file.package, *names]))))
+        except (ValueError, TypeError, DecodeError) as error:  # no base64, no file, one that imports what is not there
+            raise DecodingError(
+                f"the value's schema {schema_id} is no Protobuf file that can be used: {error}"
+            ) from error
 
     def decode(value: bytes) -> dict[str, Any]:
         schema_id, rest = _split(value)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import ConfigError
+from barnabas.client.properties import security_properties
 from barnabas.pipelines.charts_spec import Chart, declare_chart
 from barnabas.pipelines.formats import Format, read_format
 from barnabas.pipelines.masters import MASTER
@@ -69,6 +70,7 @@ __all__ = [
 
 _MEMORY = re.compile(r"\d+[kmgKMG]")
 RECORD_COLUMNS = ("key", "timestamp", "headers")
+_OF_CONNECTIONS = ("client.", "socket.", "broker.address.", "metadata.")
 CONNECTORS = ("barnabas", "kafka")
 """Names of Spark's formats that read and write topics: ours, and that of Spark's own connector, which is in jars."""
 
@@ -387,7 +389,7 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
         fail_on_data_loss=table.boolean("fail_on_data_loss", default=True),
         group=table.text("group"),
         bad_rows_topic=table.text("bad_rows_topic"),
-        kafka=kafka,
+        kafka=table.require_protection(kafka),
         name=name,
         watermark=read_watermark(table.table("watermark")),
         max_bad=_limit(table),
@@ -452,7 +454,8 @@ def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder:
         servers = table.text("bootstrap_servers")
         # Another cluster's security settings are not this one's.
         own = kafka if servers else {**_for_producers(source.kafka), **kafka}
-        return TopicSink(table.needed("topic"), key, servers or source.bootstrap_servers, own)
+        topic = table.needed("topic")
+        return TopicSink(topic, key, servers or source.bootstrap_servers, table.require_protection(own))
     name = table.needed("table")
     if not re.fullmatch(rf"{NAME.pattern}(\.{NAME.pattern})?", name):
         raise table.fail("table", f"is {name!r}, which is no name of a table")
@@ -476,8 +479,9 @@ def _refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:
 
 
 def _for_producers(kafka: Mapping[str, str]) -> dict[str, str]:
-    shared = ("security.", "sasl.", "ssl.", "client.", "socket.", "broker.address.", "metadata.")
-    return {name: text for name, text in kafka.items() if name.startswith(shared)}
+    """What a producer to the same cluster needs of a consumer's settings: the protection, and how brokers are reached."""
+    shared = {name: text for name, text in kafka.items() if name.startswith(_OF_CONNECTIONS)}
+    return {**shared, **security_properties(kafka)}
 
 
 def _trigger(table: SpecTable | None) -> Trigger:

@@ -128,6 +128,16 @@ class SpecTable:
                 raise self.fail(f"kafka.{reserved}", "has a field of its own here")
         return found
 
+    def require_protection(self, kafka: Mapping[str, str]) -> dict[str, str]:
+        """The properties, if no connection would be less protected by them than is meant."""
+        from barnabas.client.properties import translate_login
+
+        try:
+            translate_login(dict(kafka))
+        except ConfigError as error:
+            raise self.fail("kafka", str(error)) from error
+        return dict(kafka)
+
     def duration(self, name: str) -> str | None:
         value = self.text(name)
         if value is not None and not _DURATION.fullmatch(value):

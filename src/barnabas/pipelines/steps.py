@@ -288,7 +288,7 @@ def _topic_lookup(table: SpecTable, name: str, servers: str, kafka: Mapping[str,
     own = table.text("bootstrap_servers")
     # Another cluster's security settings are not this one's.
     given = table.kafka_properties()
-    settings = given if own else {**kafka, **given}
+    settings = table.require_protection(given if own else {**kafka, **given})
     return Lookup(name, "topic", own or servers, columns=dict(how.columns), topic=topic, format=how, kafka=settings)
 
 

@@ -129,6 +129,9 @@ class PostgresDatabase:
 
     def _apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
         with self._connection.transaction():
+            # The connection before may have been lost while the server committed: wait for the end of its transaction. The
+            # note of a query's first batch is not there yet and cannot be locked.
+            self._execute("SELECT pg_advisory_xact_lock(hashtext(%s), hashtext(%s))", (flow, self._sink.table))
             last = self._last_epoch(flow, query)
             if last < self._applied.get((flow, query), -1):
                 raise DatabaseError(
@@ -154,7 +157,7 @@ class PostgresDatabase:
 
     def _last_epoch(self, flow: str, query: str) -> int:
         noted = self._execute(
-            select_epoch_statement("%s") + " FOR UPDATE",
+            select_epoch_statement("%s"),
             (flow, self._sink.table, query),
         ).fetchone()
         return int(noted[0]) if noted else -1
