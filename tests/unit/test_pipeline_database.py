@@ -9,7 +9,8 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from barnabas.pipelines.database import SinkDatabase, open_database  # noqa: E402
+from barnabas.pipelines.database import SinkDatabase, SqliteDatabase, open_database  # noqa: E402
+from barnabas.pipelines.errors import with_advice  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
 from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 
@@ -91,6 +92,23 @@ def test_a_batch_that_fails_leaves_neither_rows_nor_epoch(database: SinkDatabase
     connection.close()
     assert database.apply(rows(("AA", 1), ("ZZ", 1)), "flow", "query", 0)
     assert len(contents(tmp_path)) == 2
+
+
+def test_a_full_disk_is_the_reason_and_the_batch_can_come_again(tmp_path: Path) -> None:
+    """SQLite rolls back by itself then: nothing is left to roll back, and that is not the error to report."""
+    database = SqliteDatabase(sink(tmp_path), TYPES)
+    database._connection.execute("PRAGMA cache_size = 1")
+    (pages,) = database._connection.execute("PRAGMA page_count").fetchone()
+    database._connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+    many = rows(*((f"carrier {number}", number) for number in range(2000)))
+    with pytest.raises(DatabaseError, match="database or disk is full") as full:
+        database.apply(many, "flow", "query", 0)
+    assert "free some for" in str(with_advice(full.value, tmp_path))
+    assert contents(tmp_path) == []
+    database._connection.execute("PRAGMA max_page_count = 10000")
+    assert database.apply(many, "flow", "query", 0)
+    assert len(contents(tmp_path)) == 2000
+    database.close()
 
 
 def test_a_table_of_another_shape_is_refused_when_the_flow_starts(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ import pyarrow.dataset as ds  # noqa: E402
 from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of  # noqa: E402
 from barnabas.pipelines.database import SinkDatabase, open_database  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError, SearchSink  # noqa: E402
-from barnabas.pipelines.outputs.looking import look_at  # noqa: E402
-from barnabas.pipelines.outputs.opening import open_output  # noqa: E402
+from barnabas.pipelines.outputs.opening import look_at_output, open_output  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
 from barnabas.pipelines.spec import POSITION, DatabaseSink  # noqa: E402
 from barnabas.pipelines.sql import DatabaseError  # noqa: E402
@@ -365,18 +364,38 @@ def test_what_an_output_holds_is_seen_without_changing_it(kind: str, tmp_path: P
         "parquet": LakeSink("parquet", path, KEY),
     }
     sink = sinks[kind]
-    assert look_at(sink, "flow", "query") is None
+    assert look_at_output(sink, "flow", "query") is None
     assert not Path(path).exists()
     opened = open_output(sink, TYPES, SCHEMA, rows_change=kind != "parquet")
     opened.apply(rows(("AA", 1)), "flow", "query", 4)
     opened.close()
-    holding = look_at(sink, "flow", "query")
+    holding = look_at_output(sink, "flow", "query")
     assert holding is not None
     assert set(TYPES) <= set(holding.columns or ())
     assert holding.last_epoch == (None if kind == "parquet" else 4)
-    another = look_at(sink, "flow", "another")
+    another = look_at_output(sink, "flow", "another")
     assert another is not None
     assert another.last_epoch == -1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "search", "duckdb", "delta"])
+def test_a_folder_that_is_missing_is_found_by_a_look_where_the_output_does_not_make_it(
+    kind: str, tmp_path: Path
+) -> None:
+    """A lake makes its folders; opening a file of a database would fail."""
+    path = str(tmp_path / "nowhere" / "out")
+    sinks: dict[str, Any] = {
+        "search": SearchSink(path, "t", ("carrier",), KEY),
+        "delta": LakeSink("delta", path, KEY),
+    }
+    sink = sinks.get(kind) or DatabaseSink(kind, path, "t", KEY)
+    if kind == "delta":
+        assert look_at_output(sink, "flow", "query") is None
+        return
+    with pytest.raises(OutputError, match=f"there is no folder {tmp_path / 'nowhere'}"):
+        look_at_output(sink, "flow", "query")
+    with pytest.raises(DatabaseError):
+        open_output(sink, TYPES, SCHEMA, rows_change=True)
 
 
 def test_maps_are_objects_in_json_whatever_their_keys_are() -> None:

@@ -17,12 +17,13 @@ rows are deleted and inserted.
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from barnabas.pipelines.outputs.holding import Holding, noted_epoch, require_writable
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -39,7 +40,7 @@ from barnabas.pipelines.sql import (
 )
 from barnabas.pipelines.texts import as_text_value
 
-__all__ = ["SinkDatabase", "SqliteDatabase", "open_database"]
+__all__ = ["SinkDatabase", "SqliteDatabase", "look_at_sqlite", "open_database"]
 
 _SQLITE_BUSY_S = 30
 
@@ -141,7 +142,8 @@ class SqliteDatabase:
         try:
             yield
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
 
@@ -190,6 +192,24 @@ class SqliteDatabase:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def look_at_sqlite(path: str, table: str, flow: str, query: str) -> Holding | None:
+    """What a table of a SQLite file holds; None if it is not there. Raises `BarnabasError`."""
+    require_writable(path, makes_folders=False)
+    if not Path(path).exists():
+        return None
+    try:
+        with contextlib.closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
+
+            def ask(statement: str, values: Sequence[Any] = ()) -> list[Any]:
+                return connection.execute(statement, values).fetchall()
+
+            columns = tuple(row[1] for row in ask(f"PRAGMA table_info({quoted(table)})"))
+            has_epochs = ask(f"PRAGMA table_info({EPOCHS_TABLE})")
+            return Holding(columns, noted_epoch(ask, "?", has_epochs, flow, table, query)) if columns else None
+    except sqlite3.Error as error:
+        raise DatabaseError(f"SQLite at {path}: {error}") from error
 
 
 def _sqlite_type(type_name: str) -> str:

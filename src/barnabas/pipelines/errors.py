@@ -14,7 +14,10 @@ __all__ = ["DataLossError", "PipelineError", "reason_of", "with_advice"]
 _PYTHON_ERROR = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
-_OURS = ("BarnabasError", "ConfigError", "ClusterError", "DataLossError", "PipelineError", "RegistryError")
+_OURS = (
+    *("BarnabasError", "ConfigError", "ClusterError", "DataLossError", "PipelineError", "RegistryError"),
+    *("AuthenticationError", "ConfigurationError", "ConnectError"),
+)
 _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in ', re.MULTILINE)
 _INSTALLED = re.compile(r"/(site-packages|dist-packages|lib/python3[.\d]*|barnabas|pyspark(\.zip)?)/|^<|\.zip/")
@@ -22,6 +25,7 @@ _WRONG_ARROW = (
     "a function on Arrow gave a column of another type than it declares: int is pa.int32(), bigint is pa.int64(), double is "
     "pa.float64(), timestamp is pa.timestamp('us', 'UTC')"
 )
+_FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full")
 _JVM_ERROR = re.compile(r"^(?:Caused by: )(?:[\w.$]+): (.+)$", re.MULTILINE)
 
 
@@ -66,7 +70,7 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
 
 def with_advice(error: BarnabasError, checkpoint: Path) -> BarnabasError:
     """The error; if a disk is full, with the folders that may be on it and what to do."""
-    if "No space left on device" not in str(error):
+    if not any(words in str(error) for words in _FULL):
         return error
     folders = {"the checkpoint": checkpoint, "Spark's scratch files": Path(tempfile.gettempdir())}
     free = [

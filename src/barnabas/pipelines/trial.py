@@ -4,7 +4,6 @@ Both read a few of the newest records of each source as tables, and take them th
 """
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from barnabas.pipelines.kafka import KafkaCluster, open_client
 from barnabas.pipelines.models.declared import MODEL_VERSION
 from barnabas.pipelines.offsets import Offsets, to_json
 from barnabas.pipelines.options import SourceOptions, client_config
-from barnabas.pipelines.outputs.looking import look_at
+from barnabas.pipelines.outputs.opening import look_at_output
 from barnabas.pipelines.run import source_options
 from barnabas.pipelines.sinks import lost_rows_error
 from barnabas.pipelines.spec import Flow, FunctionSink, Source, TopicSink
@@ -228,19 +227,14 @@ def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> str:
         return "is not looked at"
     required = Checkpoint(flow).required_batches(sink)
     query, last = required or ("", -1)
-    holding = look_at(sink, flow.name, query)
+    holding = look_at_output(sink, flow.name, query)
     found = -1 if holding is None else holding.last_epoch
     if found is not None and found < last:
         raise lost_rows_error(flow, sink, found, last)
-    place, made = getattr(sink, "url", None) or getattr(sink, "path", None), sink.table
-    if isinstance(place, str) and "://" not in place:
-        path = Path(place)
-        made = sink.table if path.exists() else place
-        nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
-        if not os.access(nearest, os.W_OK):
-            raise BarnabasError(f"{nearest} cannot be written")
     if holding is None:
-        return f"{made} will be made"
+        place = str(getattr(sink, "url", None) or getattr(sink, "path", None))
+        is_new_file = "://" not in place and not Path(place).exists()
+        return f"{place if is_new_file else sink.table} will be made"
     if types and holding.columns is not None:
         check_columns(sink.table, types, set(holding.columns))
     return f"{sink.table} is there"

@@ -6,12 +6,14 @@ dashboards and notebooks can read it. A batch waits while they do.
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from barnabas.pipelines.arrow_values import values_of
+from barnabas.pipelines.outputs.holding import Holding, noted_epoch, require_writable
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -27,7 +29,7 @@ from barnabas.pipelines.sql import (
 )
 from barnabas.pipelines.texts import as_json
 
-__all__ = ["DuckDatabase"]
+__all__ = ["DuckDatabase", "look_at_duckdb"]
 
 _BUSY_S = 30.0
 _PAUSE_S = 0.05
@@ -157,6 +159,31 @@ class DuckDatabase:
 
     def close(self) -> None:
         """The file is open during a batch only."""
+
+
+def look_at_duckdb(sink: DatabaseSink, flow: str, query: str) -> Holding | None:
+    """What the table holds; None if it is not there. Raises `BarnabasError`."""
+    require_writable(sink.url, makes_folders=False)
+    if not Path(sink.url).exists():
+        return None
+    import duckdb
+
+    try:
+        with duckdb.connect(sink.url, read_only=True) as connection:
+
+            def ask(statement: str, values: Sequence[Any] = ()) -> list[Any]:
+                return connection.execute(statement, list(values)).fetchall()
+
+            schema, _, name = sink.table.rpartition(".")
+            tables = (
+                "SELECT column_name FROM information_schema.columns WHERE lower(table_name) = lower(?) "
+                "AND lower(table_schema) = lower(coalesce(nullif(?, ''), current_schema()))"
+            )
+            columns = tuple(row[0] for row in ask(tables, [name, schema]))
+            has_epochs = ask(tables, [EPOCHS_TABLE, ""])
+            return Holding(columns, noted_epoch(ask, "?", has_epochs, flow, sink.table, query)) if columns else None
+    except duckdb.Error as error:
+        raise DatabaseError(f"DuckDB at {sink.url}: {' '.join(str(error).split())}") from error
 
 
 def _duckdb_type(type_name: str) -> str:

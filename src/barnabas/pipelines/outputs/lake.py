@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError
+from barnabas.pipelines.outputs.holding import Holding, require_writable
 
-__all__ = ["DeltaTableSink", "ParquetFolder", "has_note", "open_lake"]
+__all__ = ["DeltaTableSink", "ParquetFolder", "look_at_lake", "open_lake"]
 
 _NOTES = "_barnabas"
 """The flows that write to a folder, and of each the query, as empty folders: some readers take every file for Parquet."""
@@ -77,7 +78,7 @@ class ParquetFolder:
 
     def last_epoch(self, flow: str, query: str) -> int | None:
         """-1 if the folder has no note of the query; a batch without rows leaves no file, so more is not known."""
-        return None if has_note(self._sink, flow, query) else -1
+        return None if _has_note(self._sink, flow, query) else -1
 
     def _claim(self, flow: str, query: str) -> None:
         """The folder belongs to the first query of a flow that writes to it."""
@@ -119,7 +120,40 @@ class ParquetFolder:
         """Files are open during a batch only."""
 
 
-def has_note(sink: LakeSink, flow: str, query: str) -> bool:
+def look_at_lake(sink: LakeSink, flow: str, query: str) -> Holding | None:
+    """What the folder or table holds; None if it is not there. Raises `OutputError`."""
+    require_writable(sink.path, makes_folders=True)
+    return _look_at_delta(sink, flow, query) if sink.type == "delta" else _look_at_parquet(sink, flow, query)
+
+
+def _look_at_delta(sink: LakeSink, flow: str, query: str) -> Holding | None:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        table = DeltaTable(sink.path)
+        names = tuple(field.name for field in table.schema().fields)
+        epochs = [table.transaction_version(f"barnabas/{flow}/{query}/{way}") for way in (_APPEND, _MERGE)]
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise OutputError(f"the Delta table at {sink.path}: {error}") from error
+    return Holding(names, max((int(each) for each in epochs if each is not None), default=-1))
+
+
+def _look_at_parquet(sink: LakeSink, flow: str, query: str) -> Holding | None:
+    folder = Path(sink.path)
+    if not folder.is_dir():
+        return None
+    first = next(folder.glob("**/*.parquet"), None)
+    try:
+        names = (*pq.read_schema(first).names, *sink.partition_by) if first else None
+    except (OSError, pa.ArrowException) as error:
+        raise OutputError(f"{first} cannot be read: {error}") from error
+    return Holding(names, None if _has_note(sink, flow, query) else -1)
+
+
+def _has_note(sink: LakeSink, flow: str, query: str) -> bool:
     """Whether a folder of Parquet files is filled by a query of the flow."""
     return query in _owners(Path(sink.path) / _NOTES / flow)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from barnabas.pipelines.outputs.holding import Holding, noted_epoch
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -29,7 +30,7 @@ from barnabas.pipelines.sql import (
 )
 from barnabas.pipelines.texts import as_json
 
-__all__ = ["PostgresDatabase"]
+__all__ = ["PostgresDatabase", "look_at_postgres"]
 
 logger = logging.getLogger(__name__)
 _NO_NUL = "\N{REPLACEMENT CHARACTER}"
@@ -177,6 +178,26 @@ class PostgresDatabase:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def look_at_postgres(sink: DatabaseSink, flow: str, query: str) -> Holding | None:
+    """What the table holds; None if it is not there. Raises `BarnabasError`."""
+    import psycopg
+
+    try:
+        with psycopg.connect(sink.url, connect_timeout=10, application_name="barnabas") as connection:
+
+            def ask(statement: str, values: Sequence[Any] = ()) -> list[Any]:
+                return connection.execute(statement.encode(), values).fetchall()
+
+            if ask("SELECT to_regclass(%s)", [quoted(sink.table)])[0][0] is None:
+                return None
+            found = connection.execute(f"SELECT * FROM {quoted(sink.table)} LIMIT 0".encode()).description  # noqa: S608
+            has_epochs = ask("SELECT to_regclass(%s)", [EPOCHS_TABLE])[0][0]
+            columns = tuple(each.name for each in found or ())
+            return Holding(columns, noted_epoch(ask, "%s", has_epochs, flow, sink.table, query))
+    except psycopg.Error as error:
+        raise DatabaseError(f"PostgreSQL, table {sink.table}: {' '.join(str(error).split())}") from error
 
 
 def _postgres_type(type_name: str) -> str:
