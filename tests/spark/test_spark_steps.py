@@ -13,6 +13,8 @@ pa = pytest.importorskip("pyarrow")
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.analysis import find_problems  # noqa: E402
+from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.errors import PipelineError  # noqa: E402
 from barnabas.pipelines.flows import declare, fields, sqlite, topic  # noqa: E402
 from barnabas.testing.flows import FlowUnderTest  # noqa: E402
 
@@ -40,7 +42,7 @@ deduplicate = ["id"]
 name = "paid"
 sql = '''
 select o.id, o.price, c.country, p.paid_at
-from once o join payments p on p.order_id = o.id and p.paid_at between o.at and o.at + interval 1 hour
+from payments p join once o on p.order_id = o.id and p.paid_at between o.at and o.at + interval 1 hour
 left join customers c on c.customer = o.customer'''
 [[expectations]]
 name = "has_price"
@@ -79,6 +81,11 @@ def test_streams_and_a_table_are_joined_and_the_table_is_read_again(spark: Any, 
     (tmp_path / "customers.json").write_text('[{"customer": 1, "country": "FR"}]')
     flow.given([{**order, "id": 4}, order], payments=[{"order_id": 4, "paid_at": "2026-01-01T00:30:00Z"}])
     flow.run().assert_rows([{"id": 1, "country": "DE"}, {"id": 3, "country": None}, {"id": 4, "country": "FR"}])
+    checkpoint = Checkpoint(flow.flow)
+    assert checkpoint.source_order() == ["payments", "orders"], "as the query reads them"
+    assert [list(each.values()) for each in checkpoint.position()] == [[7], [4]]
+    with pytest.raises(PipelineError, match="which was payments, orders and is orders, payments now: undo the change"):
+        checkpoint.require_order(["orders", "payments"])
     with pytest.raises(AssertionError, match="- id=9"):
         result.assert_rows([{"id": 9}])
 

@@ -204,6 +204,28 @@ def test_another_name_does_not_fit_tables_but_fits_topics(begun: Path) -> None:
     assert all(change.fits for change in Checkpoint(topics_only).changes())
 
 
+def test_positions_belong_to_sources_and_not_to_lines(tmp_path: Path) -> None:
+    """The lines of Spark's checkpoint follow its plan; where that is not known, topics tell."""
+    text = FLOW.replace("[source]\n", "[sources.first]\n").replace('topics = ["a", "b"]', 'topics = ["a"]')
+    more = '[sources.second]\ntopics = ["b"]\nformat = { type = "text" }\n[[steps]]\nname = "s"\nfrom = "first"\n'
+    text = text.replace("[transform]\n", f"{more}[transform]\n")
+    flow = parse(text, file=str(tmp_path / "flow.toml"))
+    main = tmp_path / "state" / "main"
+    for name, content in (
+        ("offsets/0", 'v1\n{}\n{"b":{"0":7}}\n{"a":{"0":5}}\n{"a":{"0":4}}'),
+        ("commits/0", "v1\n{}"),
+    ):
+        (main / name).parent.mkdir(parents=True)
+        (main / name).write_text(content)
+    checkpoint = Checkpoint(flow)
+    expected: list[Any] = [{TopicPartition("a", 0): 4}, {TopicPartition("b", 0): 7}]
+    assert checkpoint.position() == expected
+    checkpoint.note_flow(["second", "first", "first"])
+    assert checkpoint.position() == expected
+    checkpoint.note_flow(["first", "second", "second"])
+    assert checkpoint.position()[0] == {TopicPartition("b", 0): 7}, "the order counts"
+
+
 def test_a_rewind_says_that_a_parquet_folder_must_be_moved() -> None:
     """It cannot replace rows, and refuses to add them again."""
     text = FLOW[: FLOW.index("[aggregate]")] + '[[sinks]]\ntype = "parquet"\npath = "lake"\n'

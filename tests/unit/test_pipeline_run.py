@@ -93,6 +93,30 @@ def test_a_group_gets_the_position_of_the_checkpoint_at_the_start() -> None:
     assert committed == [{TopicPartition("t", 0): 3, TopicPartition("t", 1): 2}]
 
 
+def test_a_topic_name_in_two_clusters_is_two_topics() -> None:
+    """Each cluster's group gets its own position, and the lag is the sum of both."""
+    committed: list[tuple[str, Offsets]] = []
+
+    class Committer(GroupCommitter):
+        def __init__(self, cluster: str) -> None:
+            """Without a broker."""
+            self.cluster = cluster
+
+        def commit(self, offsets: Offsets) -> None:
+            committed.append((self.cluster, offsets))
+
+    progress = Progress([Committer("east"), Committer("west")], lambda _: None)
+    name = TopicPartition("t", 0)
+    progress.resume([{name: 5}, {name: 90}], ["east", "west"])
+    assert committed == [("east", {name: 5}), ("west", {name: 90})]
+    progress.clusters = ["west", "east"]  # the query reads them in this order
+    both = report(0, 10, 95, 100)
+    both["sources"] += report(0, 10, 6, 20)["sources"]
+    progress.update(both)
+    assert committed[2:] == [("east", {name: 6}), ("west", {name: 95})]
+    assert progress.totals.lag == (100 - 95) + (20 - 6)
+
+
 def test_check_shows_where_results_go(capsys: pytest.CaptureFixture[str]) -> None:
     """Without Spark, in a moment; for people and for programs."""
     assert main(["check", str(EXAMPLE), "--without-spark"]) == 0

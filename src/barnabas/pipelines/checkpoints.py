@@ -15,7 +15,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +23,8 @@ from typing import Any
 
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.offsets import Offsets, from_spark, to_json
-from barnabas.pipelines.spec import Aggregate, Flow, FunctionSink, TopicSink
+from barnabas.pipelines.offsets import Offsets, from_spark, least_offsets, to_json
+from barnabas.pipelines.spec import Aggregate, Flow, FunctionSink, Source, TopicSink
 
 __all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_name", "what_repeats"]
 
@@ -60,9 +60,30 @@ class Checkpoint:
         path = self.folder / "main" / "offsets" / str(max(done))
         try:
             lines = path.read_text().splitlines()[2:]
-            return [from_spark(json.loads(line)) if line != "-" else {} for line in lines]
+            found = [from_spark(json.loads(line)) if line != "-" else {} for line in lines]
         except (OSError, ValueError) as error:
             raise PipelineError(f"{path} is damaged: {error}") from error
+        order = self.source_order()
+        if len(order) != len(found):  # of an earlier version, which did not keep it
+            return [least_offsets(_covered(source, each) for each in found) for source in self._flow.sources]
+        named = list(zip(order, found, strict=True))
+        return [least_offsets(each for name, each in named if name == source.name) for source in self._flow.sources]
+
+    def source_order(self) -> list[str]:
+        """The sources of the lines in ``main/offsets``: Spark knows them by their order in its plan. Empty if it is not known."""
+        with contextlib.suppress(OSError, ValueError):  # `changes` reports what is damaged
+            return list(json.loads((self.folder / "flow.json").read_text()).get("order", []))
+        return []
+
+    def require_order(self, order: Sequence[str]) -> None:
+        """Raise `PipelineError` if Spark would take the positions of one source for those of another."""
+        before = self.source_order()
+        if self.has_begun and before and list(order) != before:
+            raise PipelineError(
+                f"the checkpoint {self.folder} keeps positions by the order in which sources are read, which was "
+                f"{', '.join(before)} and is {', '.join(order)} now: undo the change in what is joined with what, give the flow "
+                "another checkpoint, or forget position and state with `barnabas pipeline reset`"
+            )
 
     def planned_end(self, query: str, batch: int) -> Offsets:
         """Where a micro-batch of a query with one source ends; Spark writes it before it runs the micro-batch."""
@@ -111,9 +132,9 @@ class Checkpoint:
         part.write_text(json.dumps({"pid": os.getpid(), **figures}))
         part.replace(path)
 
-    def note_flow(self) -> None:
+    def note_flow(self, order: Sequence[str] = ()) -> None:
         """Keep what the checkpoint depends on from now on, and which sinks get micro-batches from now on."""
-        described = describe_flow(self._flow)
+        described = {**describe_flow(self._flow), "order": list(order)}
         known, now = self._since(), self.batches()
         described["since"] = {name: min(known.get(name, now), now) for name in described["sinks"]}
         OsFiles().write_atomically(str(self.folder / "flow.json"), json.dumps(described, indent=1).encode())
@@ -198,6 +219,10 @@ class Checkpoint:
             name = "start.json" if source is self._flow.source else f"start-{source.name}.json"
             OsFiles().write_atomically(str(self.folder / name), to_json(start).encode())
         return kept
+
+
+def _covered(source: Source, offsets: Offsets) -> Offsets:
+    return {name: offset for name, offset in offsets.items() if source.covers(name.topic)}
 
 
 def describe_flow(flow: Flow) -> dict[str, Any]:

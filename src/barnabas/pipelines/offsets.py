@@ -24,6 +24,7 @@ __all__ = [
     "from_json",
     "from_spark",
     "is_due",
+    "least_offsets",
     "limit_rows",
     "plan_ranges",
     "split_ranges",
@@ -86,6 +87,15 @@ def from_json(text: str) -> Offsets:
         return from_spark(json.loads(text))
     except ValueError as error:
         raise ConfigError(f"offsets are no JSON: {error}: {text}") from error
+
+
+def least_offsets(positions: Iterable[Mapping[TopicPartition, int]]) -> Offsets:
+    """All the offsets; of a partition in several of the positions the one that is behind."""
+    merged: Offsets = {}
+    for each in positions:
+        for name, offset in each.items():
+            merged[name] = min(offset, merged.get(name, offset))
+    return merged
 
 
 def limit_rows(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], max_rows: int) -> Offsets:

@@ -44,6 +44,7 @@ _NAMES = {
         "includeHeaders",
         "fetchTimeoutMs",
         "admissionFile",
+        "flowSource",
     )
 }
 _SINK_NAMES = {name.lower(): name for name in ("topic", "includeHeaders", "flushTimeoutMs")}

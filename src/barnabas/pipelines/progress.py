@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from barnabas.pipelines.kafka import open_client
-from barnabas.pipelines.offsets import Offsets, from_spark, to_json
+from barnabas.pipelines.offsets import Offsets, from_spark, least_offsets, to_json
 from barnabas.pipelines.options import client_config
 
 __all__ = ["CatchUp", "GroupCommitter", "Progress", "Totals"]
@@ -85,6 +85,9 @@ class CatchUp:
 class GroupCommitter:
     """Commits offsets to a group that has no members."""
 
+    cluster = ""
+    """Where the group is, as the source says it."""
+
     def __init__(
         self,
         kafka: Mapping[str, str],
@@ -94,6 +97,7 @@ class GroupCommitter:
     ) -> None:
         """``covers`` says of a topic whether the group's position includes it."""
         self._covers = covers
+        self.cluster = kafka["bootstrap.servers"]
         config = client_config(kafka, **{"enable.auto.commit": False, "socket.timeout.ms": _COMMIT_TIMEOUT_MS})
         self._consumer: Any = open_client(Consumer, {**config, "group.id": group})
         self._group = group
@@ -127,6 +131,9 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.totals = Totals()
+        self.clusters: Sequence[str] = ()
+        """Those of the sources, in the order of Spark's reports. Topics of two clusters may have one name."""
+        self._position: dict[str, Offsets] = {}
         self._clock = clock
         self._catch_up = CatchUp()
         self._committers = committers
@@ -134,26 +141,32 @@ class Progress:
         self._lock = threading.Lock()
         self._began = clock()
 
-    def resume(self, positions: Sequence[Offsets]) -> None:
+    def resume(self, positions: Sequence[Offsets], clusters: Sequence[str] = ()) -> None:
         """Commits where the checkpoint is: a driver that was killed may not have done so after its last micro-batch."""
-        offsets = _least(positions)
-        for each in self._committers if offsets else ():
-            each.commit(offsets)
+        self._commit(_by_cluster(positions, clusters))
+
+    def _commit(self, position: Mapping[str, Offsets]) -> None:
+        for each in self._committers:
+            if offsets := position.get(each.cluster) or position.get(""):
+                each.commit(offsets)
 
     def update(self, report: Mapping[str, Any]) -> None:
         """Takes a progress report in Spark's JSON form; one that was taken already changes nothing."""
         with self._lock:
             totals = self.totals
             batch = int(report["batchId"])
-            end, latest = _merged(report["sources"], "endOffset"), _merged(report["sources"], "latestOffset")
+            end, latest = self._offsets(report, "endOffset"), self._offsets(report, "latestOffset")
             now = self._clock()
             totals.seconds = now - self._began
             if latest:
-                totals.lag = sum(max(0, offset - end.get(name, 0)) for name, offset in latest.items())
+                totals.lag = sum(
+                    max(0, offset - end.get(cluster, {}).get(name, 0))
+                    for cluster, ends in latest.items()
+                    for name, offset in ends.items()
+                )
                 self._note_speed(report, now, latest)
-            offsets = json.loads(to_json(end))
             if batch <= totals.batch or not report.get("numInputRows"):
-                if batch > totals.batch and offsets and offsets != totals.offsets:  # records that have no rows
+                if batch > totals.batch and end and end != self._position:  # records that have no rows
                     self._moved(end)
                 self._show(totals)
                 return
@@ -164,20 +177,26 @@ class Progress:
             self._moved(end)
             self._show(totals)
 
-    def _note_speed(self, report: Mapping[str, Any], now: float, latest: Offsets) -> None:
-        latest_sum = sum(latest.values())
+    def _offsets(self, report: Mapping[str, Any], which: str) -> dict[str, Offsets]:
+        """Those of all sources, for each cluster."""
+        sources = [_offsets(source.get(which)) for source in report["sources"]]
+        return _by_cluster(sources, self.clusters)
+
+    def _note_speed(self, report: Mapping[str, Any], now: float, latest: Mapping[str, Offsets]) -> None:
+        latest_sum = sum(sum(ends.values()) for ends in latest.values())
         if self._catch_up.is_new:  # where the first micro-batch began is a first point
-            start = _merged(report["sources"], "startOffset")
+            start = self._offsets(report, "startOffset")
             if start:
                 begun = now - int(report.get("batchDuration") or 0) / 1000
-                self._catch_up.seconds(begun, sum(start.get(name, 0) for name in latest), latest_sum)
+                first = sum(start.get(cluster, {}).get(name, 0) for cluster, ends in latest.items() for name in ends)
+                self._catch_up.seconds(begun, first, latest_sum)
         position = latest_sum - (self.totals.lag or 0)
         self.totals.catch_up_s = self._catch_up.seconds(now, position, latest_sum)
 
-    def _moved(self, end: Offsets) -> None:
-        self.totals.offsets = json.loads(to_json(end))
-        for each in self._committers:
-            each.commit(end)
+    def _moved(self, end: dict[str, Offsets]) -> None:
+        self._position = end
+        self.totals.offsets = json.loads(to_json(least_offsets(end.values())))
+        self._commit(end)
 
     def count_source(self, name: str, counts: Mapping[str, Any]) -> None:
         """Adds figures of `transforms.bad_counts` over rows of a source."""
@@ -219,17 +238,15 @@ def _add(sums: dict[str, int], counts: Mapping[str, Any]) -> None:
         sums[name] = sums.get(name, 0) + int(count or 0)
 
 
-def _merged(sources: Sequence[Mapping[str, Any]], which: str) -> Offsets:
-    return _least([_offsets(source.get(which)) for source in sources])
-
-
-def _least(positions: Sequence[Offsets]) -> Offsets:
-    """The offsets of all sources; of a topic that two of them read those of the one that is behind."""
-    merged: Offsets = {}
-    for each in positions:
-        for name, offset in each.items():
-            merged[name] = min(offset, merged.get(name, offset))
-    return merged
+def _by_cluster(positions: Sequence[Offsets], clusters: Sequence[str]) -> dict[str, Offsets]:
+    """Positions of sources, put together where they are of one cluster; of "" if it is not known whose they are."""
+    if len(clusters) != len(positions):
+        clusters = [""] * len(positions)
+    found: dict[str, list[Offsets]] = {}
+    for cluster, offsets in zip(clusters, positions, strict=True):
+        if offsets:
+            found.setdefault(cluster, []).append(offsets)
+    return {cluster: least_offsets(each) for cluster, each in found.items()}
 
 
 def _offsets(value: Any) -> Offsets:

@@ -154,6 +154,8 @@ class _Run:
         self._restarts = Restarts()
         self._broken = ("", -1)
         """The query that broke last, and the last micro-batch that it finished."""
+        self._order: list[str] = []
+        """The sources as the main query reads them."""
         self._deciding: set[str] = set()
         """Names of the queries that quarantine."""
         self._warned: set[str] = set()
@@ -178,7 +180,8 @@ class _Run:
         is_done = False
         try:
             self._notes.note_run({})
-            self._progress.resume(self._notes.position())
+            clusters = [source.bootstrap_servers for source in self._flow.sources]
+            self._progress.resume(self._notes.position(), clusters)
             self._require_same_topics()
             while not is_done and not self._stopped.is_set():
                 try:
@@ -219,7 +222,7 @@ class _Run:
         self._failure = None
         self._broken = ("", -1)
         self._start_checked(once=once)
-        self._notes.note_flow()
+        self._notes.note_flow(self._order)
         self._say(f"reading {', '.join(source.pattern or ', '.join(source.topics) for source in self._flow.sources)}")
         is_done = False
         while not is_done and not self._stopped.is_set() and not any(query.exception() for query in self._queries):
@@ -312,10 +315,14 @@ class _Run:
     def _start(self, *, once: bool) -> None:
         from barnabas.pipelines.listener import ProgressListener
         from barnabas.pipelines.sinks import open_sinks, require_batches
-        from barnabas.pipelines.views import build_views, output_mode
+        from barnabas.pipelines.views import build_views, output_mode, read_sources
 
         flow = self._flow
         results = build_views(self._spark, flow, self._records, observed=True).results
+        self._order = read_sources(results)
+        self._notes.require_order(self._order)
+        servers = {source.name: source.bootstrap_servers for source in flow.sources}
+        self._progress.clusters = [servers[name] for name in self._order]
         mode = output_mode(results)
         if flow.model:
             from barnabas.pipelines.models.scoring import Scorer
@@ -393,6 +400,7 @@ class _Run:
 
     def _records(self, source: Source, *, headers: bool = False) -> Any:
         from barnabas.pipelines.transforms import record_types
+        from barnabas.pipelines.views import SOURCE_OPTION
 
         types = record_types(source, headers=headers)
         connector = self._flow.resources.connector
@@ -403,7 +411,11 @@ class _Run:
         start = self._starting_offsets(source, options)
         if source.quarantines and not headers:  # the query that reads headers decides what this one may read
             options["admissionFile"] = str(admission_file(self._checkpoint, source.name))
-        options |= {"includeHeaders": str("headers" in types).lower(), "startingOffsets": start}
+        options |= {
+            "includeHeaders": str("headers" in types).lower(),
+            "startingOffsets": start,
+            SOURCE_OPTION: source.name,
+        }
         return reader.options(**options).load().select(*types)
 
     def _starting_offsets(self, source: Source, options: dict[str, str]) -> str:

@@ -17,7 +17,20 @@ from barnabas.pipelines.expectations import expected_rows
 from barnabas.pipelines.lookup import open_lookup
 from barnabas.pipelines.spec import Flow, FlowStep, Source
 
-__all__ = ["Views", "build_views", "multiplies_rows", "output_mode", "run_sql", "step_rows", "temporary_views"]
+__all__ = [
+    "SOURCE_OPTION",
+    "Views",
+    "build_views",
+    "multiplies_rows",
+    "output_mode",
+    "read_sources",
+    "run_sql",
+    "step_rows",
+    "temporary_views",
+]
+
+SOURCE_OPTION = "flowSource"
+"""The option that carries a source's name into Spark's plan; Spark itself knows streams by their order alone."""
 
 
 @dataclass
@@ -126,6 +139,24 @@ def multiplies_rows(results: DataFrame) -> bool:
             return True
         waiting += [node.children().apply(at) for at in range(node.children().size())]
     return False
+
+
+def read_sources(results: DataFrame) -> list[str]:
+    """The names of the sources in the order in which Spark's checkpoint and reports have them.
+
+    A source that no step reads is left out; one that is joined with itself is there twice. Empty if the plan does not say.
+    """
+    names: list[str | None] = []
+
+    def visit(node: Any) -> None:
+        if node.nodeName() == "StreamingRelationV2":
+            names.append(node.extraOptions().get(SOURCE_OPTION))
+        for at in range(node.children().size()):
+            visit(node.children().apply(at))
+
+    visit(results._jdf.queryExecution().analyzed())  # of classic sessions only
+    known = [each for each in names if each is not None]
+    return known if len(known) == len(names) else []
 
 
 def output_mode(results: DataFrame) -> str:
