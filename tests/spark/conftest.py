@@ -64,10 +64,10 @@ class TestCluster:
         while len(self._admin.list_topics(topic, 60).topics[topic].partitions) < count:
             time.sleep(0.05)
 
-    def produce(self, topic: str, records: list[Record], partition: int | None = None) -> None:
+    def produce(self, topic: str, records: list[Record], partition: int | None = None, headers: Any = None) -> None:
         """Sends the records and waits until all are acknowledged."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
-        extra = {} if partition is None else {"partition": partition}
+        extra = {**({} if partition is None else {"partition": partition}), **({"headers": headers} if headers else {})}
         for key, value in records:
             producer.produce(topic, value, key, **extra)
         assert producer.flush(60) == 0

@@ -192,5 +192,8 @@ def test_dead_letters_of_a_corrected_flow_go_through_once(spark: Any, cluster: A
         f"{topic}-0-1".encode(),
     )
     assert replay_dead_letters(spark, corrected, corrected.source).sent == 0
+    theirs = [("barnabas.flow", b"another"), ("barnabas.source", f"{topic}-0-0".encode())]
+    cluster.produce(bad, [(b"k", b'{"id": 7}')], headers=theirs)  # a letter of a flow that shares the topic
+    cluster.produce(bad, [(b"k", b'{"id": 7}')], headers=[("trace", b"1")])  # none at all
     repaired = replay_dead_letters(spark, corrected, corrected.source, value="'{\"id\": 9}'")
     assert (repaired.sent, repaired.still_bad) == (1, 0)

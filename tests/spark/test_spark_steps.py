@@ -125,7 +125,7 @@ def test_sessions_end_after_their_gap_and_limits_stop_a_flow(spark: Any, cluster
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("from once o", "from onse o", "steps[1].sql: there is no view onse before this step; did you mean once?"),
+        ("join once o", "join onse o", "steps[1].sql: there is no view onse before this step; did you mean once?"),
         ("c.country", "c.contry", "steps[1].sql: there is no column c.contry; did you mean country?"),
         ("select o.id", "drop table x; select o.id", "steps[1].sql: syntax error at or near 'drop'"),
         ('"price > 0"', '"prise > 0"', "expectations[0].check: there is no column prise; did you mean price?"),

@@ -1,5 +1,7 @@
 """The source's stream reader as Spark's driver and workers call it, against a running cluster, without Spark itself."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -32,6 +34,12 @@ def read(reader: TopicStreamReader, start: Any, end: Any) -> list[int]:
 
 def numbers(first: int, end: int) -> list[tuple[None, bytes]]:
     return [(None, b"%06d" % n) for n in range(first, end)]
+
+
+def test_the_source_does_without_pandas() -> None:
+    """Each of Spark's workers imports the source, and would spend a quarter of a second more."""
+    program = "import sys, barnabas.pipelines.source; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_fetching_ahead_keeps_every_record_in_order(cluster: Any) -> None:

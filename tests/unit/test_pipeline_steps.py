@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.flows import load_flow
 from barnabas.pipelines.spec import POSITION, Limit, SpecError, parse
 
@@ -220,3 +221,24 @@ def test_the_flows_of_the_how_to_page_are_valid(tmp_path: Path) -> None:
     (tmp_path / "paid.py").write_text(program)
     flow = load_flow(tmp_path / "paid.py")
     assert [step.name for step in flow.steps] == ["dear", "by_customer"]
+
+
+def test_lines_of_a_table_end_where_files_have_them_end(tmp_path: Path) -> None:
+    """A string of JSON may hold characters that end lines of other texts; a line that is none is named."""
+    pytest.importorskip("pyspark")
+    from barnabas.pipelines.lookup import LookupReader
+
+    path = tmp_path / "t.json"
+    options = {"kind": "json", "place": str(path), "columns": '["a"]', "name": "t"}
+
+    def rows() -> list[str | None]:
+        reader = LookupReader(options)
+        (partition,) = reader.partitions()
+        return [value for batch in reader.read(partition) for value in batch["a"].to_pylist()]
+
+    path.write_text('{"a": "x\u2028y"}\r\n\n{"a": 2}\n', encoding="utf-8")
+    assert rows() == ["x\u2028y", "2"]
+    for text, problem in (('{"a": 1}\n{"a"', r"line 2 is no JSON: {\"a\""), ("[1]", "entry 1 is no JSON object: 1")):
+        path.write_text(text)
+        with pytest.raises(PipelineError, match=problem):
+            rows()

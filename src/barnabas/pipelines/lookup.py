@@ -176,17 +176,32 @@ def _csv_rows(place: str, names: Sequence[str], options: Mapping[str, str]) -> I
         missing = [name for name in names if name not in (reader.fieldnames or ())]
         if missing:
             raise ValueError(f"its first line names no column {', '.join(missing)}")
-        for row in reader:
-            yield [None if row[name] is None or row[name] == options["null"] else row[name] for name in names]
+        try:
+            for row in reader:
+                yield [None if row[name] is None or row[name] == options["null"] else row[name] for name in names]
+        except csv.Error as error:
+            raise ValueError(f"line {reader.line_num}: {error}") from error
 
 
 def _json_rows(place: str, names: Sequence[str]) -> Iterator[list[str | None]]:
     text = Path(place).read_text(encoding="utf-8")
-    values = (
-        json.loads(text) if text.lstrip().startswith("[") else [json.loads(each) for each in text.splitlines() if each]
-    )
-    for value in values:
+    # Lines end with \n alone: other characters that end lines of texts may stand in a string of JSON.
+    lines = [(number, each) for number, each in enumerate(text.split("\n"), start=1) if each.strip()]
+    is_list = text.lstrip().startswith("[")
+    for number, value in enumerate(json.loads(text), start=1) if is_list else _json_lines(lines):
+        if not isinstance(value, dict):
+            raise PipelineError(
+                f"{'entry' if is_list else 'line'} {number} is no JSON object: {json.dumps(value)[:100]}"
+            )
         yield [_text(value.get(name)) for name in names]
+
+
+def _json_lines(lines: list[tuple[int, str]]) -> Iterator[tuple[int, Any]]:
+    for number, line in lines:
+        try:
+            yield number, json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"line {number} is no JSON: {line[:100]}") from error
 
 
 def _sqlite_rows(place: str, query: str) -> list[tuple[Any, ...]]:

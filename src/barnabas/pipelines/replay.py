@@ -1,11 +1,14 @@
 """``barnabas pipeline replay``: dead letters that fit now go back to their topics.
 
+Several sources and flows may have one topic for dead letters; a replay takes those of one source of one flow.
+
 What makes them fit is a flow that was corrected (another format, column type, expectation), or an SQL expression for a new
 value. Those that still do not fit become dead letters again, with today's reason. The position in the dead letters' topic is
-committed to the group ``FLOW-replay``, so a second replay puts nothing through twice; a replay that dies before its commit
+committed to the group ``FLOW-replay`` (``FLOW-SOURCE-replay``, if sources share the topic), so a second replay puts nothing through twice; a replay that dies before its commit
 does its part again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +25,7 @@ from barnabas.pipelines.kafka import KafkaCluster, open_client
 from barnabas.pipelines.offsets import Offsets, to_json
 from barnabas.pipelines.options import SourceOptions, client_config
 from barnabas.pipelines.spec import Flow, Source
+from barnabas.pipelines.trial import source_cluster
 from barnabas.pipelines.views import source_rows
 
 __all__ = ["Replayed", "replay_dead_letters"]
@@ -48,9 +52,10 @@ def replay_dead_letters(
     options = {**{f"kafka.{name}": text for name, text in kafka.items()}, "subscribe": source.bad_rows_topic}
     cluster = KafkaCluster(SourceOptions.parse(options, streaming=True))
     partitions = cluster.partitions()
+    topics = source.topics or sorted({each.topic for each in source_cluster(source).partitions()})
     ends = cluster.at_marks(dict.fromkeys(partitions, -1))
     begins = cluster.at_marks(dict.fromkeys(partitions, -2))
-    group = _Group(kafka, f"{flow.name}-replay")
+    group = _Group(kafka, _group_of(flow, source))
     try:
         committed = group.position(list(ends))
         starts = {name: max(begins[name], committed.get(name, 0)) for name in ends}
@@ -67,7 +72,7 @@ def replay_dead_letters(
             .load()
         )
         with without_spark_logging():
-            result = _replay(flow, source, letters, value, is_dry=is_dry)
+            result = _replay(flow, source, letters.where(F.size("headers") > 0), topics, value, is_dry=is_dry)
         if not is_dry:
             group.commit(ends)
     except PySparkException as error:
@@ -77,16 +82,23 @@ def replay_dead_letters(
     return result
 
 
-def _replay(flow: Flow, source: Source, letters: DataFrame, value: str | None, *, is_dry: bool) -> Replayed:
-    def header(name: str) -> Any:
-        found = F.filter("headers", lambda each: each["key"] == name)
-        return F.element_at(F.transform(found, lambda each: each["value"].cast("string")), -1)
+def _group_of(flow: Flow, source: Source) -> str:
+    """A group for each topic of dead letters, as before there could be several sources to one; else for each source."""
+    shares = [each.name for each in flow.sources if each.bad_rows_topic == source.bad_rows_topic]
+    return f"{flow.name}-replay" if len(shares) == 1 else f"{flow.name}-{source.name}-replay"
 
-    origin = F.when(
-        F.size(F.filter("headers", lambda each: each["key"] == "barnabas.source")) > 0, header("barnabas.source")
-    )
+
+def _replay(
+    flow: Flow, source: Source, letters: DataFrame, topics: Sequence[str], value: str | None, *, is_dry: bool
+) -> Replayed:
+    def header(name: str) -> Any:
+        """The last of that name; null where a record that is no dead letter has none."""
+        found = F.filter("headers", lambda each: each["key"] == name)
+        return F.try_element_at(F.transform(found, lambda each: each["value"].cast("string")), F.lit(-1))
+
+    origin = header("barnabas.source")
     place = r"^(.*)-(\d+)-(\d+)$"
-    records = letters.where(F.size("headers") > 0).select(
+    records = letters.where(header("barnabas.flow") == flow.name).select(
         F.col("key"),
         F.col("value"),
         F.regexp_extract(origin, place, 1).alias("topic"),
@@ -96,6 +108,7 @@ def _replay(flow: Flow, source: Source, letters: DataFrame, value: str | None, *
         F.filter("headers", lambda each: ~each["key"].startswith("barnabas.")).alias("headers"),
         header("barnabas.reason").alias("reason"),
     )
+    records = records.where(F.col("topic").isin(*topics))
     if value:
         texts = records.select(
             F.col("key").cast("string"),

@@ -34,7 +34,6 @@ Decode = Callable[[bytes], dict[str, Any]]
 _MAGIC = 0
 _PAUSES_S = (0.2, 0.4, 0.8)
 _TIMEOUT_S = 10.0
-_UNKNOWN_FOR_S = 30.0
 
 
 class DecodingError(BarnabasError):
@@ -50,14 +49,9 @@ class _Schemas:
 
     def __init__(self, address: str) -> None:
         self._registry = SchemaRegistry(address, timeout_s=_TIMEOUT_S)
-        self._unknown: dict[int, tuple[float, str]] = {}
-        """Ids that the registry did not have: until when it is not asked for them again, and what it said."""
 
     def text(self, schema_id: int, kind: str, *, form: str = "") -> str:
         """Raises `DecodingError` for an id that is unknown or of another kind, `RegistryError` if there is no answer."""
-        until, said = self._unknown.get(schema_id, (0.0, ""))
-        if time.monotonic() < until:
-            raise DecodingError(said)
         found = self._ask(schema_id, form)
         if (other := found.get("schemaType", kind)) != kind:
             raise DecodingError(f"the value's schema {schema_id} is one of {other}, not of {kind}")
@@ -68,9 +62,7 @@ class _Schemas:
             try:
                 return self._registry.schema(schema_id, form=form)
             except UnknownSchemaError as error:
-                said = f"the registry has no schema {schema_id}"
-                self._unknown[schema_id] = (time.monotonic() + _UNKNOWN_FOR_S, said)
-                raise DecodingError(said) from error
+                raise DecodingError(f"the registry has no schema {schema_id}") from error
             except ConnectError as error:
                 if pause_s is None:
                     raise RegistryError(f"no schema {schema_id}: {error}") from error
