@@ -197,3 +197,13 @@ def test_a_server_that_cannot_be_reached_does_not_end_the_conversation(server: C
     assert "no coordination server answers at 127.0.0.1:1" in done.stderr
     assert "[zookeeper]" in done.stdout
     assert main(["zookeeper-shell", server.address, "quit"]) == 0
+
+
+def test_an_argument_that_is_not_utf_8_is_an_error_of_one_line(
+    server: CoordinationProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A byte as a shell of another encoding gives it."""
+    assert main(["zookeeper-shell", server.address, "create", "/\udcff"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("Error: a text cannot be used, for it is not UTF-8")
+    assert error.count("\n") == 1

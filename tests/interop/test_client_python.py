@@ -351,6 +351,15 @@ def test_rebalance_callbacks_and_commits_of_given_offsets(bootstrap: str, topic:
     assert sorted(went) == sorted(came)
 
 
+def test_an_error_of_a_callback_reaches_the_caller_of_close(bootstrap: str, topic: str) -> None:
+    """The callbacks run in a thread meanwhile, so that closing has a limit."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic})
+    consumer.subscribe([topic], on_revoke=lambda partitions: partitions[len(partitions)])
+    eventually(lambda: consumer.poll(0.1) or consumer.assignment(), what="the partitions are assigned")
+    with pytest.raises(IndexError):
+        consumer.close()
+
+
 def test_transactions_are_refused_at_once_where_brokers_have_none(
     bootstrap: str, topic: str, request: pytest.FixtureRequest
 ) -> None:

@@ -1,5 +1,6 @@
 """The entry point: commands, help, exit codes."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from barnabas.cli import main as entry
 from barnabas.cli import zookeeper_shell
 from barnabas.cli.common import aligned, client_properties_file, key_values, properties_file
 from barnabas.cli.main import COMMANDS, main
+from barnabas.cli.streams import prepare_streams
 from barnabas.client import ConfigurationError, Producer
 
 
@@ -85,6 +87,30 @@ def test_a_reader_that_goes_away_ends_the_output_quietly() -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("Usage")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("redirections", "code", "said"),
+    [
+        (">/dev/full", 1, "Error: No space left on device\n"),
+        (">&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+    ],
+)
+def test_output_that_cannot_be_written_ends_without_a_traceback(redirections: str, code: int, said: str) -> None:
+    """A full disk is an error of one line; a closed stream is nothing to write to."""
+    command = f"{sys.executable} -m barnabas completion bash {redirections}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_letters_that_the_encoding_lacks_are_written_as_json_has_them() -> None:
+    """Also the two halves of one beyond the first plane, and a byte of an argument that is not UTF-8."""
+    prepare_streams()
+    text = "k\u00e4se \N{CHEESE WEDGE} \udcff"
+    written = f'"{text}"'.encode("ascii", "barnabas.escapes").decode("ascii")
+    assert written == r'"k\u00e4se \ud83e\uddc0 \udcff"'
+    assert json.loads(written) == text
 
 
 def test_property_options_may_hold_equals_signs_and_nothing() -> None:

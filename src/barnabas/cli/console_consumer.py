@@ -80,7 +80,7 @@ def _print_records(
             count += 1
             try:
                 data = write(record)
-            except (ValueError, TypeError, ArithmeticError, BarnabasError) as error:
+            except Exception as error:  # of the user's formatter or deserializer, which may raise anything
                 if not given.skip_message_on_error:
                     raise BarnabasError(
                         f"{record.topic}-{record.partition} offset {record.offset} cannot be shown: {error}"

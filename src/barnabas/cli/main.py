@@ -14,6 +14,7 @@ from typing import NamedTuple
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.cli.exit_codes import INTERRUPTED
+from barnabas.cli.streams import prepare_streams
 
 __all__ = ["COMMANDS", "main"]
 
@@ -74,6 +75,8 @@ _PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``barnabas COMMAND ...`` and return the exit code; ``argv`` is without the program's name."""
     try:
+        if argv is None:
+            prepare_streams()
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return code
@@ -88,6 +91,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output is gone (`| head`). That is no error, but Python must not try to write the rest.
         _forget_output()
         return _PIPE_CLOSED
+    except OSError as error:  # what commands expect, they report themselves; a full disk may come with any line
+        _flush_quietly()
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"Error: {place}{error.strerror or error}", file=sys.stderr)
+        return 1
+    except UnicodeError as error:
+        _flush_quietly()
+        print(f"Error: a text cannot be used, for it is not UTF-8: {error}", file=sys.stderr)
+        return 1
     except SystemExit as stop:  # argparse: --help, or wrong usage
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
 
@@ -116,7 +128,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _flush_quietly() -> None:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         _forget_output()
 
 

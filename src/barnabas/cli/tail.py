@@ -1,5 +1,6 @@
 """``barnabas tail``: the last records of a topic, and those that come."""
 
+import argparse
 import re
 import sys
 import time
@@ -102,13 +103,19 @@ def _matches(record: Record[bytes, bytes], pattern: "re.Pattern[bytes] | None") 
     return any(part is not None and pattern.search(part) is not None for part in (record.key, record.value))
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a number of records")
+    return int(text)
+
+
 def _parser() -> ToolParser:
     parser = ToolParser("tail", "Show the last records of a topic, and those that come.")
     add = parser.add_argument
     add("topic", help="the topic")
     add("--bootstrap-server", metavar="HOST:PORT[,...]", help="a broker (default: the context's, else localhost:9092)")
     add("--command-config", metavar="FILE", help="a .properties file for the connection")
-    add("--last", type=int, default=10, metavar="N", help="how many to begin with")
+    add("--last", type=_count, default=10, metavar="N", help="how many to begin with")
     add("--since", metavar="TIME", help="begin there instead: 10:00, 15m (ago), 2026-11-22T10:00")
     add("--filter", metavar="REGEX", help="only records whose key or value has a match")
     add("--partition", type=int, metavar="N", help="only this partition")

@@ -111,7 +111,11 @@ class BrokerLink:
 
     def _exchange(self, request: Message, answer: type[ResponseType], version: int) -> ResponseType:
         self._correlation_id += 1
-        frame = self._roundtrip(encode_request(request, version, self._correlation_id, self._client_id))
+        try:
+            parts = encode_request(request, version, self._correlation_id, self._client_id)
+        except ValueError as error:  # a number too large for its field, for one
+            raise ConfigurationError(f"the request cannot be sent: {error}") from error
+        frame = self._roundtrip(parts)
         version = response_version(frame, request.API_KEY, version)
         try:
             header = decode_response_header(frame, request.API_KEY, version)

@@ -137,8 +137,8 @@ class Consumer(Generic[K, V]):
         self.iteration_timeout_s = None if plan.iteration_timeout_ms is None else plan.iteration_timeout_ms / 1000
         self._rebalances = Rebalances(incremental=_is_incremental(plan.librdkafka))
         self._errors = ErrorLog()
-        self._unknown = UnknownTopics()
         self._creates_topics = str(plan.librdkafka.get("allow.auto.create.topics", "false")) == "true"
+        self._unknown = UnknownTopics(may_be_created=self._creates_topics)
         self._close_timeout_s = close_timeout_s
         self.closed = False
         self._has_group = bool(plan.librdkafka.get("group.id"))
@@ -206,7 +206,7 @@ class Consumer(Generic[K, V]):
         check_partitions(given)
         for (topic, number), offset in given.items():
             check_start(topic, number, offset)
-        self._unknown.begin(assigned=[] if self._creates_topics else given)
+        self._unknown.begin(assigned=given)
         self._fetched.clear()
         self._fetched.handed_out.clear()
         self.librdkafka.assign([confluent_kafka.TopicPartition(t, p, offset) for (t, p), offset in given.items()])
@@ -426,13 +426,15 @@ class Consumer(Generic[K, V]):
     def close(self, timeout_s: float | None = None) -> None:
         """Commit what was handed out, if commits are automatic, and leave the group. A second call does nothing.
 
-        Raises `TimedOutError` when the coordinator has not answered within ``timeout_s`` (None: ``close_timeout_s``):
-        then the group notices the loss of its member by itself, and what was not committed is read again.
+        Raises what a callback of `subscribe` raised, and `TimedOutError` when the coordinator has not answered within
+        ``timeout_s`` (None: ``close_timeout_s``): then the group notices the loss of its member by itself, and what was
+        not committed is read again.
         """
         if self.closed:
             return
         self.closed = True
         limit_s = self._close_timeout_s if timeout_s is None else timeout_s
+        problems = self._rebalances.problems = []
         try:
             self._store()
         finally:
@@ -440,6 +442,8 @@ class Consumer(Generic[K, V]):
             closing.start()
             closing.join(limit_s)
             self._underneath = None
+        if problems:
+            raise problems[0]
         if closing.is_alive():
             raise TimedOutError(
                 f"the consumer did not leave its group within {limit_s:g} s; records since its last commit will be read "
@@ -509,7 +513,7 @@ def _librdkafka_consumer(plan: ConsumerPlan, errors: ErrorLog, on_commit: OnComm
         cause = error.args[0] if error.args else error
         reason = cause.str() if hasattr(cause, "str") else cause
         raise ConfigurationError(
-            f"these consumer properties cannot be used: {reason}{property_hint(reason)}"
+            f"these consumer properties cannot be used: {str(reason).strip()}{property_hint(reason)}"
         ) from error
 
 

@@ -225,7 +225,7 @@ class Producer(Generic[K, V]):
         except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
             reason = _reason(error)
             raise ConfigurationError(
-                f"these producer properties cannot be used: {reason}{property_hint(reason)}"
+                f"these producer properties cannot be used: {str(reason).strip()}{property_hint(reason)}"
             ) from error
         self._transactions = Transactions(self.librdkafka, plan.librdkafka)
 

@@ -5,7 +5,8 @@ Counterpart: ``ConsumerRebalanceListener``.
 In Kafka: `ConsumerRebalanceListener`.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
@@ -30,6 +31,8 @@ class Rebalances:
         self.on_assign: OnPartitions | None = None
         self.on_revoke: OnPartitions | None = None
         self.revoked: set[tuple[str, int]] = set()
+        self.problems: list[BaseException] | None = None
+        """While the consumer is closed, what callbacks raise: librdkafka's Python would lose it, and its kind."""
 
     def assigned(self, consumer: Any, partitions: list[Any]) -> None:
         """Partitions came. They are librdkafka's to read after this; so a seek among them is kept until it takes them."""
@@ -48,15 +51,26 @@ class Rebalances:
 
     def revoking(self, consumer: Any, partitions: list[Any]) -> None:
         """Partitions are about to go to another member; offsets can still be committed."""
-        if self.before_revoke is not None:
-            self.before_revoke()
+        with self._kept_while_closing():
+            if self.before_revoke is not None:
+                self.before_revoke()
         self.lost(consumer, partitions)
 
     def lost(self, _: Any, partitions: list[Any]) -> None:
         """Partitions went, perhaps without a last commit."""
-        if self.on_revoke is not None:
-            self.on_revoke(_plain(partitions))
+        with self._kept_while_closing():
+            if self.on_revoke is not None:
+                self.on_revoke(_plain(partitions))
         self.revoked.update((item.topic, item.partition) for item in partitions)
+
+    @contextlib.contextmanager
+    def _kept_while_closing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            if self.problems is None:
+                raise
+            self.problems.append(error)
 
 
 def _plain(partitions: list[Any]) -> list[TopicPartition]:

@@ -12,7 +12,7 @@ from typing import Any
 import confluent_kafka
 
 from barnabas.base.hints import did_you_mean
-from barnabas.client.errors import from_librdkafka, refusal
+from barnabas.client.errors import UnknownTopicError, from_librdkafka
 from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["BEING_MADE_S", "UNKNOWN_TOPIC_NAMES", "UnknownTopics", "hint_of_topic"]
@@ -25,7 +25,8 @@ BEING_MADE_S = 2.0
 class UnknownTopics:
     """The topics that brokers do not know, of one consumer, with the time at which to ask again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_be_created: bool) -> None:
+        self._may_be_created = may_be_created
         self._due: dict[str, float] = {}
         self._wanted: dict[str, int] = {}
 
@@ -57,12 +58,13 @@ class UnknownTopics:
                 continue  # no broker answers now; librdkafka reports the topic again
             if found is None:
                 continue
-            if found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES:
+            if found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES and not self._may_be_created:
                 raise from_librdkafka(found.error, f"cannot read {topic}{hint_of_topic(librdkafka, topic)}")
             last = self._wanted.get(topic, -1)
             if found.error is None and last >= len(found.partitions) > 0:
                 there = f"the topic has partitions 0 to {len(found.partitions) - 1}"
-                raise refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"cannot read {topic}-{last}: {there}")
+                message = f"cannot read {topic}-{last}: {there}"
+                raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, remedy="")
 
 
 def hint_of_topic(librdkafka: Any, topic: str) -> str:
