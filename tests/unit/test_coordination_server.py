@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from barnabas import __version__
+from barnabas import __date__, __version__
 from barnabas.base.errors import ConfigError, CorruptDataError
 from barnabas.base.files import OsFiles
 from barnabas.coordination.core.database import Database
@@ -330,10 +330,11 @@ def test_before_the_session_only_small_frames_are_accepted(tmp_path: Path) -> No
 
 
 def test_the_four_letter_words_say_what_the_server_is(tmp_path: Path) -> None:
-    """The version that clients compare is ZooKeeper's; Barnabas' own stands behind it. No date of a build is invented."""
+    """The version that clients compare is ZooKeeper's; Barnabas' own stands behind it, with its date as monitors parse it."""
 
     def ask(port: int) -> None:
-        version = f"3.9.4-barnabas-{__version__}"
+        version = f"3.9.4-barnabas-{__version__}, built on {__date__} 00:00 UTC"
+        assert re.fullmatch(r"[\w.-]+, built on \d{4}-\d\d-\d\d \d\d:\d\d \w+", version)
         assert four_letter_word(port, b"srvr").startswith(f"Zookeeper version: {version}\n".encode())
         assert f"zookeeper.version={version}\n".encode() in four_letter_word(port, b"envi")
         assert b"\nMode: standalone\n" in four_letter_word(port, b"stat")

@@ -6,7 +6,7 @@ In ZooKeeper: ServerStats, ServerMetrics, ZooKeeperServer.dumpConf and ZooKeeper
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from barnabas import __version__
+from barnabas import __date__, __version__
 from barnabas.base.settings import Values
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.processor import Processor
@@ -22,8 +22,8 @@ __all__ = ["VERSION_TEXT", "ServerState", "ServerView"]
 _ZOOKEEPER_VERSION = "3.9.4"
 """The version of ZooKeeper whose protocol and behaviour this is. Clients compare it with the version of a feature."""
 
-VERSION_TEXT = f"{_ZOOKEEPER_VERSION}-barnabas-{__version__}"
-"""Three numbers, then a suffix, as ZooKeeper's own versions have a commit there."""
+VERSION_TEXT = f"{_ZOOKEEPER_VERSION}-barnabas-{__version__}, built on {__date__} 00:00 UTC"
+"""Three numbers, then a suffix, as ZooKeeper's own versions have a commit there. Monitors refuse a version without a date."""
 
 _OPERATIONS = {
     OpCode.CREATE: "CREA", OpCode.DELETE: "DELE", OpCode.EXISTS: "EXIS", OpCode.GET_DATA: "GETD", OpCode.SET_DATA: "SETD",
