@@ -203,7 +203,10 @@ def test_an_argument_that_is_not_utf_8_is_an_error_of_one_line(
     server: CoordinationProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A byte as a shell of another encoding gives it."""
-    assert main(["zookeeper-shell", server.address, "create", "/\udcff"]) == 1
+    command = [sys.executable, "-m", "barnabas", "zookeeper-shell", server.address, "create", b"/\xff"]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, b"Arguments are not valid : /\\udcff\n")
+    assert main(["zookeeper-shell", server.address, "create", "/a", "\udcff"]) == 1
     error = capsys.readouterr().err
     assert error.startswith("Error: a text cannot be used, for it is not UTF-8")
     assert error.count("\n") == 1

@@ -66,6 +66,8 @@ def test_operations_give_data_stats_and_errors(tmp_path: Path) -> None:
                 (delete("/a", 7), ErrorCode.BAD_VERSION),
                 (delete("/a"), ErrorCode.NOT_EMPTY),
                 (get("/none"), ErrorCode.NO_NODE),
+                (get("/half-a-character-\ud800"), ErrorCode.BAD_ARGUMENTS),
+                (delete("/a", 1 << 40), ErrorCode.BAD_ARGUMENTS),
             ):
                 with pytest.raises(KeeperError) as failed:
                     await client.run(operation)

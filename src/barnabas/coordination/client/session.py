@@ -23,6 +23,7 @@ order in which the server sent them.
 """
 
 import logging
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -280,7 +281,13 @@ class ClientSession:
                 operation = queue.popleft()
                 self._xid = self._xid + 1 & 0x7FFFFFFF or 1
                 operation.xid = self._xid
-                frames.append(operation.encode(self.chroot))
+                try:
+                    frames.append(operation.encode(self.chroot))
+                except (ValueError, TypeError, struct.error) as error:  # half a character, a number too large
+                    refused = KeeperError(ErrorCode.BAD_ARGUMENTS, operation.path)
+                    refused.__cause__ = error
+                    operation.finished(None, refused)
+                    continue
                 in_flight.append(operation)
         if frames:
             self._sent_ms = now_ms
