@@ -40,6 +40,12 @@ docs: $(DOCS)/installed  ## the documentation as a site with search and the API,
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 	@$(DOCS)/bin/python docs/check_site.py
 
+# The oldest PySpark that is accepted, for tests/spark alone. Without its dependencies: they are those of today's.
+build/pyspark-4.2/installed: tests/spark/pyspark-4.2.txt $(STAMP)
+	@rm -rf $(@D)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --target $(@D) -r $<
+	@touch $@
+
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
 	@$(BIN)/pytest tests/unit tests/fuzz tests/simulation -q -n 2
 	@$(BIN)/pytest tests/interop tests/fault -q $(BESIDE)

@@ -17,6 +17,8 @@ from confluent_kafka import Producer
 from barnabas.pipelines import spec
 from barnabas.pipelines.run import run_on
 
+_WARM_UP = 5
+_TIMEOUT_S = 60
 FLOW = """\
 name = "{name}"
 checkpoint = "{name}"
@@ -46,20 +48,29 @@ def latency_s(spark: Any, bootstrap: str, topic: str, kind: str, batches: int = 
         producer = Producer({"bootstrap.servers": bootstrap})
         try:
             done = -1
-            while len(taken) < batches + 5:
+            while len(taken) < batches + _WARM_UP:
                 producer.produce(topic, b"{}")
-                producer.flush(10)
-                while (
-                    (progress := query.lastProgress) is None
-                    or progress["batchId"] <= done
-                    or not progress["numInputRows"]
-                ):
-                    time.sleep(0.005)
+                if producer.flush(_TIMEOUT_S):
+                    sys.exit(f"the record for {topic} was not acknowledged within {_TIMEOUT_S} s")
+                progress = _report(query, done)
                 done = progress["batchId"]
                 taken.append(progress["batchDuration"] / 1000)
         finally:
             query.stop()
-    return statistics.median(taken[5:])
+    return statistics.median(taken[_WARM_UP:])
+
+
+def _report(query: Any, done: int) -> Any:
+    """Spark's report of the next micro-batch with rows. The last report may be of an idle moment after it."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while time.monotonic() < deadline:
+        for progress in query.recentProgress:
+            if progress["batchId"] > done and progress["numInputRows"]:
+                return progress
+        if query.exception() is not None:
+            sys.exit(f"the query broke: {query.exception()}")
+        time.sleep(0.005)
+    sys.exit(f"no micro-batch took the record within {_TIMEOUT_S} s; the last report: {query.lastProgress}")
 
 
 def flow_rate(spark: Any, bootstrap: str, topic: str, rows: int, name: str) -> float:

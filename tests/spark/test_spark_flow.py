@@ -24,6 +24,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 from barnabas.base.ids import TopicPartition  # noqa: E402
 from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
 from barnabas.pipelines.spec import load  # noqa: E402
+from support.needs import ROOT  # noqa: E402
 
 # Five drivers in one test, each with a JVM of its own; more in a trial.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200 + 180 * int(os.environ.get("BARNABAS_KILLS", "0")))]
@@ -31,6 +32,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200 + 180 * int(os.environ
 _TIMEOUT_S = 600
 _RECORDS = int(os.environ.get("BARNABAS_RECORDS", "60000"))
 SEED = 5
+OLDEST = ROOT / "build" / "pyspark-4.2"
 _STARTED: "list[subprocess.Popen[str]]" = []
 
 FLOW = """\
@@ -101,10 +103,19 @@ def write_flow(folder: Path, *parts: str, **fields: Any) -> Path:
     return path
 
 
-def start(path: Path, *options: str) -> "subprocess.Popen[str]":
+def start(path: Path, *options: str, packages: Path | None = None) -> "subprocess.Popen[str]":
+    """A run of the flow; ``packages`` is a folder of packages that go before those of this environment."""
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(path), "--output", "json", *options]
+    places = os.pathsep.join(filter(None, [str(packages or ""), os.environ.get("PYTHONPATH", "")]))
     _STARTED.append(
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, **({"PYTHONPATH": places} if places else {})},
+        )
     )
     return _STARTED[-1]
 
@@ -119,9 +130,9 @@ def nothing_runs_on() -> Iterator[None]:
             kill_session(process)
 
 
-def run(path: Path, *options: str) -> dict[str, Any]:
+def run(path: Path, *options: str, packages: Path | None = None) -> dict[str, Any]:
     """A run to its end; its summary."""
-    process = start(path, *options)
+    process = start(path, *options, packages=packages)
     output, errors = process.communicate(timeout=_TIMEOUT_S)
     assert process.returncode == 0, errors
     summary: dict[str, Any] = json.loads(output)
@@ -143,25 +154,41 @@ def figures(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def test_a_flow_brings_figures_to_a_database_and_a_topic(cluster: Any, tmp_path: Path) -> None:
-    """Bad rows go to their topic, the position to the group, and a second run adds nothing."""
+    """Bad rows go to their topic, and the position to the group."""
+    brings_figures(cluster, tmp_path, None)
+
+
+def test_a_checkpoint_of_the_oldest_pyspark_goes_on_with_todays(cluster: Any, tmp_path: Path) -> None:
+    """The same flow on the oldest PySpark that is accepted; a second run, on the one installed here, adds nothing."""
+    if not (OLDEST / "pyspark").is_dir():
+        pytest.skip(f"needs PySpark 4.2: make {OLDEST.relative_to(ROOT)}/installed")
+    version = [sys.executable, "-c", "import pyspark; print(pyspark.__version__)"]
+    environment = {**os.environ, "PYTHONPATH": str(OLDEST)}
+    assert subprocess.run(version, env=environment, check=True, capture_output=True).stdout.startswith(b"4.2.")
+    path = brings_figures(cluster, tmp_path, OLDEST)
+    again = run(path, "--once")
+    assert again["rows"] == 0
+    assert figures(tmp_path) == expected(3000)
+
+
+def brings_figures(cluster: Any, folder: Path, packages: Path | None) -> Path:
+    """Runs a flow with windows, two sinks, a group and dead letters, and looks at all of them; the flow's file."""
     topic, target, bad = cluster.topic(3), cluster.topic(1), cluster.topic(1)
     cluster.produce(topic, [(str(n).encode(), line(n)) for n in range(3000)])
     cluster.produce(topic, [(b"bad", b"what is this?")])
     extra = f'bad_rows_topic = "{bad}"'
     path = write_flow(
-        tmp_path, AGGREGATE, TOPIC % target, bootstrap=cluster.bootstrap, topic=topic, extra=extra, name=topic
+        folder, AGGREGATE, TOPIC % target, bootstrap=cluster.bootstrap, topic=topic, extra=extra, name=topic
     )
-    summary = run(path, "--once")
+    summary = run(path, "--once", packages=packages)
     assert (summary["status"], summary["rows"], summary["bad_rows"], summary["late_rows"]) == ("done", 3001, 1, 0)
-    assert figures(tmp_path) == expected(3000)
+    assert figures(folder) == expected(3000)
     assert [each.value() for each in cluster.read(bad)] == [b"what is this?"]
     last = {each.key(): json.loads(each.value()) for each in cluster.read(target)}
     assert len(last) == len(expected(3000))
     assert sum(row["flights"] for row in last.values()) == 3000
     assert sum(cluster.committed(topic, topic, 3)) == 3001
-    again = run(path, "--once")
-    assert again["rows"] == 0
-    assert figures(tmp_path) == expected(3000)
+    return path
 
 
 def test_a_stopped_flow_ends_well(cluster: Any, tmp_path: Path) -> None:
