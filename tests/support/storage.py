@@ -1,5 +1,6 @@
 """The background work of a `DataPath`, with threads that the test decides about."""
 
+from barnabas.base.processes import StartWorker
 from barnabas.base.slices import Slices
 from barnabas.base.threads import InThread
 from barnabas.broker.storage.log_cleaner import LogCleaner
@@ -24,7 +25,7 @@ def storage_service(broker: DataPath, in_thread: InThread = at_once) -> StorageS
             partition_changed=broker.purgatory.check_and_complete,
             close_idle=lambda now_ms, max_idle_ms: broker.dispatcher.close_idle(now_ms, max_idle_ms),
         ),
-        LogCleaner(broker.log_dirs, broker.config, broker.clock.worked_ms),
+        LogCleaner(broker.log_dirs, broker.config, broker.clock.worked_ms, None),
         ReplicaAlterLogDirsManager(broker.log_dirs, broker.replicas, broker.config),
     )
 
@@ -32,8 +33,10 @@ def storage_service(broker: DataPath, in_thread: InThread = at_once) -> StorageS
 class StartedLogCleaner:
     """The log cleaner alone, started."""
 
-    def __init__(self, broker: DataPath, in_thread: InThread = at_once) -> None:
-        self._cleaner = LogCleaner(broker.log_dirs, broker.config, broker.clock.worked_ms)
+    def __init__(
+        self, broker: DataPath, in_thread: InThread = at_once, start_worker: StartWorker | None = None
+    ) -> None:
+        self._cleaner = LogCleaner(broker.log_dirs, broker.config, broker.clock.worked_ms, start_worker)
         slices = Slices(broker.clock, broker.timers, in_thread)
         self._background = Background(broker.clock, broker.timers, in_thread, slices)
         self._background.perform(self._cleaner.start())

@@ -28,6 +28,7 @@ EDGE_PATHS = (
     "base/clock.py",
     "base/files.py",
     "base/network.py",
+    "base/processes.py",
     "base/randomness.py",
     "base/slices.py",
     "base/threads.py",
@@ -50,7 +51,7 @@ IMPURE_SO_FAR: dict[str, set[str]] = {}
 # modules; the coders of messages are written as source and compiled. A claim decides between an edge's thread and the event
 # loop. The path of a request reads an injected clock, because one event (an append, a frame) continues many requests there.
 # A member of an ensemble gives its roles the time of its injected clock, which they pass to what decides. The map of a
-# compaction hashes keys under a secret of the process, on which no decision depends.
+# compaction hashes keys under a secret of the process, on which no decision depends. A cleaner in a process of its own has its files there.
 PASSES_ON = {
     "broker/apis/__init__.py": {"import importlib"},
     "broker/apis/services.py": {"Clock"},
@@ -59,6 +60,7 @@ PASSES_ON = {
     "broker/requests/dispatch.py": {"Clock"},
     "coordination/server/assembly.py": {"Clock"},
     "log/compaction/offset_map.py": {"new_random"},
+    "log/compaction/worker.py": {"OsFiles"},
     "log/dirs/dir_set.py": {"Claim"},
     "log/leader_epochs.py": {"Claim"},
     "security/key_stores.py": {  # bytes to bytes

@@ -1,57 +1,69 @@
-"""When a process of a `ProcessCluster` counts as ended."""
+"""Works in processes of their own: their steps, their errors, and their ends."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from barnabas.base.errors import BarnabasError
-from barnabas.testing import ProcessCluster
+from barnabas.base.processes import WorkerLostError, start_worker
 from support.waiting import eventually
 
-# Its first thread ends, and the other lives on with the files of the process until its input ends.
-WITHOUT_ITS_FIRST_THREAD = """
-import ctypes, sys, threading
-threading.Thread(target=sys.stdin.read).start()
-ctypes.CDLL(None).pthread_exit(None)
-"""
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process that was not waited for counts as running")
-def test_a_process_runs_until_its_last_thread_has_ended(tmp_path: Path) -> None:
-    """A zombie whose other threads still end has its ports open: it has not ended, which a mere zombie has."""
-    command = [sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        cluster = ProcessCluster(1, data_dir=tmp_path)
-        cluster.pids["0"] = process.pid
-        eventually(lambda: state(process.pid) == "Z", what="its first thread has ended")
-        assert cluster.is_running(0)
-        assert process.stdin is not None
-        process.stdin.close()
-        eventually(lambda: not cluster.is_running(0), what="its last thread has ended")
-        assert state(process.pid) == "Z"  # it has not been waited for yet
-    assert not cluster.is_running(0)
+def test_a_work_goes_on_step_by_step_in_another_process_and_ends_when_it_is_closed() -> None:
+    """What it prints is no answer; what it raises is raised here, and it goes on after that."""
+    worker = start_worker("support.counting_work", 2)
+    first, pid = worker.step()
+    with pytest.raises(FileNotFoundError) as raised:
+        worker.step()
+    assert (raised.value.errno, raised.value.filename) == (2, "/a/file")
+    assert (first, worker.step()) == (1, (3, pid))
+    assert pid != os.getpid()
+    worker.close()
+    eventually(lambda: not is_running(pid))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing shows when a process was started")
-def test_another_process_with_the_pid_of_one_that_has_ended_is_left_alone(tmp_path: Path) -> None:
-    """Systems use pids again: the broker does not run, and no signal goes to the stranger."""
-    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as stranger:
-        cluster = ProcessCluster(1, data_dir=tmp_path)
-        cluster.pids["0"] = stranger.pid
-        assert cluster.is_running(0)
-        cluster._processes.start_times[stranger.pid] = "1"
-        assert not cluster.is_running(0)
-        for signal_it in (cluster.kill_broker, cluster.stop_broker, cluster.pause_broker, cluster.resume_broker):
-            with pytest.raises(BarnabasError, match="broker 0 is not running"):
-                signal_it(0)
-        assert stranger.poll() is None
-        assert stranger.stdin is not None
-        stranger.stdin.close()
-        assert stranger.wait(60) == 0
+def test_a_process_that_is_killed_is_lost_and_so_is_one_that_cannot_begin() -> None:
+    """The caller learns it at its next step, and may close it."""
+    worker = start_worker("support.counting_work", 0)
+    os.kill(worker.step()[1], signal.SIGKILL)
+    with pytest.raises(WorkerLostError):
+        worker.step()
+    worker.close()
+    worker = start_worker("support.no_such_work", 0)
+    with pytest.raises(WorkerLostError):
+        worker.step()
+    worker.close()
 
 
-def state(pid: int) -> str:
-    """The state of the first thread, a letter of proc(5)."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def test_a_process_that_cannot_be_started_is_lost_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a program of Python, and with one that is not there."""
+    for program in ("", "/no/such/python"):
+        monkeypatch.setattr(sys, "executable", program)
+        with pytest.raises(WorkerLostError):
+            start_worker("support.counting_work", 0)
+
+
+def test_a_worker_ends_with_the_process_that_asks_it() -> None:
+    """Killed, so that it cannot say so."""
+    script = (
+        "import sys, time; from barnabas.base.processes import start_worker;"
+        "print(start_worker('support.counting_work', 0).step()[1], flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {script}"], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert is_running(pid)
+        parent.kill()
+    eventually(lambda: not is_running(pid))

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
+from barnabas.base.processes import StartWorker, Worker, WorkerLostError, start_worker
+from barnabas.broker.storage import log_cleaner
 from barnabas.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
@@ -167,6 +170,86 @@ def test_a_stop_removes_what_was_not_finished(tmp_path: Path) -> None:
     assert list((tmp_path / "a-0").glob("*.cleaned"))
     cleaner.stop()
     assert sorted(path.name for path in (tmp_path / "a-0").iterdir()) == names
+
+
+def compacted_bytes(tmp_path: Path, start: StartWorker | None) -> tuple[int, bytes]:
+    """What is left of a log, and how many steps that took."""
+    broker = DataPath(tmp_path)
+    log = dirty_log(broker, "a")
+    steps = 0
+
+    def in_thread(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        nonlocal steps
+        steps += 1
+        broker.clock.thread_ms += 5  # the event loop is busy
+        at_once(work, done)
+
+    StartedLogCleaner(broker, in_thread, start)
+    run_for(broker, 15_000)
+    assert log.bounds.cleaned_offset == 20
+    return steps, b"".join(path.read_bytes() for path in sorted((tmp_path / "a-0").glob("*.log")))
+
+
+def test_a_large_log_is_compacted_in_a_process_of_its_own_as_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bytes, in as many steps, and a thread does it where there are no processes."""
+    started: list[Worker] = []
+
+    def noted(module: str, argument: object) -> Worker:
+        started.append(start_worker(module, argument))
+        return started[-1]
+
+    def failing(module: str, argument: object) -> Worker:
+        raise WorkerLostError("too many processes")
+
+    in_thread = compacted_bytes(tmp_path / "small", noted)
+    assert not started
+    monkeypatch.setattr(log_cleaner, "_LEAST_WORKER_BYTES", 0)
+    assert compacted_bytes(tmp_path / "large", noted) == in_thread
+    assert len(started) == 1
+    assert compacted_bytes(tmp_path / "failing", failing) == in_thread
+    assert len(started) == 1
+
+
+def test_a_log_whose_process_is_killed_is_left_as_it_is_and_compacted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file is left of the attempt, and the log dir stays online."""
+    monkeypatch.setattr(log_cleaner, "_LEAST_WORKER_BYTES", 0)
+    broker = DataPath(tmp_path)
+    log = dirty_log(broker, "a")
+    names = sorted(path.name for path in (tmp_path / "a-0").iterdir())
+    workers: list[Worker] = []
+
+    class Killed:
+        """A worker that is killed after its third step."""
+
+        def __init__(self, worker: Worker) -> None:
+            self._worker = worker
+            self._steps = 0
+
+        def step(self) -> Any:
+            self._steps += 1
+            if self._steps == 4 and len(workers) == 1:
+                self._worker.close()
+            return self._worker.step()
+
+        def close(self) -> None:
+            self._worker.close()
+
+    def start(module: str, argument: object) -> Worker:
+        workers.append(Killed(start_worker(module, argument)))
+        return workers[-1]
+
+    StartedLogCleaner(broker, start_worker=start)
+    run_for(broker, 15_000)
+    assert len(workers) == 1
+    assert sorted(path.name for path in (tmp_path / "a-0").iterdir()) == names
+    assert log.offline is None
+    run_for(broker, 615_000)
+    assert len(workers) == 2
+    assert log.bounds.cleaned_offset == 20
 
 
 @pytest.mark.parametrize(("worked_ms", "rest_ms"), [(0.0, 0), (0.1, 0), (3.0, 6), (9.0, 10)])

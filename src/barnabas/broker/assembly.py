@@ -16,6 +16,7 @@ from barnabas.base.clock import CallLater, Clock
 from barnabas.base.errors import ConfigError
 from barnabas.base.files import Files
 from barnabas.base.network import Connection, FrameHandler, Network
+from barnabas.base.processes import StartWorker
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
 from barnabas.base.slices import InOrder, Slices
@@ -110,6 +111,8 @@ class Environment:
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     """Start work that waits. Its exceptions are logged, and it is cancelled when the broker stops."""
     in_thread: InThread
+    start_worker: StartWorker | None
+    """None where there are no processes."""
 
 
 _NONCE_BYTES = 24
@@ -317,7 +320,7 @@ class BrokerComponents:
                 partition_changed=self.purgatory.check_and_complete,
                 close_idle=lambda now_ms, max_idle_ms: self.dispatcher.close_idle(now_ms, max_idle_ms),
             ),
-            LogCleaner(log_dirs, config, environment.clock.worked_ms),
+            LogCleaner(log_dirs, config, environment.clock.worked_ms, environment.start_worker),
             ReplicaAlterLogDirsManager(log_dirs, self.replicas, config),
         )
 

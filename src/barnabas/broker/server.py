@@ -20,6 +20,7 @@ from barnabas.base.clock import Clock, SystemClock, Timer
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Listener, Network
+from barnabas.base.processes import start_worker
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.slices import Sliced
 from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS, stop_waiting
@@ -92,6 +93,7 @@ class BrokerServer:
         self.broker_id: int = settings["broker.id"]
         """-1 until it is known, where the properties do not say it."""
         self._files = files or OsFiles()
+        self._start_worker = None if files else start_worker  # a process sees the files of the system only
         self._clock = clock or SystemClock()
         self._rng = rng or new_random()
         self._kafka_version = kafka_version
@@ -273,6 +275,7 @@ class BrokerServer:
                 call_later=lambda delay_ms, callback: _timer(loop, delay_ms, callback),
                 spawn=self._spawn,
                 in_thread=self._in_thread,
+                start_worker=self._start_worker,
             )
         )
         return components

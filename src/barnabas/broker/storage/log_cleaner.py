@@ -1,9 +1,10 @@
 """When a broker compacts which log, and how fast.
 
 ``log.cleaner.threads`` logs are compacted at a time, the dirtiest first. A compaction advances by steps that run beside
-the event loop; between them the log's state is looked at, and new segments are swapped in, on the loop. After each step
-it rests twice as long as the event loop worked meanwhile, but no longer than the step took: so requests get at least half
-of the processor, and a compaction all of it while there are none. It rests longer if ``log.cleaner.io.max.bytes.per.second``,
+the event loop; between them the log's state is looked at, and new segments are swapped in, on the loop. A large log is
+compacted in a process of its own, of lower priority, which leaves the interpreter to requests. A small one is compacted in a thread, which after each step
+rests twice as long as the event loop worked meanwhile, but no longer than the step took: so requests get at least half
+of the processor, and a compaction all of it while there are none. Both rest longer if ``log.cleaner.io.max.bytes.per.second``,
 over all compactions, asks for that. When no log is due, ``log.cleaner.backoff.ms`` passes before the next look.
 
 A log whose batches cannot be read is "uncleanable", as Kafka calls it: it stays as it is, and its records are still
@@ -22,6 +23,7 @@ from typing import NamedTuple
 
 from barnabas.base.clock import Now
 from barnabas.base.errors import CorruptDataError
+from barnabas.base.processes import StartWorker
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.storage.effects import Effects, InSlices, Later, RunBeside
 from barnabas.log.compaction.cleanable import Cleanable, cleanable
@@ -39,6 +41,8 @@ _MAX_CHUNK_BYTES = 2 << 20
 _BUFFERS_A_CHUNK = 4
 """Batches are read together, the faster the more: a fifth less processor time than of a chunk as large as the buffer."""
 _LEAST_PERIOD_MS = 100
+_LEAST_WORKER_BYTES = 48 << 20
+"""What a thread compacts in half a second. A process of its own takes 0.2 s to start, and 30 MiB of memory meanwhile."""
 _UNCLEANABLE_PAUSE_MS = 600_000
 
 
@@ -54,8 +58,18 @@ class _StepBegan(NamedTuple):
 class LogCleaner:
     """The compactions of one broker. Each step returns `Effects`."""
 
-    def __init__(self, log_dirs: LogDirs, config: BrokerConfig, loop_worked_ms: Callable[[], float]) -> None:
-        """``loop_worked_ms`` is the processor time that the event loop's thread has used."""
+    def __init__(
+        self,
+        log_dirs: LogDirs,
+        config: BrokerConfig,
+        loop_worked_ms: Callable[[], float],
+        start_worker: StartWorker | None,
+    ) -> None:
+        """``loop_worked_ms`` is the processor time that the event loop's thread has used.
+
+        Without ``start_worker`` all compactions run in threads.
+        """
+        self._start_worker = start_worker
         self._log_dirs = log_dirs
         self._config = config
         self._loop_worked_ms = loop_worked_ms
@@ -141,7 +155,14 @@ class LogCleaner:
     def _begin(self, found: Cleanable, now: Now) -> Effects:
         log = found.log
         try:
-            compaction = Compaction(log, found.first_dirty_offset, found.upto_offset, self._limits(), now.wall_ms)
+            compaction = Compaction(
+                log,
+                found.first_dirty_offset,
+                found.upto_offset,
+                self._limits(),
+                now.wall_ms,
+                self._start_worker if found.clean_bytes + found.dirty_bytes >= _LEAST_WORKER_BYTES else None,
+            )
         except KafkaError as error:
             self._mark_uncleanable(log, error, now)
             return ()
@@ -185,7 +206,7 @@ class LogCleaner:
         """How long a compaction rests after a step. With 0 the event loop still does all that waits for it first."""
         took_ms = now.ms - began.ms
         size_bytes = compaction.bytes_read + compaction.bytes_written - began.size_bytes
-        others_ms = round(2 * (self._loop_worked_ms() - began.loop_worked_ms))
+        others_ms = 0 if compaction.is_apart else round(2 * (self._loop_worked_ms() - began.loop_worked_ms))
         return max(min(took_ms, others_ms), self._throttled_ms(size_bytes) - took_ms, 0)
 
     def _throttled_ms(self, size_bytes: int) -> int:

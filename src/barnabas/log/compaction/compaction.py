@@ -17,10 +17,11 @@ and stays as it is; compaction continues after it. Only where a header does not 
 way on, and the compaction fails.
 """
 
+import logging
 from collections import deque
-from collections.abc import Callable
 from itertools import pairwise
 
+from barnabas.base.processes import StartWorker, WorkerLostError
 from barnabas.log.append_checks import unpacked_limit_bytes
 from barnabas.log.compaction.cleaned_segment import CleanedFiles, remove_cleaned
 from barnabas.log.compaction.plan import (
@@ -37,11 +38,26 @@ from barnabas.wire.kafka.records.contents import load_columns
 
 __all__ = ["Compaction"]
 
+logger = logging.getLogger(__name__)
+
+_WORKER = "barnabas.log.compaction.worker"
+
 
 class Compaction:
     """One compaction of one log. `step` until `outcome` is there, with `swap` whenever `wants_swap`."""
 
-    __slots__ = ("_cuts", "_left", "_ready", "_start", "_work", "bytes_read", "bytes_written", "log", "outcome", "plan")
+    __slots__ = (
+        "_cuts",
+        "_left",
+        "_ready",
+        "_start_worker",
+        "_work",
+        "bytes_read",
+        "bytes_written",
+        "log",
+        "outcome",
+        "plan",
+    )
 
     def __init__(
         self,
@@ -50,11 +66,11 @@ class Compaction:
         upto_offset: int,
         limits: CompactionLimits,
         now_ms: int,
-        start: Callable[[CleaningPlan], CleaningWork] | None = None,
+        start_worker: StartWorker | None = None,
     ) -> None:
         """``upto_offset`` is the base offset of the first segment that stays. On the log's thread.
 
-        ``start`` is called in the first step, and begins the work elsewhere than in the thread of the steps.
+        With ``start_worker`` the work goes on in a process of its own, else in the thread of the steps.
         Raises `KafkaError` KAFKA_STORAGE_ERROR, or UNKNOWN_SERVER_ERROR for a damaged transaction index.
         """
         self.log = log
@@ -89,7 +105,7 @@ class Compaction:
             unpacked_limit_bytes=unpacked_limit_bytes(log.config),
             limits=limits,
         )
-        self._start = start or self._start_here
+        self._start_worker = start_worker
         self._work: CleaningWork | None = None
         self._ready: ReadySegment | None = None
         self.outcome: CompactionOutcome | None = None
@@ -97,6 +113,11 @@ class Compaction:
         self.bytes_written = 0
 
     # ---- on the log's thread
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it leaves the interpreter to the event loop."""
+        return self._start_worker is not None
 
     @property
     def wants_swap(self) -> bool:
@@ -131,15 +152,21 @@ class Compaction:
     def step(self) -> None:
         """Go on for a while: see `CleaningWork.step`."""
         if self._work is None:
-            self._work = self._start(self.plan)
+            self._work = self._begin()
         report = self._work.step()
         self.bytes_read, self.bytes_written = report.bytes_read, report.bytes_written
         self._ready, self.outcome = report.ready, report.outcome
         if report.outcome is not None:
             self._work.close()
 
-    def _start_here(self, plan: CleaningPlan) -> CleaningWork:
+    def _begin(self) -> CleaningWork:
+        if self._start_worker is not None:
+            try:
+                return self._start_worker(_WORKER, self.plan)
+            except WorkerLostError as error:
+                logger.warning("%s is compacted in a thread: %s", self.log.topic_partition, error)
+                self._start_worker = None
         load_columns()
         from barnabas.log.compaction.cleaner import Cleaner  # with numpy
 
-        return Cleaner(self.log.folder.files, plan)
+        return Cleaner(self.log.folder.files, self.plan)

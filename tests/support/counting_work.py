@@ -1,0 +1,23 @@
+"""A work for `barnabas.base.processes`: counts its steps, in another process."""
+
+import os
+
+__all__ = ["begin"]
+
+
+class _Counting:
+    def __init__(self, fails_at: int) -> None:
+        self._fails_at = fails_at
+        self._steps = 0
+
+    def step(self) -> tuple[int, int]:
+        self._steps += 1
+        print("no answer")  # what libraries print must not come between
+        if self._steps == self._fails_at:
+            raise FileNotFoundError(2, "gone", "/a/file")
+        return self._steps, os.getpid()
+
+
+def begin(fails_at: int) -> _Counting:
+    """Count, and fail once at this step."""
+    return _Counting(fails_at)
