@@ -1,7 +1,9 @@
-"""The examples of examples/pipelines, each as it stands in its file, fed by `feed.py` and run on one Spark session."""
+"""The examples of examples/pipelines, each as it stands in its file, fed by `feed.py` and run on one Spark session.
+
+Those about flights are run by `test_spark_pages.py`, with the commands of their page.
+"""
 
 import json
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +23,6 @@ from support.needs import ROOT  # noqa: E402
 
 EXAMPLES = ROOT / "examples" / "pipelines"
 LIMITS = {
-    "flights": 3000,
     "weather": 400,
     "web-logs": 60,
     "user-activity": 120,
@@ -59,38 +60,6 @@ def figures(flow: spec.Flow) -> list[dict[str, list[Any]]]:
     """The series of the flow's charts, as the dashboard draws them."""
     charts = json.loads(Dashboard(flow).state().figures)["charts"]
     return [{trace.get("name", ""): trace["y"] for trace in chart["figure"]["data"]} for chart in charts]
-
-
-def test_kpis_of_flights_reach_a_delta_table_and_the_dashboard(cluster: Any, spark: Any, tmp_path: Path) -> None:
-    """The charts count every flight once."""
-    flow, summary = run(cluster, spark, tmp_path, "kpis", feed(cluster, "flights"))
-    assert summary["rows"] == 3000
-    delays, by_day = figures(flow)
-    (means,) = delays.values()
-    assert means == sorted(means, reverse=True)
-    assert sum(by_day["flights"]) == 3000
-
-
-def test_the_delay_model_is_trained_and_scores_flights(cluster: Any, spark: Any, tmp_path: Path) -> None:
-    """A flight's delay at departure says most about its delay at arrival."""
-    from barnabas.pipelines.models.registry import ModelFolder
-    from barnabas.pipelines.models.run import train_on
-    from barnabas.pipelines.run import run_on
-
-    text = (EXAMPLES / "delay-model.toml").read_text().replace('test = "month > 6"', 'test = "day > 2"')
-    (tmp_path / "flow.toml").write_text(text)
-    overrides = [f"source.bootstrap_servers={cluster.bootstrap}", f'source.topics=["{feed(cluster, "flights")}"]']
-    flow = spec.load(tmp_path / "flow.toml", overrides)
-    assert flow.model is not None
-    version = train_on(spark, flow)
-    assert version.metrics["auc"] > 0.85
-    ModelFolder(flow.model.path).use(version.version)
-    run_on(spark, flow)
-    with sqlite3.connect(tmp_path / "state" / "delays.db") as connection:
-        query = "SELECT dep_delay > 60, avg(late_probability) FROM flights GROUP BY 1 ORDER BY 1"
-        (_, on_time), (_, late) = connection.execute(query).fetchall()
-    connection.close()
-    assert late > 0.9 > 0.5 > on_time
 
 
 def test_weather_is_imported_into_parquet_files(cluster: Any, spark: Any, tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 What a command does is its own; only the session that it would open, for seconds each, is there already.
 """
 
+import contextlib
+import json
 import os
 import shlex
 import signal
 import sqlite3
+import statistics
 import subprocess
 import sys
 import threading
@@ -19,7 +22,9 @@ from typing import Any
 import pytest
 
 from barnabas.cli.main import main
-from support.mixed import is_long
+from barnabas.pipelines import spec
+from barnabas.pipelines.dashboard.server import Dashboard
+from barnabas.pipelines.models.registry import ModelFolder
 from support.needs import ROOT
 from support.pages import DOCS, Command, blocks
 from support.ports import free_ports
@@ -156,8 +161,8 @@ def test_the_first_pipeline_of_the_readme(person: PipelineReader) -> None:
     person.reader.follow([block for block in blocks(ROOT / "README.md") if block.section == "A first pipeline"])
 
 
-def follow_outputs(person: PipelineReader) -> None:
-    """pipeline-outputs.md with 3,000 flights in place of all."""
+def test_the_outputs_of_flights(person: PipelineReader) -> None:
+    """pipeline-outputs.md with 3,000 flights in place of all: KPIs in a Delta table and charts, a search, a model with scores."""
     target = person.folder / "examples" / "pipelines"
     target.mkdir(parents=True)
     for name in ("kpis.toml", "feed.py"):
@@ -181,11 +186,18 @@ def follow_outputs(person: PipelineReader) -> None:
     person.reader.before["pipeline search"] = prepare_search
     person.reader.before["pipeline train"] = prepare_model
     person.reader.follow(blocks(DOCS / "how-to" / "pipeline-outputs.md"))
-    assert len(rows(person.folder / "state" / "delays.db", "flights")) > 2000
 
-
-if is_long():  # CI has no time for it: test_spark_examples.py runs these flows
-
-    def test_outputs(person: PipelineReader) -> None:
-        """Feed, run, dashboard, search, train, models."""
-        follow_outputs(person)
+    charts = json.loads(Dashboard(spec.load(target / "kpis.toml")).state().figures)["charts"]
+    delays, by_day = ([trace["y"] for trace in chart["figure"]["data"]] for chart in charts)
+    assert delays[0] == sorted(delays[0], reverse=True)
+    assert sum(by_day[0]) == 3000  # each flight once
+    model = spec.load(person.folder / "flow.toml").model
+    assert model is not None
+    (version,) = ModelFolder(model.path).versions()
+    assert version.metrics["auc"] > 0.85
+    scores: dict[bool, list[float]] = {False: [], True: []}
+    with contextlib.closing(sqlite3.connect(person.folder / "state" / "delays.db")) as connection:
+        for late, probability in connection.execute("SELECT dep_delay > 60, late_probability FROM flights"):
+            scores[bool(late)].append(probability)
+    # A flight's delay at departure says most about its delay at arrival.
+    assert statistics.mean(scores[True]) > 0.9 > 0.5 > statistics.mean(scores[False])
