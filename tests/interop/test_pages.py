@@ -84,10 +84,12 @@ class Shared:
     def start_the_fourth(self) -> None:
         self.reader.type(Command("", "barnabas server-start server.properties", []))
 
-    def send(self, topic: str, count: int) -> None:
-        """Records in turn to each partition: by chance all of a linger go to one, and another stays empty."""
+    def send(self, topic: str, count: int, *, partitions: int) -> None:
+        """Records in turn to each partition: by chance all of a linger go to one, and another stays empty.
+
+        A topic may be so new that not every broker knows it, so nothing is asked: the producer waits until it is known.
+        """
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
-        partitions = len(producer.list_topics(topic, 30).topics[topic].partitions)
         for number in range(count):
             producer.produce(topic, b"%100d" % number, partition=number % partitions)
             producer.poll(0)
@@ -151,7 +153,7 @@ def test_mirror_topics(shared: Shared, barnabas_cluster: Cluster) -> None:
     """A hundred records go to another cluster, and the group shows that none is left; then with names for both clusters."""
     with shared.admin() as admin:
         admin.create_topic("orders", assignment=[[0, 1, 2], [3, 0, 1]])
-    shared.send("orders", 100)
+    shared.send("orders", 100, partitions=2)
     reader = shared.reader
     reader.places |= {"other.host:9092": barnabas_cluster.bootstrap_servers}
     reader.places |= {"group.id=mirror": "group.id=mirror\nauto.offset.reset=smallest"}
@@ -179,8 +181,8 @@ def test_watch_a_cluster_and_recover_a_disk(shared: Shared) -> None:
     reader, disks = shared.reader, shared.disks
     with shared.admin() as admin:
         admin.create_topic("big", assignment=[[3, 0], [1, 3], [0, 1], [3, 2]])
-        shared.send("big", 400)
-        shared.send("clicks", 90)
+        shared.send("big", 400, partitions=4)
+        shared.send("clicks", 90, partitions=3)
         latest = ends(admin, "clicks")
         behind = TopicPartition("clicks", 0)
         admin.alter_group_offsets("shop", {**latest, behind: latest[behind] - 3})
