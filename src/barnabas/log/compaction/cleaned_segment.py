@@ -76,12 +76,15 @@ class CleanedSegment:
             position += size_bytes
         self.size, self._bytes_since_entry = position, since_entry
 
-    def finish(self, aborted: list[AbortedTransaction]) -> tuple[str, ...]:
-        """Complete all files and sync them. Returns their suffixes, the .log last. Raises `OSError`."""
-        if self._largest[0] >= 0:
-            self._time_index.append(*self._largest)
+    def sync(self) -> None:
+        """Sync the batches, which takes long, and write no more of them. Raises `OSError`."""
         self._file.sync()
         self._file.close()
+
+    def finish(self, aborted: list[AbortedTransaction]) -> tuple[str, ...]:
+        """Write and sync the indexes. Returns the suffixes of all files, the .log last. Raises `OSError`."""
+        if self._largest[0] >= 0:
+            self._time_index.append(*self._largest)
         self._write(INDEX, self._index.encode())
         self._write(TIME_INDEX, self._time_index.encode())
         if not aborted:

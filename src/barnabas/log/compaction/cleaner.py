@@ -14,8 +14,8 @@ from barnabas.log.compaction.batch_filter import BatchFilter, LastRecord, Mapped
 from barnabas.log.compaction.cleaned_segment import BatchEntry, CleanedSegment
 from barnabas.log.compaction.cleaned_transactions import CleanedTransactions
 from barnabas.log.compaction.offset_map import Digests, OffsetMap, digests
+from barnabas.log.compaction.ordinary_batches import Block, filter_ordinary, map_ordinary
 from barnabas.log.compaction.pieces import Piece, read_pieces
-from barnabas.log.compaction.plain_chunks import Block, filter_plain, map_plain
 from barnabas.log.compaction.plan import CleaningPlan, ClosedSegment, CompactionOutcome, ReadySegment, StepReport
 from barnabas.log.compaction.record_groups import Chunk, read_groups
 from barnabas.log.names import INDEX, TIME_INDEX
@@ -28,8 +28,6 @@ _MOST_EXPECTED_KEYS = 1 << 40
 _MOST_REPORTS = 10
 _MOST_DAMAGED = 10_000
 """With more batches that cannot be read the second pass reads all of them again, for the memory's sake."""
-_MOST_ROWS = 65_536
-"""Pieces of more records are read in parts, for the memory's sake."""
 
 
 class Cleaner:
@@ -98,9 +96,9 @@ class Cleaner:
             delete_retention_ms=plan.delete_retention_ms,
             limit_bytes=plan.unpacked_limit_bytes,
         )
-        plain_filter = _PlainFilter(plan, offsets, mapped)
+        ordinary_filter = _OrdinaryFilter(plan, offsets, mapped)
         for group in self._groups(end_offset):
-            yield from self._rewrite(group, batch_filter, plain_filter, transactions)
+            yield from self._rewrite(group, batch_filter, ordinary_filter, transactions)
         return CompactionOutcome(end_offset, self._unreadable_count, tuple(self._unreadable))
 
     def _report(self, header: BatchHeader, problem: str) -> None:
@@ -130,7 +128,7 @@ class Cleaner:
             if segment.end_offset <= plan.first_dirty_offset:
                 continue
             for piece in self._pieces(segment, position):
-                if _is_small(piece) and map_plain(piece.data, piece.headers, offsets, plan.first_dirty_offset):
+                if map_ordinary(piece.data, piece.headers, offsets, plan.first_dirty_offset, plan.unpacked_limit_bytes):
                     self._cover(piece.last_offset)
                     yield
                     continue
@@ -224,7 +222,7 @@ class Cleaner:
         self,
         group: list[ClosedSegment],
         batch_filter: BatchFilter,
-        plain_filter: "_PlainFilter",
+        ordinary_filter: "_OrdinaryFilter",
         transactions: CleanedTransactions,
     ) -> Generator[ReadySegment | None, None, None]:
         files, directory = self._files, self._plan.directory
@@ -235,7 +233,7 @@ class Cleaner:
         for segment in group:
             for piece in self._pieces(segment):
                 written = cleaned.size
-                block = plain_filter.filter(piece)
+                block = ordinary_filter.filter(piece)
                 if block is not None:
                     cleaned.append(
                         [block.data], zip(block.sizes, block.last_offsets, block.max_timestamps, strict=True)
@@ -256,6 +254,8 @@ class Cleaner:
                     cleaned.append(kept, entries)
                     self._bytes_written += cleaned.size - written
                     yield None
+        cleaned.sync()
+        yield None  # a process whose broker has died meanwhile ends here, before it writes under names that a new broker may use
         suffixes = cleaned.finish(transactions.retained)
         self._cleaned = None
         yield ReadySegment(tuple(segment.base_offset for segment in group), suffixes, cleaned.size)
@@ -263,25 +263,22 @@ class Cleaner:
         yield None
 
 
-def _is_small(piece: Piece) -> bool:
-    return bool(piece.headers.record_count.sum() <= _MOST_ROWS)
-
-
-class _PlainFilter:
+class _OrdinaryFilter:
     """The short way through a piece of the log, if all of its records are in the map."""
 
     def __init__(self, plan: CleaningPlan, offsets: OffsetMap, mapped: Mapped | None) -> None:
         self._mapped = mapped
         self._latest_offset = offsets.latest_offset
+        self._limit_bytes = plan.unpacked_limit_bytes
         self._last_offsets = np.array([last_offset for _, last_offset, _ in plan.last_producers], np.int64)
         self._damaged = np.array(sorted(mapped.damaged) if mapped else (), np.int64)
 
     def filter(self, piece: Piece) -> Block | None:
         mapped = self._mapped
-        if mapped is None or not _is_small(piece):
+        if mapped is None:
             return None
         if piece.first_offset < mapped.first_offset or piece.last_offset > self._latest_offset:
             return None
         if self._damaged.size and np.isin(piece.headers.base_offset, self._damaged).any():
             return None
-        return filter_plain(piece.data, piece.headers, mapped.newest, self._last_offsets)
+        return filter_ordinary(piece.data, piece.headers, mapped.newest, self._last_offsets, self._limit_bytes)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files
-from barnabas.log.compaction.plain_chunks import HeaderColumns, read_header_columns
+from barnabas.log.compaction.ordinary_batches import HeaderColumns, read_header_columns
 from barnabas.log.compaction.plan import ClosedSegment
 from barnabas.log.compaction.record_groups import STEP_RECORDS, Chunk, Found
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, read_header
