@@ -15,7 +15,11 @@ from keyrings.alt.file import PlaintextKeyring
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.contexts import contexts_file
 from barnabas.cli.main import main
-from barnabas.client import Admin, AsyncAdmin, AuthenticationError, ConnectError
+from barnabas.client import BYTES, Admin, AsyncAdmin, AuthenticationError, ConnectError, Consumer, Producer
+from barnabas.mirror import MirrorMaker, MirrorSettings, TopicFilter
+from barnabas.mirror.replication_policy import ReplicationPolicy
+from barnabas.mirror.settings import LinkSettings
+from barnabas.testing import Cluster
 from barnabas.wire.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -259,6 +263,31 @@ def test_a_protocol_that_the_port_does_not_speak_is_named(secured: Secured) -> N
             pytest.raises((AuthenticationError, ConnectError), match=message),
         ):
             admin.describe_cluster()
+
+
+def test_a_mirror_between_named_clusters_logs_in(secured: Secured, barnabas_cluster: Cluster) -> None:
+    """Its streams, and the link beside them that makes topics and translates offsets."""
+    source = {**secured.login("SCRAM-SHA-256"), "bootstrap.servers": secured.sasl}
+    target = {"bootstrap.servers": barnabas_cluster.bootstrap_servers}
+    with Producer(source) as producer:
+        producer.send_many("mirrored", map(str, range(10)))
+    with Admin(source) as admin:
+        admin.alter_group_offsets("shop", {TopicPartition("mirrored", 0): 10})
+    link = LinkSettings(ReplicationPolicy("a", "b", has_prefixes=True), checkpoint_interval_ms=200)
+    settings = MirrorSettings({**source, "group.id": "mirror"}, target, TopicFilter("mirrored"), link=link)
+    maker = MirrorMaker(settings)
+    maker.start()
+    try:
+        with Consumer(
+            {**target, "auto.offset.reset": "earliest"}, deserializer=BYTES, key_deserializer=BYTES
+        ) as consumer:
+            for topic, records in (("a.mirrored", 10), ("a.checkpoints.internal", 1)):
+                eventually(lambda topic=topic: topic in consumer.topics(), what=f"{topic} is made")
+                consumer.assign([TopicPartition(topic, 0)])
+                assert None not in [consumer.poll(60) for _ in range(records)]
+    finally:
+        maker.stop()
+        maker.wait()
 
 
 def test_an_authentication_that_ends_is_renewed(secured: Secured) -> None:

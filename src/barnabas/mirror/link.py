@@ -23,6 +23,7 @@ from barnabas.client.consumer import Consumer
 from barnabas.client.errors import ConnectError
 from barnabas.client.offsets import LATEST, FoundOffset
 from barnabas.client.producer import Producer
+from barnabas.client.properties import security_properties
 from barnabas.mirror.link_records import GroupCheckpoint, LinkHeartbeat, OffsetSync
 from barnabas.mirror.offset_translation import OffsetTranslation
 from barnabas.mirror.replication_policy import HEARTBEATS, are_heartbeats
@@ -51,8 +52,8 @@ class MirrorLink:
         self.policy = link.policy
         self._link = link
         self._own_group = str(settings.consumer.get("group.id", ""))
-        self._source = {"bootstrap.servers": _servers(settings.consumer, "consumer")}
-        self._target = {"bootstrap.servers": _servers(settings.producer, "producer")}
+        self._source = _connection(settings.consumer, "consumer")
+        self._target = _connection(settings.producer, "producer")
         self._translation = OffsetTranslation(link.offset_lag_max)
         self._lock = threading.Lock()  # of the translation
         self._preparing = threading.Lock()
@@ -281,7 +282,8 @@ def _own_configs(admin: Admin, topic: str) -> dict[str, str]:
     }
 
 
-def _servers(properties: Mapping[str, Any], role: str) -> str:
+def _connection(properties: Mapping[str, Any], role: str) -> dict[str, str]:
+    """What it takes to connect to a cluster as the mirror does: the brokers, the protection, the login."""
     if servers := bootstrap_servers(properties):
-        return servers
+        return {"bootstrap.servers": servers, **security_properties(properties)}
     raise ConfigError(f"bootstrap.servers of the {role} is missing: a link between named clusters needs it")
