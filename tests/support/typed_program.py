@@ -23,6 +23,7 @@ from barnabas.client import (
     TopicPartition,
     UnknownTopicError,
 )
+from barnabas.testing import Cluster, VirtualCluster, VirtualConsumer, simulate
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 
@@ -125,3 +126,39 @@ if __name__ == "__main__":
     send_orders([Order(1, "espresso")])
     print(read_orders())
     asyncio.run(asynchronous())
+
+
+async def cook(consumer: AsyncConsumer[str, Order] | VirtualConsumer[str, Order], cooked: list[Order]) -> None:
+    consumer.subscribe(["orders"])
+    async for record in consumer:
+        value: Order | None = record.value
+        if value is not None:
+            cooked.append(value)
+        await consumer.commit()
+
+
+async def work(cluster: VirtualCluster, cooked: list[Order]) -> None:
+    async with cluster.consumer({"group.id": "kitchen"}, deserializer=OrderCodec()) as consumer:
+        await cook(consumer, cooked)
+
+
+async def scenario(cluster: VirtualCluster) -> list[Order]:
+    cooked: list[Order] = []
+    program = cluster.start("worker", work, cluster, cooked)
+    async with cluster.producer(serializer=OrderCodec(), key_serializer=INTEGER) as producer:
+        delivery: Delivery = await producer.send("orders", Order(7, "espresso"), 7)
+        cluster.kill(cluster.leader("orders", delivery.partition))
+    async with cluster.producer() as texts:
+        await texts.send("notes", "text", "key")
+    program.kill()
+    return cooked
+
+
+def try_it() -> list[Order]:
+    return simulate(scenario, seed=7, brokers=3).value
+
+
+def break_it(barnabas_cluster: Cluster) -> None:
+    barnabas_cluster.partition([0, "zookeeper"], [1, 2])
+    barnabas_cluster.slow_disk(0, 0.2)
+    barnabas_cluster.heal()

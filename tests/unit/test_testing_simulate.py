@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.errors import BarnabasError
 from barnabas.client import (
     JSON,
     AsyncConsumer,
@@ -419,6 +420,16 @@ def test_a_record_that_cannot_be_delivered_fails_with_its_cause():
         assert found.value.name == "_MSG_TIMED_OUT"
 
     simulate(scenario, brokers=2)
+
+
+def test_where_there_is_no_leader_there_is_none_to_kill():
+    """The types let `leader` be given to `kill`; the error says what to wait for."""
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        with pytest.raises(BarnabasError, match="there is no leader or controller at the moment"):
+            cluster.kill(cluster.leader("missing"))
+
+    simulate(scenario)
 
 
 @pytest.mark.parametrize(("real", "virtual"), [(AsyncProducer, VirtualProducer), (AsyncConsumer, VirtualConsumer)])

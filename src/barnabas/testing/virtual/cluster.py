@@ -8,10 +8,12 @@ import asyncio
 import errno
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
+from barnabas.client.codecs import Deserializer, Serializer
+from barnabas.client.consumer import OnCommit
 from barnabas.client.errors import TimedOutError
 from barnabas.client.records import Record
 from barnabas.testing.simulation.admin import topic_creation
@@ -35,7 +37,10 @@ from barnabas.wire.kafka.errors import ErrorCode
 __all__ = ["SimulatedRunError", "VirtualCluster", "VirtualRun", "simulate"]
 
 T = TypeVar("T")
-Server = int | str
+K = TypeVar("K")
+V = TypeVar("V")
+Server = int | str | None
+"""A broker's id, or the name of a server or program; None is what `VirtualCluster.leader` and `controller` give without one."""
 
 _SCENARIO = "scenario"
 _START_S = 120.0
@@ -232,9 +237,85 @@ class VirtualCluster:
 
     # Clients and programs
 
+    @overload
+    def producer(
+        self, properties: Mapping[str, Any] | None = None, *, partitioner: Any = None, close_timeout_s: float = ...
+    ) -> VirtualProducer[str, str]: ...
+
+    @overload
+    def producer(
+        self,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        serializer: Serializer[V],
+        partitioner: Any = None,
+        close_timeout_s: float = ...,
+    ) -> VirtualProducer[str, V]: ...
+
+    @overload
+    def producer(
+        self,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        key_serializer: Serializer[K],
+        partitioner: Any = None,
+        close_timeout_s: float = ...,
+    ) -> VirtualProducer[K, str]: ...
+
+    @overload
+    def producer(
+        self,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        serializer: Serializer[V],
+        key_serializer: Serializer[K],
+        partitioner: Any = None,
+        close_timeout_s: float = ...,
+    ) -> VirtualProducer[K, V]: ...
+
     def producer(self, properties: Mapping[str, Any] | None = None, **options: Any) -> VirtualProducer[Any, Any]:
         """A producer of the program that calls; ``options`` are those of `barnabas.client.AsyncProducer`."""
         return VirtualProducer(self._link(), properties or {}, **options)
+
+    @overload
+    def consumer(
+        self,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        on_commit: OnCommit | None = None,
+        close_timeout_s: float = ...,
+    ) -> VirtualConsumer[str, str]: ...
+
+    @overload
+    def consumer(
+        self,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        deserializer: Deserializer[V],
+        on_commit: OnCommit | None = None,
+        close_timeout_s: float = ...,
+    ) -> VirtualConsumer[str, V]: ...
+
+    @overload
+    def consumer(
+        self,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        key_deserializer: Deserializer[K],
+        on_commit: OnCommit | None = None,
+        close_timeout_s: float = ...,
+    ) -> VirtualConsumer[K, str]: ...
+
+    @overload
+    def consumer(
+        self,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        deserializer: Deserializer[V],
+        key_deserializer: Deserializer[K],
+        on_commit: OnCommit | None = None,
+        close_timeout_s: float = ...,
+    ) -> VirtualConsumer[K, V]: ...
 
     def consumer(self, properties: Mapping[str, Any] | None = None, **options: Any) -> VirtualConsumer[Any, Any]:
         """A consumer of the program that calls; ``options`` are those of `barnabas.client.AsyncConsumer`."""
@@ -381,8 +462,11 @@ class VirtualCluster:
         return {f"zookeeper{n}": name for n, name in enumerate(names, 1)}
 
     def _machine(self, server: Server) -> Machine:
+        if server is None:
+            raise BarnabasError("there is no leader or controller at the moment: wait for one with until")
         if server in self._ids:
-            return self._simulation.machine(broker_name(int(server)))
+            assert isinstance(server, int)
+            return self._simulation.machine(broker_name(server))
         if server in self._coordination():
             return self._simulation.machine(self._coordination()[str(server)])
         if server in [each.name for each in self._programs]:
