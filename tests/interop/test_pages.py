@@ -21,6 +21,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.log_dirs import Replica, alter_replica_log_dirs
 from barnabas.testing import Cluster
 from support.coordination import coordination_server
+from support.needs import needs
 from support.pages import DOCS, Command, blocks, commands, commands_of
 from support.ports import free_ports
 from support.reader import Reader
@@ -260,6 +261,21 @@ def test_run_an_ensemble(tmp_path: Path) -> None:
         assert re.findall(r"^server\.(\d)=", members, re.MULTILINE) == ["2", "3", "4"]
     finally:
         reader.end()
+
+
+@needs("openssl")
+def test_secure_a_cluster(tmp_path: Path) -> None:
+    """A secured cluster for tests, its users, and those of SCRAM."""
+    reader = Reader(tmp_path, {})
+    start, *others = commands(HOW_TO / "secure-a-cluster.md")
+    ready = re.search(r"ready (\S+) zk=(\S+)", reader.run(start))
+    assert ready is not None
+    reader.places = {"localhost:9092": ready[1], "localhost:2181": ready[2]}
+    try:
+        for command in others:
+            reader.type(command)
+    finally:
+        reader.run(others[-1], may_fail=True)
 
 
 def test_test_with_a_cluster(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """A listener with SASL: what is served before a client is authenticated, and how each mistake ends."""
 
+import base64
 import contextlib
 import hashlib
+import hmac
 from pathlib import Path
 from random import Random
 
@@ -204,6 +206,20 @@ def test_a_last_message_of_scram_that_was_changed_is_refused(change) -> None:
     with pytest.raises(SaslError):
         server.evaluate(change(final).encode())
     assert not server.is_complete
+
+
+def test_a_client_that_repeats_its_nonce_is_let_in() -> None:
+    """As librdkafka did for years: what it sends ends with both nonces, and its proof is of what it sends."""
+    server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
+    server_first = server.evaluate(b"n,,n=ann,r=cln").decode()
+    without_proof = "c=biws,r=clnclnsrv"
+    salted = hashlib.pbkdf2_hmac("sha256", USERS["ann"].encode(), b"salt", 4096)
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    signed = f"n=ann,r=cln,{server_first},{without_proof}".encode()
+    signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
+    server.evaluate(f"{without_proof},p={proof}".encode())
+    assert server.user == "ann"
 
 
 def test_a_first_message_for_another_user_is_refused_by_scram() -> None:

@@ -114,7 +114,7 @@ def test_old(barnabas_cluster):
     with Admin({"bootstrap.servers": barnabas_cluster.bootstrap_servers}) as admin:
         admin.create_topic("t")
 
-@pytest.mark.barnabas(security="SASL_SSL")
+@pytest.mark.barnabas(tls=True)
 def test_secured(barnabas_cluster):
     pass
 
@@ -126,7 +126,7 @@ def test_misspelt(barnabas_cluster):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
     assert "1 passed, 2 errors" in done.stdout, done.stdout + done.stderr
-    assert "has no option security; brokers have no TLS, SASL or ACLs for clients" in done.stdout
+    assert 'has no option tls; security="SASL_SSL" secures a cluster' in done.stdout
     assert "has no option kafka_verison; did you mean kafka_version?" in done.stdout
 
 

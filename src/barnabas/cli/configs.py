@@ -14,6 +14,7 @@ from barnabas.cli.common import (
 )
 from barnabas.cli.config_changes import Entity, parse_changes
 from barnabas.cli.quotas import run_quotas
+from barnabas.cli.scram_commands import alter_users, describe_users, names_scram
 from barnabas.cli.suggestions import explained, warn_of_unknown
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import (
@@ -26,6 +27,8 @@ from barnabas.client.configurations import (
 )
 from barnabas.client.topics import describe_topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.describe_client_quotas import DescribeClientQuotasRequest
+from barnabas.wire.kafka.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 
 __all__ = ["main"]
 
@@ -65,8 +68,12 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     _check(parser, given)
     entities = _entities(parser, given)
+    if given.zookeeper is not None:
+        return _alter_in_zookeeper(parser, given, entities)
     with connect(given, "barnabas-configs") as connection:
         try:
+            if entities[0].kind == "users" and len(entities) == 1:
+                return _run_user(connection, given, entities[0])
             if entities[0].kind in _QUOTAS:
                 return run_quotas(connection, given, entities)
             if given.alter:
@@ -82,9 +89,8 @@ def main(argv: list[str]) -> int:
 def _check(parser: ToolParser, given: argparse.Namespace) -> None:
     if given.alter == given.describe:
         parser.error("Command must include exactly one action: --describe, --alter")
-    if given.zookeeper is not None:
-        parser.error("--zookeeper is gone from Kafka's tools: name a broker, --bootstrap-server HOST:PORT")
-    parser.require(given, "bootstrap-server")
+    if given.zookeeper is None:
+        parser.require(given, "bootstrap-server")
     for option in ("add-config", "add-config-file", "delete-config"):
         if given.describe and parser.has(given, option):
             parser.error(f'Option "[describe]" can\'t be used with option "[{option}]"')
@@ -94,6 +100,38 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
         parser.error(
             "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
         )
+
+
+def _alter_in_zookeeper(parser: ToolParser, given: argparse.Namespace, entities: list[Entity]) -> int:
+    """The one use of ``--zookeeper`` that Kafka's tool has left: users that must exist before a broker starts."""
+    changes = parse_changes(given.add_config, given.add_config_file, given.delete_config) if given.alter else {}
+    user = entities[0].name or ""
+    if [entity.kind for entity in entities] != ["users"] or not user or not names_scram(changes):
+        parser.error(
+            "--zookeeper is for SCRAM credentials of users alone, before a broker runs (--alter --entity-type users "
+            "--entity-name NAME --add-config 'SCRAM-SHA-256=[password=...]'); for all else name a broker, "
+            "--bootstrap-server HOST:PORT"
+        )
+    from barnabas.cli.scram_znodes import alter_users_in_zookeeper  # imports much that no other use needs
+
+    alter_users_in_zookeeper(given.zookeeper, user, changes)
+    return 0
+
+
+def _run_user(connection: AdminConnection, given: argparse.Namespace, entity: Entity) -> int:
+    """A user's SCRAM credentials or quotas. Brokers that have no quotas still have credentials."""
+    if given.alter:
+        changes = parse_changes(given.add_config, given.add_config_file, given.delete_config)
+        if not names_scram(changes):
+            return run_quotas(connection, given, [entity])
+        alter_users(connection, entity.name or "", changes)
+        return 0
+    has_credentials = entity.name != _DEFAULT_ENTITY and connection.offers(DescribeUserScramCredentialsRequest)
+    if not has_credentials or connection.offers(DescribeClientQuotasRequest):
+        run_quotas(connection, given, [entity])
+    if has_credentials:
+        describe_users(connection, given, entity.name)
+    return 0
 
 
 def _entities(parser: ToolParser, given: argparse.Namespace) -> list[Entity]:
@@ -233,7 +271,7 @@ def _parser() -> ToolParser:
     parser = ToolParser("configs", "Describe and alter configurations of topics, brokers and others.")
     add = parser.add_argument
     add_connection_options(parser)
-    add("--zookeeper", metavar="HOST:PORT", help=argparse.SUPPRESS)
+    add("--zookeeper", metavar="HOST:PORT", help="set SCRAM credentials of users without a broker")
     add("--describe", action="store_true", help="show configurations")
     add("--alter", action="store_true", help="change configurations")
     add("--all", action="store_true", help="show static and default values too, not only dynamic ones")

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -44,9 +44,20 @@ class Supervisor:
     """The children by name, what each was started with, and their end."""
 
     def __init__(
-        self, directory: Path, plans: Sequence[ServerPlan], bootstrap: str, brokers: int, *, keeps_files: bool = True
+        self,
+        directory: Path,
+        plans: Sequence[ServerPlan],
+        bootstrap: str,
+        brokers: int,
+        *,
+        keeps_files: bool = True,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Without ``keeps_files`` the directory goes when a start fails, so that messages name no file in it."""
+        """Without ``keeps_files`` the directory goes when a start fails, so that messages name no file in it.
+
+        ``properties`` are those with which brokers are asked whether they are ready.
+        """
+        self._properties = dict(properties or {})
         self._keeps_files = keeps_files
         self._logs = directory / "logs"
         self._plans = {plan.name: plan for plan in plans}
@@ -123,7 +134,7 @@ class Supervisor:
                 del unready[0]
             if not unready:
                 self._keeps_files = True  # while the cluster runs, in any case
-                threading.Thread(target=prepare_groups, args=(self._bootstrap,), daemon=True).start()
+                threading.Thread(target=prepare_groups, args=(self._bootstrap, self._properties), daemon=True).start()
                 return True
         self.has_failed = True
         _say(f"the cluster did not come up within {_READY_TIMEOUT_S} s; its logs are in {self._logs}")
@@ -133,7 +144,7 @@ class Supervisor:
         from barnabas.client.admin_connection import AdminConnection
 
         try:
-            with AdminConnection(server) as admin:
+            with AdminConnection(server, self._properties) as admin:
                 cluster = admin.describe_cluster()
         except (BarnabasError, OSError):
             return False

@@ -16,13 +16,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser
 from barnabas.cli.local_clusters import LocalCluster, locked, record
 from barnabas.cli.reachability import require_coordination
 from barnabas.cli.supervisor import ServerPlan, Supervisor
-from barnabas.cli.up_files import BrokerFiles, CoordinationPlan, check_ports, free_ports
+from barnabas.cli.up_files import BrokerFiles, CoordinationPlan, check_ports, free_ports, properties_text
+
+if TYPE_CHECKING:
+    from barnabas.testing.security import ClusterSecurity
 
 __all__ = ["main"]
 
@@ -78,6 +82,19 @@ def _parser() -> ToolParser:
     )
     parser.add_argument("--zookeeper", metavar="HOST:PORT", help="use this coordination service and start none")
     parser.add_argument("--data-dir", metavar="DIR", help="keep the data here (default: a temporary folder)")
+    parser.add_argument(
+        "--security",
+        choices=("SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        help="secure the brokers' listeners, with certificates that are made for this cluster; DIR/security/client.properties "
+        "is what clients connect with",
+    )
+    parser.add_argument(
+        "--user",
+        action="append",
+        default=[],
+        metavar="NAME=PASSWORD",
+        help="a user of --security SASL_PLAINTEXT or SASL_SSL; may be repeated. Others see it among the processes: for tests",
+    )
     parser.add_argument("--racks", type=int, default=0, metavar="N", help="spread the brokers over N racks, in order")
     parser.add_argument(
         "--override",
@@ -106,10 +123,10 @@ def _data_dir(given: str | None) -> Iterator[Path]:
             yield Path(temporary)
 
 
-def _name_value(text: str) -> tuple[str, str]:
+def _name_value(option: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise BarnabasError(f"--override {text}: NAME=VALUE is expected")
+        raise BarnabasError(f"{option} {text if option == '--override' else '...'}: NAME=VALUE is expected")
     return name.strip(), value.strip()
 
 
@@ -122,12 +139,14 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
     ports = [first + n for n in range(given.brokers)] if first else free_ports(given.host, given.brokers)
     coordination = CoordinationPlan(given.zk_servers, given.host, given.zk_port, directory)
     zookeeper_connect = given.zookeeper or coordination.address
-    files = BrokerFiles(
-        directory, given.host, ports, zookeeper_connect, given.racks, dict(map(_name_value, given.override))
-    )
+    security = _security(given, directory)
+    overrides = dict(_name_value("--override", text) for text in given.override)
+    files = BrokerFiles(directory, given.host, ports, zookeeper_connect, given.racks, overrides, security)
     with locked(directory):
         if given.zookeeper:
             require_coordination(given.zookeeper)
+        if security is not None:
+            security.prepare()
         check_ports(given.host, [*ports, *([] if given.zookeeper else coordination.ports)])
         for warning in files.check():
             print(f"warning: {warning}", file=sys.stderr, flush=True)
@@ -137,12 +156,19 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
             plans += [ServerPlan(name, "zookeeper-server-start", path) for name, path in paths]
         plans += [ServerPlan(str(n), "server-start", files.write(n)) for n in range(given.brokers)]
         bootstrap = ",".join(f"{given.host}:{port}" for port in ports)
-        supervisor = Supervisor(directory, plans, bootstrap, given.brokers, keeps_files=bool(given.data_dir))
+        supervisor = Supervisor(
+            directory,
+            plans,
+            bootstrap,
+            given.brokers,
+            keeps_files=bool(given.data_dir),
+            properties=None if security is None else security.own_properties(),
+        )
         try:
             cluster = LocalCluster(
                 str(directory), os.getpid(), bootstrap, zookeeper_connect, is_temporary=not given.data_dir
             )
-            return _supervise(supervisor, cluster)
+            return _supervise(supervisor, cluster, security)
         finally:
             if not supervisor.has_failed:
                 _remove_output_file()
@@ -150,11 +176,30 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
                 _keep_logs(directory)
 
 
-def _supervise(supervisor: Supervisor, cluster: LocalCluster) -> int:
+def _security(given: argparse.Namespace, directory: Path) -> "ClusterSecurity | None":
+    users = dict(_name_value("--user", text) for text in given.user)
+    if given.security is None:
+        if users:
+            raise BarnabasError("--user needs --security SASL_SSL or SASL_PLAINTEXT")
+        return None
+    from barnabas.testing.security import ClusterSecurity  # few clusters need it
+
+    security = ClusterSecurity(given.security, users)
+    security.directory = directory / "security"
+    return security
+
+
+def _supervise(supervisor: Supervisor, cluster: LocalCluster, security: "ClusterSecurity | None") -> int:
     supervisor.start()
     try:
         if not supervisor.wait_until_ready():
             return supervisor.exit_code if supervisor.is_stopping else 1
+        if security is not None:
+            security.create_users(cluster.bootstrap_servers)
+            path = Path(cluster.data_dir) / "security" / "client.properties"
+            path.touch(0o600)
+            servers = {"bootstrap.servers": cluster.bootstrap_servers}
+            path.write_text(properties_text(servers | security.client_properties(java=True)))
         cluster.pids = supervisor.pids
         cluster.output = os.environ.get(_OUTPUT, "")
         record(cluster)

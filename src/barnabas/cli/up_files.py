@@ -5,9 +5,13 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
+
+if TYPE_CHECKING:
+    from barnabas.testing.security import ClusterSecurity
 
 __all__ = [
     "COORDINATION_NAME",
@@ -18,6 +22,7 @@ __all__ = [
     "coordination_name",
     "free_ports",
     "log_of",
+    "properties_text",
 ]
 
 COORDINATION_NAME = "zookeeper"
@@ -58,6 +63,11 @@ def check_ports(host: str, ports: list[int]) -> None:
                     f"port {port} on {host} cannot be used ({error.strerror}): choose others with --port and --zk-port, or "
                     "stop what listens there (barnabas status shows running clusters)"
                 ) from None
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """As a Java .properties file, in which a backslash begins an escape."""
+    return "".join(f"{name}={value}\n".replace("\\", "\\\\") for name, value in properties.items())
 
 
 def log_of(logs: Path, name: str) -> Path:
@@ -135,7 +145,9 @@ class BrokerFiles:
         zookeeper_connect: str,
         racks: int,
         overrides: Mapping[str, str],
+        security: "ClusterSecurity | None" = None,
     ) -> None:
+        self._security = security
         self._directory = directory
         self._host = host
         self._ports = ports
@@ -161,9 +173,10 @@ class BrokerFiles:
     def properties(self, broker_id: int) -> dict[str, str]:
         """A broker's properties."""
         count = len(self._ports)
+        protocol = "PLAINTEXT" if self._security is None else self._security.protocol
         settings: dict[str, object] = {
             "broker.id": broker_id,
-            "listeners": f"PLAINTEXT://{self._host}:{self._ports[broker_id]}",
+            "listeners": f"{protocol}://{self._host}:{self._ports[broker_id]}",
             "log.dirs": self._directory / f"kafka-logs{broker_id or ''}",
             "zookeeper.connect": self._zookeeper_connect,
             "offsets.topic.replication.factor": min(3, count),
@@ -171,10 +184,13 @@ class BrokerFiles:
         }
         if self._racks:
             settings["broker.rack"] = f"R{broker_id * self._racks // count + 1}"
+        if self._security is not None:
+            settings |= self._security.broker_properties()
         return {name: str(value) for name, value in settings.items()} | dict(self._overrides)
 
     def write(self, broker_id: int) -> Path:
         """Write a broker's properties file."""
         path = self._directory / f"server{broker_id or ''}.properties"
-        path.write_text("".join(f"{name}={value}\n" for name, value in self.properties(broker_id).items()))
+        path.touch(0o600 if self._security else 0o666)
+        path.write_text(properties_text(self.properties(broker_id)))
         return path

@@ -113,6 +113,10 @@ class AdminConnection:
         link = self._any_link() if broker_id is None else self._link(self._address(broker_id))
         return link.version(request_type, max_version)
 
+    def offers(self, request_type: type[Message]) -> bool:
+        """Whether some broker of the cluster, the next one that is asked, serves this API in a version that is known here."""
+        return self._any_link().offers(request_type)
+
     def send_to_controller(
         self, request: Message, answer: type[ResponseType], codes: Callable[[ResponseType], Iterable[int]]
     ) -> ResponseType:

@@ -102,6 +102,11 @@ class BrokerLink:
             raise refusal(ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self._name} does not offer {name}")
         return version
 
+    def offers(self, request_type: type[Message]) -> bool:
+        """Whether there is a version that both sides know."""
+        first, last = self._versions.get(request_type.API_KEY, (1, 0))
+        return max(first, request_type.VERSIONS.first) <= min(last, request_type.VERSIONS.last)
+
     def exchange(self, request: Message, answer: type[ResponseType], max_version: int) -> ResponseType:
         """One request and its response."""
         return self._exchange(request, answer, self.version(type(request), max_version))

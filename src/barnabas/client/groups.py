@@ -297,13 +297,13 @@ def remove_members(connection: AdminConnection, group_id: str) -> None:
             raise refusal(code)
 
 
-def prepare_groups(bootstrap_servers: str) -> None:
+def prepare_groups(bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> None:
     """Ask for a coordinator, so that the cluster creates `__consumer_offsets` before the first group has to wait for it.
 
     Errors are left to the first group, which asks again.
     """
     with (
         contextlib.suppress(BarnabasError, OSError),
-        AdminConnection(bootstrap_servers, {"request.timeout.ms": "5000"}) as admin,
+        AdminConnection(bootstrap_servers, {**(properties or {}), "request.timeout.ms": "5000"}) as admin,
     ):
         admin.find_coordinator("any")

@@ -27,6 +27,7 @@ from barnabas.client.topics import create_topic
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.testing.faults import ServerFaults
+from barnabas.testing.security import ClusterSecurity
 from barnabas.testing.server_thread import ServerThread
 
 __all__ = ["Cluster"]
@@ -59,7 +60,9 @@ class Cluster:
 
     ``settings`` are properties for every broker, ``data_dir`` keeps the data beyond the cluster's life, ``racks`` spreads
     the brokers over as many racks; with ``kafka_version`` ("2.1" to "3.9") clients find the API versions of that release
-    of Kafka, and no newer ones. Methods may be called from any thread; they return when the thing is done.
+    of Kafka, and no newer ones. With ``security`` (SSL, SASL_PLAINTEXT or SASL_SSL) clients connect with what
+    `client_properties` says; ``users`` are the passwords of those who may, by name. Methods may be called from any thread;
+    they return when the thing is done.
 
     Faults name a server by its broker id, or as "zookeeper" ("zookeeper1" and so on in an ensemble).
     """
@@ -73,6 +76,8 @@ class Cluster:
         racks: int = 0,
         zk_servers: int = 1,
         kafka_version: str | None = None,
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         if brokers < 1:
             raise BarnabasError(f"a cluster of {brokers} brokers: at least one is needed")
@@ -80,6 +85,7 @@ class Cluster:
             raise BarnabasError(f"a cluster of {zk_servers} coordination servers: at least one is needed")
         if kafka_version is not None:
             check_release(kafka_version)
+        self._security = ClusterSecurity.of(security, users)
         self._kafka_version = kafka_version
         self._ids = range(brokers)
         self._settings = dict(settings or {})
@@ -88,6 +94,10 @@ class Cluster:
             None if data_dir else tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True)
         )
         self.data_dir = Path(data_dir or self._temporary.name)  # type: ignore[union-attr]  # one of the two is there
+        self._own_properties: dict[str, str] = {}
+        if self._security is not None:
+            self._security.directory = self.data_dir / "security"
+            self._own_properties = self._security.own_properties()
         self._zk_servers = zk_servers
         self._zk_texts: dict[int, dict[str, str]] = {}
         self._running: dict[str, _Server] = {}
@@ -110,6 +120,17 @@ class Cluster:
         assert self._zk_texts, "the cluster is not started"
         return ",".join(f"{_HOST}:{texts['clientPort']}" for texts in self._zk_texts.values())
 
+    def client_properties(
+        self, user: str | None = None, mechanism: str = "SCRAM-SHA-256", *, java: bool = False
+    ) -> dict[str, str]:
+        """What a client connects with: addresses, protocol, certificates, user and password.
+
+        In the names of librdkafka, or of Java's clients. ``user`` is the first one unless it is named, ``mechanism`` PLAIN,
+        SCRAM-SHA-256 or SCRAM-SHA-512. Raises `BarnabasError` for what is not there.
+        """
+        properties = {} if self._security is None else self._security.client_properties(user, mechanism, java=java)
+        return {"bootstrap.servers": self.bootstrap_servers, **properties}
+
     # Life
 
     def start(self) -> Self:
@@ -118,6 +139,8 @@ class Cluster:
         It waits for the brokers' metadata for 30 s at most, and returns in any case.
         """
         try:
+            if self._security is not None:
+                self._security.prepare()
             plans = _plan_coordination(self.data_dir, self._zk_servers)
             for server_id, texts in plans.items():
                 self._zk_texts[server_id] = texts
@@ -130,10 +153,14 @@ class Cluster:
                 future.result()
                 self._note_port(broker_id)
             _wait_for(lambda: _all_are_known(self._running, len(self._ids)))
+            if self._security is not None:
+                self._security.create_users(self.bootstrap_servers)
         except BaseException:
             self.stop()
             raise
-        self._preparing = threading.Thread(target=prepare_groups, args=(self.bootstrap_servers,), daemon=True)
+        self._preparing = threading.Thread(
+            target=prepare_groups, args=(self.bootstrap_servers, self._own_properties), daemon=True
+        )
         self._preparing.start()
         return self
 
@@ -143,24 +170,14 @@ class Cluster:
             with self._lock:
                 self.heal()
                 for kind in (BrokerServer, CoordinationServer):
-                    self._stop_all([name for name, each in self._running.items() if isinstance(each.serves, kind)])
+                    _stop_all(
+                        self._running, [name for name, each in self._running.items() if isinstance(each.serves, kind)]
+                    )
             if self._preparing is not None:
                 self._preparing.join()
         finally:
             if self._temporary is not None:
                 self._temporary.cleanup()
-
-    def _stop_all(self, names: list[str]) -> None:
-        """Stop servers of one kind at the same time; those that are still starting are cancelled first."""
-        servers = [self._running.pop(name) for name in names]
-        # Interrupted: a server that continued to start would write to a folder that is being removed.
-        starting = [each.starting for each in servers if each.starting is not None and not each.starting.done()]
-        for future in starting:
-            future.cancel()
-        closing = [each.thread.submit(each.serves.close()) for each in servers if each.serves is not None]
-        wait(closing)
-        for each in servers:
-            each.thread.stop()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -299,7 +316,7 @@ class Cluster:
         The controller answers earlier, as soon as it knows the topic itself. Brokers that are paused or cut off from the
         controller are not waited for. It returns after 30 s in any case.
         """
-        with AdminConnection(self.bootstrap_servers) as admin:
+        with AdminConnection(self.bootstrap_servers, self._own_properties) as admin:
             create_topic(
                 admin, name, partitions=partitions, replication_factor=replication_factor, configs=dict(config or {})
             )
@@ -366,11 +383,13 @@ class Cluster:
         self._server_of_port[server.port] = name
 
     def _begin_broker(self, broker_id: int) -> "Future[None]":
+        protocol = "PLAINTEXT" if self._security is None else self._security.protocol
         texts = {
             **_BROKER_DEFAULTS,
+            **({} if self._security is None else self._security.broker_properties()),
             "offsets.topic.replication.factor": str(min(3, len(self._ids))),
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{_HOST}:{self._ports.get(broker_id, 0)}",
+            "listeners": f"{protocol}://{_HOST}:{self._ports.get(broker_id, 0)}",
             "log.dirs": str(self.data_dir / f"kafka-logs-{broker_id}"),
             "zookeeper.connect": self.zookeeper_connect,
             **self._settings,
@@ -431,6 +450,19 @@ def _wait_for(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + _SPREAD_S
     while not condition() and time.monotonic() < end:
         time.sleep(_POLL_S)
+
+
+def _stop_all(running: dict[str, _Server], names: list[str]) -> None:
+    """Stop servers of one kind at the same time; those that are still starting are cancelled first."""
+    servers = [running.pop(name) for name in names]
+    # Interrupted: a server that continued to start would write to a folder that is being removed.
+    starting = [each.starting for each in servers if each.starting is not None and not each.starting.done()]
+    for future in starting:
+        future.cancel()
+    closing = [each.thread.submit(each.serves.close()) for each in servers if each.serves is not None]
+    wait(closing)
+    for each in servers:
+        each.thread.stop()
 
 
 async def _close(server: _Server) -> None:

@@ -17,6 +17,7 @@ from typing import Self
 
 from barnabas.base.errors import BarnabasError
 from barnabas.testing.process_faults import FaultLinks
+from barnabas.testing.security import ClusterSecurity
 from barnabas.testing.server_processes import COMMAND, ServerProcesses, title_of, wait_until
 
 __all__ = ["ProcessCluster"]
@@ -29,7 +30,7 @@ _USUAL_ZK_PORT = 2181
 class ProcessCluster:
     """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``; a context manager.
 
-    ``settings``, ``data_dir`` and ``racks`` are as for `Cluster`. ``port`` is the first broker's, the others follow; 0
+    ``settings``, ``data_dir``, ``racks``, ``security`` and ``users`` are as for `Cluster`. ``port`` is the first broker's, the others follow; 0
     takes any that are free, and so does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
 
     With ``faults``, `ServerFaults` wraps each server's network, files and clock, as in `Cluster`, and `partition`, `slow_disk`,
@@ -47,7 +48,10 @@ class ProcessCluster:
         zk_port: int = 0,
         zk_servers: int = 1,
         faults: bool = False,
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
+        self._security = ClusterSecurity.of(security, users)
         self._has_faults = faults
         self._fault_links: FaultLinks | None = None
         self._ports: dict[str, frozenset[int]] = {}
@@ -61,6 +65,10 @@ class ProcessCluster:
         self._command += [text for name, value in options for text in (name, str(value))]
         for name, value in (settings or {}).items():
             self._command += ["--override", f"{name}={value}"]
+        if self._security is not None:
+            self._security.directory = self.data_dir / "security"
+            self._command += ["--security", self._security.protocol]
+            self._command += [text for name, value in (users or {}).items() for text in ("--user", f"{name}={value}")]
         self._zk_servers = zk_servers
         self._up: subprocess.Popen[bytes] | None = None
         self._processes = ServerProcesses()
@@ -70,6 +78,13 @@ class ProcessCluster:
         """``host:port`` of the coordination server; of all in an ensemble."""
         self.pids = self._processes.pids
         """The process of each server: "zookeeper" (in an ensemble "zookeeper1" and so on), "0", "1" ..."""
+
+    def client_properties(
+        self, user: str | None = None, mechanism: str = "SCRAM-SHA-256", *, java: bool = False
+    ) -> dict[str, str]:
+        """As `Cluster.client_properties`."""
+        properties = {} if self._security is None else self._security.client_properties(user, mechanism, java=java)
+        return {"bootstrap.servers": self.bootstrap_servers, **properties}
 
     @staticmethod
     def usual_ports(brokers: int) -> tuple[int, int]:
@@ -122,22 +137,22 @@ class ProcessCluster:
 
     def kill(self, server: int | str) -> None:
         """SIGKILL to a broker, by its id, or to a coordination server ("zookeeper", "zookeeper1" ...)."""
-        self._processes.end(self._server(server), signal.SIGKILL)
+        self._processes.end(_server_of(self.pids, server), signal.SIGKILL)
 
     def pause(self, server: int | str) -> None:
         """SIGSTOP: it stands still. Its kernel keeps its connections and accepts new ones."""
-        self._processes.pause(self._server(server))
+        self._processes.pause(_server_of(self.pids, server))
 
     def resume(self, server: int | str) -> None:
         """SIGCONT: it continues."""
-        self._processes.resume(self._server(server))
+        self._processes.resume(_server_of(self.pids, server))
 
     def partition(self, *groups: Collection[int | str]) -> None:
         """Cut the network between groups of servers, as `Cluster.partition` does; `heal` ends it."""
         sides: dict[str, int] = {}
         for number, group in enumerate(groups):
             for server in group:
-                name = self._server(server)
+                name = _server_of(self.pids, server)
                 if name in sides:
                     raise BarnabasError(f"{title_of(name)} is in two groups")
                 sides[name] = number
@@ -174,7 +189,7 @@ class ProcessCluster:
                     self._fault_links.set(name, {"delay_s": 0.0, "error": 0, "shift_ms": 0})
 
     def _set(self, server: int | str, **values: float) -> None:
-        name = self._server(server)
+        name = _server_of(self.pids, server)
         links = self._faults()
         if not self._processes.runs(name):
             raise BarnabasError(f"{title_of(name)} is not running")
@@ -187,11 +202,6 @@ class ProcessCluster:
                 "barnabas.testing.Cluster or simulate, to give them faults of network, disk and clock"
             )
         return self._fault_links
-
-    def _server(self, server: int | str) -> str:
-        if str(server) not in self.pids:
-            raise BarnabasError(f"there is no server {server!r}: they are {', '.join(self.pids)}")
-        return str(server)
 
     # One broker
 
@@ -256,6 +266,12 @@ class ProcessCluster:
     def broker_log(self, broker_id: int) -> Path:
         """What the broker says."""
         return self.data_dir / "logs" / f"broker-{broker_id}.log"
+
+
+def _server_of(pids: Mapping[str, int], server: int | str) -> str:
+    if str(server) not in pids:
+        raise BarnabasError(f"there is no server {server!r}: they are {', '.join(pids)}")
+    return str(server)
 
 
 def _is_free(port: int) -> bool:

@@ -16,16 +16,18 @@ __all__ = ["barnabas_cluster", "barnabas_flow", "barnabas_session_cluster", "bar
 
 
 _MARK = "barnabas"
-_OPTIONS = ("brokers", "settings", "data_dir", "racks", "zk_servers", "kafka_version")
-_PROTECTION = ("security", "security_protocol", "tls", "ssl", "sasl", "users", "acls")
+_OPTIONS = ("brokers", "settings", "data_dir", "racks", "zk_servers", "kafka_version", "security", "users")
+_PROTECTION = {"acls": "; brokers have no ACLs"} | dict.fromkeys(
+    ("security_protocol", "tls", "ssl", "sasl"), '; security="SASL_SSL" secures a cluster'
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark with the options of a test's cluster."""
     config.addinivalue_line(
         "markers",
-        f"{_MARK}(brokers=1, settings=None, racks=0, zk_servers=1, kafka_version=None): options of the fixture "
-        "barnabas_cluster",
+        f"{_MARK}(brokers=1, settings=None, racks=0, zk_servers=1, kafka_version=None, security=None, users=None): "
+        "options of the fixture barnabas_cluster",
     )
 
 
@@ -39,11 +41,8 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
         options |= mark.kwargs
     for name in options:
         if name not in _OPTIONS:
-            protection = "; brokers have no TLS, SASL or ACLs for clients" if name in _PROTECTION else ""
-            raise pytest.UsageError(
-                f"the mark {_MARK} has no option {name}{protection}{did_you_mean(name, _OPTIONS)}: there are "
-                f"{', '.join(_OPTIONS)}"
-            )
+            hint = _PROTECTION.get(name) or did_you_mean(name, _OPTIONS)
+            raise pytest.UsageError(f"the mark {_MARK} has no option {name}{hint}: there are {', '.join(_OPTIONS)}")
     with Cluster(**options) as cluster:
         yield cluster
 

@@ -1,0 +1,199 @@
+"""How a cluster for tests is secured: certificates that are made for it, users, and what clients connect with.
+
+Certificates sign themselves, are for this machine alone and last for a week; the command ``openssl`` makes them in some
+milliseconds. Brokers authenticate each other as a user of their own. There is no authorizer: every user may do everything.
+"""
+
+import contextlib
+import re
+import secrets
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.hints import did_you_mean
+from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.scram_users import SCRAM_TYPES, ScramPassword, alter_scram_users
+
+__all__ = ["SECURITY_PROTOCOLS", "ClusterSecurity"]
+
+SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", *SCRAM_TYPES)
+_BROKER = "barnabas-broker"
+_NAME = re.compile(r"""[^\s{};="',\\]+""")
+_MODULES = {
+    name: f"org.apache.kafka.common.security.{package}LoginModule required"
+    for name, package in (("PLAIN", "plain.Plain"), *((each, "scram.Scram") for each in SCRAM_TYPES))
+}
+_DAYS = 7
+_WAIT_S = 30.0
+_POLL_S = 0.005
+
+
+class ClusterSecurity:
+    """The protocol of a cluster's listeners, its certificates and its users."""
+
+    @classmethod
+    def of(cls, protocol: str | None, users: Mapping[str, str] | None) -> "ClusterSecurity | None":
+        """None without a protocol. Raises `BarnabasError`."""
+        if protocol is None and users:
+            raise BarnabasError('users need security="SASL_SSL" or "SASL_PLAINTEXT"')
+        return None if protocol is None else cls(protocol, users)
+
+    def __init__(self, protocol: str, users: Mapping[str, str] | None) -> None:
+        """``users`` are passwords by name. Raises `BarnabasError`."""
+        if protocol not in SECURITY_PROTOCOLS:
+            raise BarnabasError(
+                f"security={protocol!r}: there are {', '.join(SECURITY_PROTOCOLS)}{did_you_mean(protocol, SECURITY_PROTOCOLS)}"
+            )
+        self.protocol = protocol
+        self.users = dict(users or {})
+        self.has_tls, self.has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
+        if self.has_sasl and not self.users:
+            raise BarnabasError(f'security={protocol!r} needs users: users={{"ann": "her-password"}}')
+        if self.users and not self.has_sasl:
+            raise BarnabasError(
+                f"security={protocol!r} has no users: clients show the certificate of client_properties()"
+            )
+        for name, password in self.users.items():
+            if not _NAME.fullmatch(name) or not password or "\0" in password or "\n" in password:
+                raise BarnabasError(f"the user {name!r} cannot be: names have no spaces and quotes, passwords one line")
+        self.directory = Path()
+        """Where the files are."""
+        self._broker_password = secrets.token_urlsafe(24)
+
+    def prepare(self) -> None:
+        """Make the certificates, unless they are there. Raises `BarnabasError`."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if self.has_tls:
+            for name in ("broker", "client"):
+                if not self._path(f"{name}.pem").exists():
+                    self._make_certificate(name)
+
+    def _path(self, name: str) -> Path:
+        return self.directory / name
+
+    def _make_certificate(self, name: str) -> None:
+        key, certificate = self._path(f"{name}.key"), self._path(f"{name}.crt")
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        command += ["-days", str(_DAYS), "-subj", f"/O=Barnabas test cluster/CN={name}", "-keyout", str(key)]
+        command += ["-addext", "subjectAltName=IP:127.0.0.1,IP:::1,DNS:localhost", "-out", str(certificate)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise BarnabasError(
+                "the command openssl is not there: it makes the certificates of a secured cluster"
+            ) from None
+        except subprocess.CalledProcessError as error:
+            raise BarnabasError(f"openssl made no certificate: {error.stderr.strip()}") from None
+        self._path(f"{name}.pem").write_text(key.read_text() + certificate.read_text())
+        self._path(f"{name}.pem").chmod(0o600)
+
+    # Brokers
+
+    def broker_properties(self) -> dict[str, str]:
+        """What makes a broker's one listener a secured one, but for `listeners` itself."""
+        properties = {"inter.broker.listener.name": self.protocol}
+        if self.has_tls:
+            properties |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(self._path("broker.pem")),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self._trusted()),
+            }
+        if self.protocol == "SSL":
+            properties["ssl.client.auth"] = "required"
+        if self.has_sasl:
+            users = {_BROKER: self._broker_password, **self.users}
+            options = {"username": _BROKER, "password": self._broker_password}
+            options |= {f"user_{name}": password for name, password in users.items()}
+            properties |= {
+                "sasl.enabled.mechanisms": ",".join(_MECHANISMS),
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config": _jaas("PLAIN", options),
+            }
+        return properties
+
+    def _trusted(self) -> Path:
+        """The certificates of the brokers and of the client."""
+        path = self._path("trusted.pem")
+        path.write_text(self._path("broker.crt").read_text() + self._path("client.crt").read_text())
+        return path
+
+    def create_users(self, bootstrap_servers: str) -> None:
+        """Give each user SCRAM credentials; every broker knows them when this returns. Raises `BarnabasError`."""
+        if not self.users:
+            return
+        passwords = [
+            ScramPassword(user, mechanism, password)
+            for user, password in self.users.items()
+            for mechanism in SCRAM_TYPES
+        ]
+        with AdminConnection(bootstrap_servers, self.own_properties()) as admin:
+            alter_scram_users(admin, passwords)
+        # Each broker takes changes over in their order.
+        *_, user = self.users
+        end = time.monotonic() + _WAIT_S
+        for server in bootstrap_servers.split(","):
+            while not self._can_log_in(server, user) and time.monotonic() < end:
+                time.sleep(_POLL_S)
+
+    def _can_log_in(self, server: str, user: str) -> bool:
+        with (
+            contextlib.suppress(BarnabasError, OSError),
+            AdminConnection(server, self.client_properties(user, [*SCRAM_TYPES][-1])) as admin,
+        ):
+            admin.describe_cluster()
+            return True
+        return False
+
+    # Clients
+
+    def own_properties(self) -> dict[str, str]:
+        """As `client_properties`, for the cluster itself."""
+        return self._properties(_BROKER, self._broker_password, "PLAIN")
+
+    def client_properties(
+        self, user: str | None = None, mechanism: str = "SCRAM-SHA-256", *, java: bool = False
+    ) -> dict[str, str]:
+        """What a client connects with, in the names of librdkafka, or of Java's clients; the first user unless one is named.
+
+        Raises `BarnabasError` for a user or a mechanism that is not there.
+        """
+        password = ""
+        if self.has_sasl:
+            user = next(iter(self.users)) if user is None else user
+            if user not in self.users:
+                raise BarnabasError(f"there is no user {user}: they are {', '.join(self.users)}")
+            if mechanism not in _MECHANISMS:
+                raise BarnabasError(f"there is no mechanism {mechanism}: they are {', '.join(_MECHANISMS)}")
+            password = self.users[user]
+        elif user is not None:
+            raise BarnabasError(f"security={self.protocol!r} has no users")
+        return self._properties(user or "", password, mechanism, java=java)
+
+    def _properties(self, user: str, password: str, mechanism: str, *, java: bool = False) -> dict[str, str]:
+        properties = {"security.protocol": self.protocol}
+        certificate, own = str(self._path("broker.crt")), str(self._path("client.pem"))
+        if self.has_tls and java:
+            properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": certificate}
+        elif self.has_tls:
+            properties["ssl.ca.location"] = certificate
+        if self.protocol == "SSL" and java:
+            properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": own}
+        elif self.protocol == "SSL":
+            properties |= {"ssl.certificate.location": own, "ssl.key.location": own}
+        if self.has_sasl:
+            properties["sasl.mechanism"] = mechanism
+            if java:
+                properties["sasl.jaas.config"] = _jaas(mechanism, {"username": user, "password": password})
+            else:
+                properties |= {"sasl.username": user, "sasl.password": password}
+        return properties
+
+
+def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
+    quoted = ('{}="{}"'.format(name, text.replace("\\", "\\\\").replace('"', '\\"')) for name, text in options.items())
+    return f"{_MODULES[mechanism]} {' '.join(quoted)};"
