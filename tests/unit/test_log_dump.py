@@ -115,6 +115,7 @@ def test_damage_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     [
         (["--value-decoder-class", "com.example.Own"], "cannot be loaded here"),
         (["--index-sanity-check"], "there is no such file"),
+        (["--files", "/no/such/leader-epoch-checkpoint"], "/no/such/leader-epoch-checkpoint: there is no such file"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(

@@ -224,6 +224,8 @@ def _dump(
     path: str, arguments: argparse.Namespace, decode: _Decoder | None, findings: _Findings, printer: _Printer
 ) -> None:
     printer.say(f"Dumping {path}")
+    if not os.path.exists(path):
+        raise BarnabasError(f"{path}: there is no such file")
     suffix = os.path.splitext(path)[1]
     if suffix == LOG:
         _dump_log(path, arguments, decode, findings, printer)
@@ -252,8 +254,6 @@ def _dump(
 
 def _base_offset(path: str) -> int:
     stem = os.path.basename(path).split(".")[0]
-    if not os.path.exists(path):
-        raise BarnabasError(f"{path}: there is no such file")
     if not stem.isdigit():
         raise BarnabasError(f"{path}: a segment's file is named by its base offset in 20 digits")
     return int(stem)
