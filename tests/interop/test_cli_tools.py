@@ -143,6 +143,20 @@ def test_consoles_keep_keys_headers_and_nulls(
     assert "Processed a total of 2 messages" in err
 
 
+def test_a_record_that_cannot_be_shown_is_named(
+    cluster: object, run: Run, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its place and the reason; with --skip-message-on-error the next ones follow."""
+    assert produce(cluster, monkeypatch, topic, b"text\n12345678\n") == 0
+    decoder = "org.apache.kafka.common.serialization.LongDeserializer"
+    options = ["--topic", topic, "--from-beginning", "--max-messages", 2, "--value-deserializer", decoder]
+    code, _, err = run("console-consumer", *options)
+    assert code == 1
+    assert f"Error: {topic}-0 offset 0 cannot be shown: unpack requires a buffer of 8 bytes" in err
+    code, out, _ = run("console-consumer", *options, "--skip-message-on-error")
+    assert (code, out) == (0, f"{int.from_bytes(b'12345678', 'big')}\n")
+
+
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_goes_through(cluster: object, run: Run, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The console producer's codecs, read from a partition at an offset."""

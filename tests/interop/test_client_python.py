@@ -13,6 +13,7 @@ from barnabas.client import (
     AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
+    ConfigurationError,
     Consumer,
     DeserializationError,
     Producer,
@@ -269,7 +270,12 @@ def test_a_topic_that_is_not_there_is_reported_by_both_sides(bootstrap: str) -> 
 
 
 def test_a_partition_that_is_not_there_is_reported(bootstrap: str, topic: str) -> None:
-    """librdkafka waits for it in silence."""
+    """librdkafka waits for it in silence. A number of partitions that no request can hold is refused."""
+    with (
+        Admin({"bootstrap.servers": bootstrap}) as admin,
+        pytest.raises(ConfigurationError, match="the request cannot be sent"),
+    ):
+        admin.create_topic("many", partitions=1 << 40)
     with Consumer({"bootstrap.servers": bootstrap}) as consumer:
         consumer.assign([TopicPartition(topic, 9)])
         with pytest.raises(UnknownTopicError, match=f"cannot read {topic}-9: the topic has partitions 0 to 2"):
