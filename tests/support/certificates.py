@@ -3,7 +3,14 @@
 import subprocess
 from pathlib import Path
 
-__all__ = ["STORE_PASSWORD", "make_certificate", "make_key_store", "make_trust_store"]
+__all__ = [
+    "STORE_PASSWORD",
+    "make_authority",
+    "make_certificate",
+    "make_key_store",
+    "make_signed_certificate",
+    "make_trust_store",
+]
 
 STORE_PASSWORD = "changeit"
 
@@ -16,6 +23,23 @@ def make_certificate(
     protect = ["-passout", f"pass:{password}"] if password else ["-nodes"]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-days", "2", "-subj", subject, *protect]
     command += ["-addext", f"subjectAltName={host}", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    both.write_bytes(key.read_bytes() + certificate.read_bytes())
+    return both
+
+
+def make_authority(directory: Path) -> Path:
+    """An authority's certificate with its key, in one PEM file."""
+    return make_certificate(directory, "authority", "/CN=authority")
+
+
+def make_signed_certificate(directory: Path, name: str) -> Path:
+    """A certificate that the directory's authority has signed, with its key, in one PEM file."""
+    key, request, certificate, both = (directory / f"{name}{suffix}" for suffix in (".key", ".csr", ".crt", ".pem"))
+    command = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", str(key)]
+    subprocess.run([*command, "-out", str(request)], check=True, capture_output=True)
+    authority = ["-CA", str(directory / "authority.crt"), "-CAkey", str(directory / "authority.key"), "-CAcreateserial"]
+    command = ["openssl", "x509", "-req", "-in", str(request), *authority, "-days", "2", "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
     both.write_bytes(key.read_bytes() + certificate.read_bytes())
     return both

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import ssl
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from barnabas.base.errors import ConfigError
 from barnabas.client.errors import ConfigurationError
 from barnabas.client.stores import translate_stores
 from barnabas.net.stores import load_key_store, load_trust_store
+from barnabas.net.tls import client_context, server_context
 from barnabas.security.key_stores import KeyStore, KeyStoreError, read_identity, read_trusted
+from support.certificates import make_authority, make_signed_certificate
+from support.needs import needs
 
 JKS = base64.b64decode(
     "/u3+7QAAAAIAAAABAAAAAQADb3duAAABogbjX3IAAAB/MH0wDgYKKwYBBAEqAhEBAQUABGvWsJ2FSULxRwherJcpMzhVoewmM0/TULzGvUr6"
@@ -79,8 +83,6 @@ def test_a_name_or_type_of_the_other_kind_does_no_harm(kind: str) -> None:
 def test_a_wrong_password_is_an_error_that_does_not_show_it(kind: str) -> None:
     """The store's, or the key's."""
     for wrong in (PASSWORDS[kind]._replace(password="geheim"), KeyStore("", "storepass", key_password="geheim")):
-        if kind == "p12" and wrong.key_password:
-            continue  # such a store has one password
         with pytest.raises(KeyStoreError, match="password") as refused:
             read_identity(STORES[kind], wrong)
         assert "geheim" not in str(refused.value)
@@ -89,6 +91,37 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(kind: str) -> None:
 def test_a_trust_store_needs_no_password_to_be_read() -> None:
     """The certificates of JKS are not encrypted: Java reads them without a check then."""
     assert "BEGIN CERTIFICATE" in read_trusted(JKS, KeyStore(""))
+
+
+@needs("openssl")
+def test_authorities_of_a_key_are_not_trusted(tmp_path: Path) -> None:
+    """Others have certificates of that authority, too. A store with certificates alone trusts all of them."""
+    authority, own = make_authority(tmp_path), make_signed_certificate(tmp_path, "own")
+    chain = ("-in", str(own), "-inkey", str(own), "-certfile", str(authority))
+    with pytest.raises(KeyStoreError, match="a store of their own"):
+        read_trusted(pkcs12(tmp_path, *chain), KeyStore("", "changeit"))
+    assert read_identity(pkcs12(tmp_path, *chain), KeyStore("", "changeit")).chain_pem.count("BEGIN") == 2
+    alone = pkcs12(tmp_path, "-in", str(own), "-inkey", str(own))
+    assert ssl.PEM_cert_to_DER_cert(read_trusted(alone, KeyStore("", "changeit"))) == der(own)
+    trusted = pkcs12(tmp_path, "-in", str(authority), "-nokeys")
+    assert ssl.PEM_cert_to_DER_cert(read_trusted(trusted, KeyStore("", "changeit"))) == der(authority)
+
+
+@needs("openssl")
+def test_a_certificate_that_is_no_root_can_be_trusted(tmp_path: Path) -> None:
+    """As for Java, whose trust stores often hold a broker's own certificate."""
+    make_authority(tmp_path)
+    own, other = make_signed_certificate(tmp_path, "own"), make_signed_certificate(tmp_path, "other")
+    for shown, is_accepted in ((own, True), (other, False)):
+        trusted = server_context(KeyStore(str(own)), KeyStore(str(own)), "need", ("TLSv1.2",))
+        client = client_context(KeyStore(str(shown)), KeyStore(str(own)), ("TLSv1.2",), verify_host=False, prefix="ssl")
+        assert shakes_hands(trusted, client) is is_accepted
+
+
+def test_a_key_in_pkcs12_has_no_password_of_its_own() -> None:
+    """One that is given and not used would be a mistake that nothing shows."""
+    with pytest.raises(KeyStoreError, match="password of its store"):
+        read_identity(PKCS12, PASSWORDS["p12"]._replace(key_password="another"))
 
 
 @settings(deadline=None)
@@ -189,3 +222,50 @@ def try_to_read(data: bytes) -> None:
     for read in (read_trusted, read_identity):
         with contextlib.suppress(KeyStoreError):
             read(data, KeyStore("", key_password="keypass1"))
+
+
+def pkcs12(folder: Path, *arguments: str) -> bytes:
+    """What openssl exports."""
+    command = [
+        "openssl",
+        "pkcs12",
+        "-export",
+        *arguments,
+        "-passout",
+        "pass:changeit",
+        "-out",
+        str(folder / "made.p12"),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    return (folder / "made.p12").read_bytes()
+
+
+def der(pem: Path) -> bytes:
+    """The first certificate of a file."""
+    text = pem.read_text()
+    return ssl.PEM_cert_to_DER_cert(
+        text[text.index("-----BEGIN CERTIFICATE") :].partition("-----END CERTIFICATE-----")[0]
+        + "-----END CERTIFICATE-----\n"
+    )
+
+
+def shakes_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> bool:
+    """Whether both sides accept each other, over memory."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(to_client, to_server, server_side=False),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(10):
+        done = 0
+        for side in sides:
+            try:
+                side.do_handshake()
+                done += 1
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError:
+                return False
+        if done == len(sides):
+            return True
+    return False

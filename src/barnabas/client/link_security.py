@@ -229,6 +229,8 @@ def _tls_context(given: Mapping[str, str]) -> "ssl.SSLContext":
 
 def _load_trusted_certificates(context: "ssl.SSLContext", given: Mapping[str, str]) -> None:
     """The certificates with which brokers are verified: those named, or the system's."""
+    import ssl
+
     location, text = given.get("ssl.ca.location"), given.get("ssl.ca.pem")
     if location:
         store = {"capath": location} if os.path.isdir(location) else {"cafile": location}
@@ -237,6 +239,8 @@ def _load_trusted_certificates(context: "ssl.SSLContext", given: Mapping[str, st
         _load("ssl.ca.pem", "the text", lambda: context.load_verify_locations(cadata=text))
     if not location and not text:
         context.load_default_certs()
+    else:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as for Java: any certificate of the chain will do
 
 
 def _load_own_certificate(context: "ssl.SSLContext", given: Mapping[str, str]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from barnabas.base.errors import ConfigError
 from barnabas.security.key_stores import Identity, KeyStore, KeyStoreError, is_pem, read_identity, read_trusted
 
-__all__ = ["load_identity", "load_key_store", "load_trust_store"]
+__all__ = ["load_identity", "load_key_store", "load_trust_store", "trust_each"]
 
 
 def load_key_store(context: ssl.SSLContext, store: KeyStore, name: str) -> None:
@@ -32,7 +32,11 @@ def load_key_store(context: ssl.SSLContext, store: KeyStore, name: str) -> None:
 
 
 def load_trust_store(context: ssl.SSLContext, store: KeyStore, name: str) -> None:
-    """Verify peers with the certificates in ``store``. ``name`` is of its settings. Raises `ConfigError`."""
+    """Verify peers with the certificates in ``store``. ``name`` is of its settings. Raises `ConfigError`.
+
+    As for Java, each of them is enough: an authority need not be the root that signed it, and a peer's own will do.
+    """
+    trust_each(context)
 
     def load(data: bytes) -> None:
         if is_pem(data):
@@ -41,6 +45,11 @@ def load_trust_store(context: ssl.SSLContext, store: KeyStore, name: str) -> Non
             context.load_verify_locations(cadata=read_trusted(data, store))
 
     _load(store, name, load)
+
+
+def trust_each(context: ssl.SSLContext) -> None:
+    """Accept a peer when any certificate of its chain is trusted, not the last alone."""
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 def load_identity(context: ssl.SSLContext, identity: Identity, password: str = "") -> None:

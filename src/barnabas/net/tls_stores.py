@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from barnabas.base.errors import ConfigError
-from barnabas.net.stores import load_identity, load_key_store, load_trust_store
+from barnabas.net.stores import load_identity, load_key_store, load_trust_store, trust_each
 from barnabas.net.tls import TLS_PROTOCOLS
 from barnabas.security.key_stores import Identity, KeyStore
 
@@ -104,6 +104,7 @@ def _load_trusted(context: ssl.SSLContext, stores: TlsStores) -> bool:
         load_trust_store(context, stores.trust_store, stores.name("ssl.truststore"))
     elif stores.trust_text:
         try:
+            trust_each(context)
             context.load_verify_locations(cadata=_normal(stores.trust_text) or " ")
         except ssl.SSLError as error:
             raise ConfigError(

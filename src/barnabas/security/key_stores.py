@@ -65,6 +65,14 @@ class _Entry(NamedTuple):
     certificates: list[bytes]
 
 
+class _Pkcs12(NamedTuple):
+    key: bytes
+    """PKCS8 in DER; empty if there is none"""
+    chain: list[bytes]
+    """the key's certificate, then each one's issuer, in DER"""
+    others: list[bytes]
+
+
 def is_pem(data: bytes) -> bool:
     """Whether this is text with PEM blocks."""
     return _PEM_BEGIN in data
@@ -86,21 +94,32 @@ def read_identity(data: bytes, store: KeyStore) -> Identity:
                 key = _decrypt(entry.key, store.key_password or password)
                 return Identity(_pem("PRIVATE KEY", key), _certificates_pem(entry.certificates))
     else:
-        key, certificates = _pkcs12(data, password)
-        if key and certificates:
-            return Identity(_pem("PRIVATE KEY", key), _certificates_pem(certificates))
+        if store.key_password not in ("", password):
+            raise KeyStoreError("it is PKCS12, in which a key has the password of its store, and another one is given")
+        contents = _pkcs12(data, password)
+        if contents.key and contents.chain:
+            return Identity(_pem("PRIVATE KEY", contents.key), _certificates_pem(contents.chain))
     raise KeyStoreError("there is no private key with a certificate in it")
 
 
 def read_trusted(data: bytes, store: KeyStore) -> str:
-    """The certificates of a JKS or PKCS12 store that Java trusts, as PEM: of each key the first, and all others.
+    """The certificates of a JKS or PKCS12 store that Java trusts, as PEM: of each key its own, and all that have no key.
+
+    The authorities that signed a key's certificate are not trusted: others have certificates of theirs. In PKCS12 an
+    attribute that cannot be read here distinguishes them from trusted ones, so a store with both is refused.
 
     Without a password, nothing checks that a JKS store is as it was written. Raises `KeyStoreError`.
     """
     if _is_jks(data, store.type):
         certificates = [each for entry in _jks_entries(data, store.password) for each in entry.certificates[:1]]
     else:
-        certificates = _pkcs12(data, store.password)[1]
+        contents = _pkcs12(data, store.password)
+        certificates = contents.chain[:1] + contents.others
+        if contents.key and (len(contents.chain) > 1 or contents.others):
+            raise KeyStoreError(
+                "it has a key beside other certificates, and which of them are trusted cannot be seen: import those into a "
+                "store of their own, with keytool -importcert"
+            )
     if not certificates:
         raise KeyStoreError("there is no certificate in it")
     return _certificates_pem(certificates)
@@ -116,8 +135,7 @@ def _is_jks(data: bytes, expected: str) -> bool:
     return data.startswith(_JKS_MAGIC)
 
 
-def _pkcs12(data: bytes, password: str) -> tuple[bytes, list[bytes]]:
-    """The key, empty if there is none, and all certificates, the key's own first; in DER."""
+def _pkcs12(data: bytes, password: str) -> _Pkcs12:
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
@@ -131,9 +149,17 @@ def _pkcs12(data: bytes, password: str) -> tuple[bytes, list[bytes]]:
     except ValueError:
         raise KeyStoreError("its password is wrong, or it is damaged") from None
     key = b"" if store.key is None else store.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-    certificates = [] if store.cert is None else [store.cert]
-    certificates += store.additional_certs
-    return key, [each.certificate.public_bytes(Encoding.DER) for each in certificates]
+    others = [each.certificate for each in store.additional_certs]
+    chain = [] if store.cert is None else [store.cert.certificate]
+    while chain and chain[-1].issuer != chain[-1].subject:
+        issuers = [each for each in others if each.subject == chain[-1].issuer]
+        if not issuers:
+            break
+        others.remove(issuers[0])
+        chain.append(issuers[0])
+    return _Pkcs12(
+        key, [each.public_bytes(Encoding.DER) for each in chain], [each.public_bytes(Encoding.DER) for each in others]
+    )
 
 
 def _jks_entries(data: bytes, password: str) -> list[_Entry]:
