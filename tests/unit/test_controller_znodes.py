@@ -96,8 +96,10 @@ replicas = st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=4).map(tupl
 def test_assignments_and_states_come_back_as_they_were(
     topic_id: bytes, partitions: dict[int, ReplicaAssignment], isr: tuple[int, ...], recovery: int
 ) -> None:
-    """Reassignments and recovery included."""
-    assert decode_topic("t", encode_topic(Uuid(topic_id), partitions)) == TopicAssignment(Uuid(topic_id), partitions)
+    """Reassignments and recovery included; and what is written is what json would write."""
+    encoded = encode_topic(Uuid(topic_id), partitions)
+    assert decode_topic("t", encoded) == TopicAssignment(Uuid(topic_id), partitions)
+    assert encoded == json.dumps(json.loads(encoded), separators=(",", ":")).encode()
     state = LeaderAndIsr(-1, 7, isr, recovery, 3)
     assert decode_partition_state("s", encode_partition_state(state, 9), 3) == (state, 9)
 
