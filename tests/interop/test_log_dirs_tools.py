@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from barnabas.client import Producer
+from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.topics import create_topic
 from support.needs import needs_reference
 from support.reference import apache_tool
 from support.servers import Up, up
@@ -15,7 +17,6 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
-TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 
 
@@ -44,12 +45,13 @@ def test_a_replica_moves_to_another_dir_at_the_rate_that_the_tool_sets(tmp_path:
     """In progress it is in both dirs, one of them its future; cancelled, it stays; with the limit lifted, it arrives."""
     dirs = [str(tmp_path / name) for name in ("one", "two")]
     with up(tmp_path / "ours", "--override", f"log.dirs={','.join(dirs)}") as cluster:
-        ask(cluster, version, TOPICS, "--create", "--topic", "moved", "--partitions", 1, "--replication-factor", 1)
+        with AdminConnection(cluster.bootstrap) as admin:
+            create_topic(admin, "moved", partitions=1, replication_factor=1)
         with Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
             for _ in range(30):
                 producer.send("moved", "\0" * 100_000)
                 producer.flush(30)
-        (source,) = [replica["dir"] for replica in stored(cluster, version)]
+        (source,) = [name for name in dirs if (Path(name) / "moved-0").is_dir()]
         (target,) = set(dirs) - {source}
         plan = tmp_path / "plan.json"
         entry = {"topic": "moved", "partition": 0, "replicas": [0], "log_dirs": [target]}
@@ -60,9 +62,9 @@ def test_a_replica_moves_to_another_dir_at_the_rate_that_the_tool_sets(tmp_path:
         assert f"Successfully started moving log directory to {target} for replica moved-0 with broker 0" in said
         said = ask(cluster, version, REASSIGN, "--verify", "--preserve-throttles", *file)
         assert "Reassignment of replica moved-0-0 is still in progress." in said
-        on_the_way = {(replica["dir"], replica["isFuture"]) for replica in stored(cluster, version)}
-        assert on_the_way == {(source, False), (target, True)}
-        lag = next(replica["offsetLag"] for replica in stored(cluster, version) if replica["isFuture"])
+        on_the_way = stored(cluster, version)
+        assert {(replica["dir"], replica["isFuture"]) for replica in on_the_way} == {(source, False), (target, True)}
+        lag = next(replica["offsetLag"] for replica in on_the_way if replica["isFuture"])
         assert 0 < lag <= 30
         ask(cluster, version, REASSIGN, "--cancel", *file)
         assert {(replica["dir"], replica["isFuture"]) for replica in stored(cluster, version)} == {(source, False)}
