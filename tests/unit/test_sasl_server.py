@@ -168,7 +168,7 @@ def test_a_wrong_message_of_plain_is_answered_in_kafkas_words(tmp_path: Path, sa
     "said",
     [
         *(b"", b"\xff", b"n,,n=eve,r=x", b"n,,n=ann,r=", b"n,,r=x,n=ann", b"y,,n=ann,r=x", b"n,,n=a=nn,r=x"),
-        *(b"n,,n=ann,r=a b", b"p=tls-unique,,n=ann,r=x", b"n,,n=ann,r=x\0"),
+        *(b"n,,n=ann,r=a b", b"p=tls-unique,,n=ann,r=x", b"n,,n=ann,r=x\0", b"n,,n=ann,r=x,tokenauth=true"),
     ],
 )
 def test_a_wrong_first_message_of_scram_says_no_more_than_that(tmp_path: Path, said: bytes) -> None:
@@ -223,10 +223,10 @@ def test_a_client_that_repeats_its_nonce_is_let_in() -> None:
 
 
 def test_a_first_message_for_another_user_is_refused_by_scram() -> None:
-    """A client acts for itself only; its own name as the authorization id is fine."""
+    """A client acts for itself only; its own name as the authorization id is fine, and so is an unknown extension."""
     for name, is_refused in (("bob", True), ("ann", False)):
         server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
-        said = f"n,a={name},n=ann,r=cln".encode()
+        said = f"n,a={name},n=ann,r=cln,foo=bar".encode()
         if is_refused:
             with pytest.raises(SaslError):
                 server.evaluate(said)
@@ -284,6 +284,10 @@ def test_bytes_that_are_no_request_end_the_connection(tmp_path: Path) -> None:
     shake(later)
     later.handler.frame(memoryview(bytearray(b"\x60")))
     assert later.is_closed
+    unknown = broker.connect()
+    unknown.ask(VERSIONS, 3)
+    unknown.handler.frame(memoryview(bytearray(bytes.fromhex("03e7 0000 00000001 0000"))))
+    assert unknown.is_closed
     long = broker.connect()
     long.handler.bad_length(b"\x00\xff\xff\xff")
     assert fails_after_the_delay(broker, long) is None

@@ -43,10 +43,10 @@ _FIRST = re.compile(r"r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9/+=]+),i=([1-9][0-9
 _FINAL = re.compile(r"(?:e=([^,]*)|v=([A-Za-z0-9/+=]+))(?:,.*)?")
 _CLIENT_FIRST = re.compile(
     r"n,(?:a=(?P<authzid>(?:[^=,\0]|=2C|=3D)+))?,"
-    r"(?P<bare>(?:m=[^,\0]+,)?n=(?P<name>(?:[^=,\0]|=2C|=3D)+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]=[^,\0]+)*)"
+    r"(?P<bare>(?:m=[^,\0]+,)?n=(?P<name>(?:[^=,\0]|=2C|=3D)+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*))"
 )
 _CLIENT_FINAL = re.compile(
-    r"(?P<without>c=(?P<binding>[A-Za-z0-9/+=]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]=[^,\0]+)*),p=(?P<proof>[A-Za-z0-9/+=]+)"
+    r"(?P<without>c=(?P<binding>[A-Za-z0-9/+=]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\0]+)*),p=(?P<proof>[A-Za-z0-9/+=]+)"
 )
 
 
@@ -97,12 +97,17 @@ class ScramServer:
         match = _CLIENT_FIRST.fullmatch(text)
         if match is None:
             raise SaslError("the client's first SCRAM message makes no sense")
+        if ",tokenauth=true" in match["extensions"].lower():
+            raise SaslError("there are no delegation tokens")
         name = _unescaped(match["name"])
         credential = self._find(name)
         if credential is None:
             raise SaslError("the user is unknown")
         if match["authzid"] is not None and match["authzid"] not in (name, match["name"]):
-            raise SaslError("a client may act for itself only", is_for_client=True)
+            raise SaslError(
+                "Authentication failed: Client requested an authorization id that is different from username",
+                is_for_client=True,
+            )
         if credential.iterations < MIN_SCRAM_ITERATIONS:
             raise SaslError("the credential has too few iterations")
         self._name, self._credential = name, credential

@@ -19,7 +19,7 @@ from barnabas.broker.requests.sasl_server_authenticator import (
     FrameVerdict,
     SaslServerAuthenticator,
 )
-from barnabas.wire.kafka.api import api
+from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_request_header, encode_response
@@ -88,8 +88,8 @@ class SaslConnection:
             self._take_token(bytes(data))
             return
         try:
-            api_key: int | None = decode_request_header(data)[0]
-        except (MalformedMessageError, KafkaError):
+            api_key: int | None = ApiKey(decode_request_header(data)[0])
+        except (MalformedMessageError, KafkaError, ValueError):  # of no API that exists
             api_key = None
         match authenticator.admit(api_key, now_ms):
             case FrameVerdict.SERVE:
