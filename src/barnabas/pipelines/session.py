@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.pipelines.class_archive import ClassArchive, archive_folder
 from barnabas.pipelines.jvm import find_java, prepare_home
 from barnabas.pipelines.masters import is_local, require_master
 from barnabas.pipelines.shipping import zip_package
@@ -25,6 +26,8 @@ __all__ = ["PYSPARK_VERSIONS", "MissingExtraError", "RunningSpark", "cache_dir",
 
 PYSPARK_VERSIONS = ("4.2", "4.3")
 _EXECUTOR_TIMEOUT_S = 60
+_END_TIMEOUT_S = 10.0
+_ARCHIVE_TIMEOUT_S = 60.0
 _LOOPBACK = re.compile(r"spark://(127\.|localhost:)")
 _LOG4J = """status = error
 rootLogger.level = {level}
@@ -70,11 +73,13 @@ class RunningSpark:
     log: Path
     shipped: Path
     """What executors fetch from this machine for as long as the session lives."""
+    archive: ClassArchive
 
     def close(self) -> None:
         """Stops Spark and its JVM, and removes the log."""
         self.spark.stop()
-        _end_jvm()
+        has_ended_well = _end_jvm(_ARCHIVE_TIMEOUT_S if self.archive.is_made else _END_TIMEOUT_S)
+        self.archive.keep(has_ended_well=has_ended_well)
         self.log.unlink(missing_ok=True)
         shutil.rmtree(self.shipped, ignore_errors=True)
 
@@ -89,17 +94,20 @@ def open_session(
     log_level: str = "error",
     master: str | None = None,
     py_files: Sequence[str] = (),
+    runs_flows: bool = True,
 ) -> RunningSpark:
     """A session in a JVM of its own, ``local[cores]`` or a driver of ``master``; raises `BarnabasError` when it cannot run.
 
     ``conf`` is laid over the defaults. ``log_level`` is log4j's, for Spark's own messages, which go to a file. Executors of
-    ``master`` get this package and the modules ``py_files``.
+    ``master`` get this package and the modules ``py_files``. Without ``runs_flows`` the session leaves no archive of classes.
     """
     require_extra()
     master = master or f"local[{cores}]"
     require_master(master)
     cache = cache_dir()
-    home = prepare_home(find_java(os.environ), cache)
+    java = find_java(os.environ)
+    home = prepare_home(java, cache)
+    archive = ClassArchive(archive_folder(cache, java, _spark_folder()), java, may_be_made=runs_flows)
     log4j = cache / f"log4j2-{log_level}.properties"
     log4j.parent.mkdir(parents=True, exist_ok=True)
     log4j.write_text(_LOG4J.format(level=log_level))
@@ -108,6 +116,7 @@ def open_session(
     is_near = is_local(master) or _LOOPBACK.match(master) is not None
     if is_near:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["SPARK_LAUNCHER_OPTS"] = archive.launcher_options
     os.environ.pop("SPARK_HOME", None)  # another Spark's scripts would start another Spark's jars
 
     settings = {
@@ -116,7 +125,7 @@ def open_session(
         "spark.driver.memory": memory,
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_near else {}),
         **_executor_settings(master, cores, memory),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC {archive.java_options}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -125,7 +134,7 @@ def open_session(
         "spark.sql.warehouse.dir": str(cache / "warehouse"),
         **(conf or {}),
     }
-    running = _start(settings, home)
+    running = _start(settings, home, archive)
     try:
         if not is_local(master):
             _await_executor(running.spark, master, cores, memory)
@@ -172,7 +181,16 @@ def _ship(spark: "SparkSession", py_files: Sequence[str], folder: Path) -> None:
         spark.sparkContext.addPyFile(str(each))
 
 
-def _start(settings: Mapping[str, str], home: Path) -> RunningSpark:
+def _spark_folder() -> Path:
+    import importlib.util
+
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None  # `require_extra` has looked
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def _start(settings: Mapping[str, str], home: Path, archive: ClassArchive) -> RunningSpark:
     """Starts the JVM first, for only so its messages can be kept off the terminal."""
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext, java_gateway
@@ -195,19 +213,20 @@ def _start(settings: Mapping[str, str], home: Path) -> RunningSpark:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
         where = "" if is_local(settings["spark.master"]) else f" with {settings['spark.master']}"
         _end_jvm()
+        archive.keep(has_ended_well=False)
         raise BarnabasError(f"Spark did not start{where} on the Java at {home}; its last words:\n{last}") from error
     finally:
         os.close(descriptor)
-    return RunningSpark(spark, log, Path(tempfile.mkdtemp(prefix="barnabas-ship-")))
+    return RunningSpark(spark, log, Path(tempfile.mkdtemp(prefix="barnabas-ship-")), archive)
 
 
-def _end_jvm() -> None:
-    """Ends the JVM that Spark's own stop leaves running until this process ends."""
+def _end_jvm(timeout_s: float = _END_TIMEOUT_S) -> bool:
+    """Ends the JVM that Spark's own stop leaves running until this process ends; whether it ended by itself."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
     if gateway is None:
-        return
+        return False
     process = getattr(gateway, "proc", None)
     with contextlib.suppress(Exception):  # the JVM may be gone, and py4j says so in many ways
         gateway.shutdown()
@@ -217,7 +236,8 @@ def _end_jvm() -> None:
         with contextlib.suppress(OSError):
             process.stdin.close()
         try:
-            process.wait(10)
+            return bool(process.wait(timeout_s) == 0)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+    return False
