@@ -21,6 +21,7 @@ from barnabas.client import (
 from barnabas.client.producer import _METADATA_S
 from barnabas.testing import Cluster
 from support.promptness import promptly
+from support.waiting import eventually
 
 NO_BROKER = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 3, "delivery.timeout.ms": 300}
 
@@ -108,6 +109,13 @@ def test_a_listener_for_failures_hears_of_those_without_a_callback() -> None:
     with Producer(NO_BROKER, on_failure=heard.append) as producer:
         fill(producer)
     assert [error.name for error in heard] == ["_MSG_TIMED_OUT"] * 3
+
+
+def test_problems_with_brokers_are_no_records_that_are_given_up() -> None:
+    """librdkafka counts them among what waits until they are reported."""
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1"})
+    eventually(lambda: len(producer), what="a problem waits to be reported")
+    assert producer.purge() == 0
 
 
 def test_a_sync_producer_raises_from_send() -> None:

@@ -380,6 +380,7 @@ class Producer(Generic[K, V]):
 
     def purge(self) -> int:
         """Give up all records that wait or are on their way; returns their number. Their receipts fail."""
+        self.librdkafka.poll(0)  # problems with brokers that are not reported yet count, too
         left = len(self)
         if left:
             kept, self._on_failure = self._on_failure, self._on_failure or _ignore_failure
@@ -408,7 +409,7 @@ class Producer(Generic[K, V]):
             )
 
     def __len__(self) -> int:
-        """Records that wait or are on their way."""
+        """Records that wait or are on their way, and reports that `poll` will serve."""
         return len(self.librdkafka)
 
     # For receipts
