@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from barnabas.client.producer import Producer, Receipt
     from barnabas.client.records import Delivery, Headers, Record
-    from barnabas.client.registry import SchemaRegistry
+    from barnabas.client.registry import SchemaRegistry, UnknownSchemaError
 
 __all__ = [
     "BYTES",
@@ -93,6 +93,7 @@ __all__ = [
     "TransactionError",
     "UndeliveredError",
     "UnknownHostError",
+    "UnknownSchemaError",
     "UnknownTopicError",
     "UnsupportedError",
 ]
@@ -137,6 +138,7 @@ _HOMES = {
     "TransactionError": "errors",
     "UndeliveredError": "errors",
     "UnknownHostError": "errors",
+    "UnknownSchemaError": "registry",
     "UnknownTopicError": "errors",
     "UnsupportedError": "errors",
 }

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.errors import refusal
 from barnabas.security.scram import MIN_SCRAM_ITERATIONS, SCRAM_MECHANISMS
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -46,7 +47,7 @@ def salt_password(password: str, mechanism: str, iterations: int) -> tuple[bytes
 
 
 def alter_scram_users(connection: AdminConnection, changes: Sequence[ScramPassword]) -> None:
-    """Set and delete credentials. Raises `KafkaError` with the first user's failure; others may have been changed."""
+    """Set and delete credentials. Raises `RefusedError` with the first user's failure; others may have been changed."""
     deletions, upsertions = [], []
     for user, mechanism, password, iterations in changes:
         number = SCRAM_TYPES[mechanism]
@@ -66,7 +67,7 @@ def alter_scram_users(connection: AdminConnection, changes: Sequence[ScramPasswo
     )
     for result in response.results:
         if result.error_code:
-            raise KafkaError(result.error_code, f"{result.user}: {result.error_message}")
+            raise refusal(result.error_code, f"{result.user}: {result.error_message}")
 
 
 def describe_scram_users(
@@ -74,7 +75,7 @@ def describe_scram_users(
 ) -> Mapping[str, Mapping[str, int]]:
     """Iterations by mechanism, by user; of all users unless some are named. A user without credentials is left out.
 
-    Raises `KafkaError`.
+    Raises `RefusedError`.
     """
     asked = None if users is None else [UserName(name=user) for user in users]
     response = connection.send_to_controller(
@@ -83,12 +84,12 @@ def describe_scram_users(
         lambda answer: [answer.error_code],
     )
     if response.error_code:
-        raise KafkaError(response.error_code, response.error_message)
+        raise refusal(response.error_code, response.error_message)
     names = {number: mechanism for mechanism, number in SCRAM_TYPES.items()}
     found = {}
     for result in response.results:
         if result.error_code and result.error_code != ErrorCode.RESOURCE_NOT_FOUND:
-            raise KafkaError(result.error_code, f"{result.user}: {result.error_message}")
+            raise refusal(result.error_code, f"{result.user}: {result.error_message}")
         if not result.error_code:
             found[result.user] = {
                 names.get(info.mechanism, str(info.mechanism)): info.iterations for info in result.credential_infos
