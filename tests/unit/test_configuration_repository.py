@@ -15,7 +15,7 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.repository import ConfigChange, ConfigRepository
-from barnabas.broker.configuration.scram_credentials import ScramCredentials
+from barnabas.broker.configuration.scram_credentials import ScramChange, ScramCredentials
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.znode_steps import Znodes
@@ -30,7 +30,8 @@ class Broker:
         self.znodes = znodes
         config = BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": "h:1", **settings}))
         self.configs = DynamicConfig(config, tuple)
-        self.repository = ConfigRepository(self.configs, ScramCredentials(), broker_id, lambda: znodes.now_ms)
+        self.credentials = ScramCredentials()
+        self.repository = ConfigRepository(self.configs, self.credentials, broker_id, lambda: znodes.now_ms)
         self.applied: list[tuple[str, dict[str, str]]] = []
         self.configs.on_topic(self._topic_changed)
         znodes.perform(self.repository.load())
@@ -234,3 +235,24 @@ def test_a_double_is_shown_as_java_prints_it(text: str, shown: str) -> None:
     helper = ConfigHelper(0, config, DynamicConfig(config, tuple))
     (entry,) = helper.describe_broker(frozenset([name]), per_broker=True, with_synonyms=False, with_documentation=False)
     assert entry.value == shown
+
+
+def test_a_user_whose_deletion_could_not_be_read_at_first_is_gone_with_the_next_look() -> None:
+    """The note counts as seen when what it names was read, not before; with a new session all users are read again."""
+    znodes = Znodes()
+    writer, reader = Broker(znodes, 0), Broker(znodes, 1)
+    change = ScramChange("ann", 1, 4096, b"salt", b"salted")
+    znodes.perform(writer.repository.alter_user("ann", [change]))
+    reader.look()
+    assert reader.credentials.find("SCRAM-SHA-256", "ann") is not None
+    znodes.perform(writer.repository.alter_user("ann", [ScramChange("ann", 1)]))
+    for steps in range(1, 3):
+        reader.look(stop_after=steps)
+        assert reader.credentials.find("SCRAM-SHA-256", "ann") is not None
+    reader.look()
+    assert reader.credentials.find("SCRAM-SHA-256", "ann") is None
+    znodes.perform(writer.repository.alter_user("bob", [change._replace(user="bob")]))
+    reader.look()
+    znodes.remove(config_path("users", "bob"))
+    znodes.perform(reader.repository.reload_users())
+    assert reader.credentials.find("SCRAM-SHA-256", "bob") is None

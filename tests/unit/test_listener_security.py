@@ -1,11 +1,13 @@
 """How listeners are secured by properties: each listener's own first, and an error for whatever is missing."""
 
+import re
+
 import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.broker.configuration.definitions import DEFINITIONS, settings_without_effect
 from barnabas.broker.configuration.listener_security import ListenerSecurity, read_listener_security
-from barnabas.broker.configuration.rules import validate_broker_config
+from barnabas.broker.configuration.rules import check_protection, validate_broker_config
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -134,6 +136,7 @@ def test_users_and_the_brokers_own_name_come_from_the_jaas_file_where_no_propert
         (ONE, {"ssl.truststore.certificates": "-"}, "ssl.truststore.type=JKS: ssl.truststore.certificates is PEM"),
         (TWO, {"sasl.mechanism.inter.broker.protocol": "PLAIN"}, "the listener of the brokers, BROKERS, has no SASL"),
         (TWO, {"inter.broker.listener.name": None}, "There is no listener PLAINTEXT"),
+        (ONE, {"ssl.client.auth": "required"}, "listeners with SASL ignore it unless it is their own"),
     ],
 )
 def test_what_is_missing_or_cannot_be_done_is_named_and_no_secret_is(
@@ -164,3 +167,15 @@ def test_security_does_not_change_while_a_broker_runs(name: str, text: str) -> N
     assert "geheim" not in str(error.value)
     if name in ONE:
         validate_broker_config(parsed, {name: ONE[name]}, per_broker=True)
+
+
+def test_a_listeners_dynamic_value_is_compared_with_what_holds_for_it() -> None:
+    """The default would be less than what the properties file says for all listeners."""
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem", "ssl.client.auth": "required"}
+    parsed = DEFINITIONS.parse({"zookeeper.connect": "z:1", **TWO, **trust})
+    name = "listener.name.brokers.ssl.client.auth"
+    with pytest.raises(ConfigError, match="cannot be changed"):
+        validate_broker_config(parsed, {name: "none"}, per_broker=True)
+    with pytest.raises(ConfigError, match=re.escape(name)):
+        check_protection("0", parsed, {name: "none"})
+    validate_broker_config(parsed, {name: "required"}, per_broker=True)

@@ -350,6 +350,49 @@ def test_a_peer_that_resets_during_the_handshake_is_an_error_of_the_network(fold
             accepted.close()
             with pytest.raises(OSError) as raised:
                 await connecting
-            assert not isinstance(raised.value, ConnectionRefusedError)
+            assert not isinstance(raised.value, ConnectionRefusedError | ConnectionResetError)
+
+    asyncio.run(run())
+
+
+def test_many_small_requests_at_once_leave_turns_to_others(folder: Path) -> None:
+    """A client that sends thousands together is answered in turns of the loop, in order."""
+
+    async def run() -> None:
+        loop, turns = asyncio.get_running_loop(), [0]
+        now_s = [0.0]
+        handlers: list[Recorder] = []
+
+        class Slow(Recorder):
+            def frame(self, data: memoryview) -> None:
+                now_s[0] += 0.001
+                super().frame(data)
+
+        listener = await layer(folder).listen(
+            HOST, 0, lambda c: handlers.append(Slow(c, echo=True)) or handlers[-1], max_frame_bytes=LIMIT
+        )
+        made: list[Recorder] = []
+        connection = await layer(folder).connect(
+            HOST, listener.port, lambda c: made.append(Recorder(c)) or made[-1], max_frame_bytes=LIMIT, timeout_ms=5000
+        )
+        await until(lambda: handlers and not handlers[0].ended)
+        handlers[0].connection._loop = SlowLoop(loop, now_s, turns)
+        connection.send([b"".join(framed(b"%d" % number) for number in range(1000))])
+        await made[0].until(lambda r: len(r.frames) == 1000)
+        assert made[0].frames == [b"%d" % number for number in range(1000)]
+        assert turns[0] >= 100
+        connection.close()
+        await listener.close()
+
+    class SlowLoop:
+        def __init__(self, loop: asyncio.AbstractEventLoop, now_s: list[float], turns: list[int]) -> None:
+            self.loop, self.now_s, self.turns = loop, now_s, turns
+
+        def time(self) -> float:
+            return self.now_s[0]
+
+        def call_soon(self, callback: Callable[[], object], *arguments: object) -> object:
+            self.turns[0] += 1
+            return self.loop.call_soon(callback, *arguments)
 
     asyncio.run(run())

@@ -34,6 +34,8 @@ _WRITE_BYTES = 64 * 1024
 """What is encrypted by one call: four records."""
 _TURN_BYTES = 1024 * 1024
 """About a millisecond of encryption."""
+_TURN_S = 0.004
+"""How long requests of one connection are delivered before others have their turn."""
 _AHEAD_BYTES = 512 * 1024
 _MAX_UNSENT_BYTES = 1024 * 1024
 _NEVER_HELD_BYTES = 1 << 62
@@ -105,6 +107,7 @@ class TlsLink:
         "_accept",
         "_ahead",
         "_connection",
+        "_defers",
         "_encrypted",
         "_failure",
         "_handler",
@@ -122,6 +125,7 @@ class TlsLink:
         "_received",
         "_timer",
         "_tls",
+        "_turn_ends_s",
         "_unsent_bytes",
         "is_stream",
         "max_frame_bytes",
@@ -161,6 +165,8 @@ class TlsLink:
         self._unsent_bytes = 0
         self._failure: Exception | None = None
         self._holds = False  # not reading until what is unsent has left
+        self._turn_ends_s = 0.0
+        self._defers = False  # what has arrived is continued in the next turn of the loop
         self._is_open = False
         self._is_paused = False
         self._is_delivering = False
@@ -247,8 +253,10 @@ class TlsLink:
         self._received = bytearray()
         self.on_drained = self.on_secured = None
         if self._opened is not None and not self._opened.done():
+            # Not a connection that was refused or reset: a process that accepts connections is there.
             lost = ConnectionAbortedError("the connection was closed during the TLS handshake")
-            self._opened.set_exception(self._failure or error or lost)
+            ended = lost if error is None or isinstance(error, ConnectionError) else error
+            self._opened.set_exception(self._failure or ended)
         handler, self._handler = self._handler, None
         if handler is not None:
             handler.closed(self._failure or error)
@@ -264,9 +272,11 @@ class TlsLink:
         if self._is_delivering or self._handler is None:
             return
         self._is_delivering = True
+        self._turn_ends_s = self._loop.time() + _TURN_S
+        self._defers = False
         try:
             self._deliver()
-            while not self._is_held:
+            while not self._is_held and not self._defers:
                 data = self._tls.read(_READ_BYTES)
                 if not data:
                     self._connection.close()
@@ -284,6 +294,9 @@ class TlsLink:
         if self._is_held and not self._is_closing:
             self._connection.pause()
             self._holds = True
+        elif self._defers and not self._is_closing:
+            self._connection.pause()
+            self._loop.call_soon(self._read_on)
         self._pump()
 
     def _deliver(self) -> None:
@@ -298,6 +311,9 @@ class TlsLink:
                 handler.frame(memoryview(received))
             return
         while len(received) - position >= 4 and not self._is_held:
+            if self._loop.time() >= self._turn_ends_s:
+                self._defers = True
+                break
             (size,) = _LENGTH.unpack_from(received, position)
             if not 0 <= size <= self.max_frame_bytes:
                 self.pause()
@@ -370,7 +386,7 @@ class TlsLink:
             return
         if self._is_open:
             self._read()
-        if not self._is_held:
+        if not self._is_held and not self._defers:
             self._connection.resume()
 
     def close(self, *, after_sending: bool = False) -> None:

@@ -184,8 +184,11 @@ class _Channel:
     async def _ensure_connected(self) -> None:
         if self._closed:
             raise ChannelError(f"Broker {self._broker_id} is gone")
-        if self._expires_s is not None and asyncio.get_running_loop().time() >= self._expires_s and not self._waiting:
-            self.drop()  # an authentication that has ended
+        if self._expires_s is not None and asyncio.get_running_loop().time() >= self._expires_s:
+            # The authentication has ended: connect again, when what is under way is answered.
+            if under_way := [answer for _, _, _, answer in self._waiting]:
+                await asyncio.wait(under_way)
+            self.drop()
         if self._connection is None:
             await self._connect()
 
@@ -240,18 +243,17 @@ class _Channel:
             raise self._refused(ErrorCode.of(shaken.error_code).message)
         lifetime_ms = 0
         conversation = login.conversation()
-        try:
-            token = next(conversation)
-            while True:
-                answer = await self._ask(SaslAuthenticateRequest(auth_bytes=token))
-                if answer.error_code:
-                    raise self._refused(answer.error_message or ErrorCode.of(answer.error_code).message)
-                lifetime_ms = answer.session_lifetime_ms
-                token = conversation.send(answer.auth_bytes)
-        except StopIteration:
-            pass
-        except SaslError as error:
-            raise self._refused(str(error)) from None
+        token: bytes | None = next(conversation)
+        while token is not None:
+            answer = await self._ask(SaslAuthenticateRequest(auth_bytes=token))
+            if answer.error_code:
+                raise self._refused(answer.error_message or ErrorCode.of(answer.error_code).message)
+            lifetime_ms = answer.session_lifetime_ms
+            try:
+                # In a thread: SCRAM hashes the password as often as the other side asks.
+                token = await asyncio.to_thread(_continue, conversation, answer.auth_bytes)
+            except SaslError as error:
+                raise self._refused(str(error)) from None
         if lifetime_ms:
             self._expires_s = asyncio.get_running_loop().time() + lifetime_ms / 1000 * _LIFETIME_USED
 
@@ -326,6 +328,14 @@ class _Channel:
         self._closed = True
         with contextlib.suppress(Exception):
             self.drop()
+
+
+def _continue(conversation: Generator[bytes, bytes, None], answer: bytes) -> bytes | None:
+    """What to send next; None at the end."""
+    try:
+        return conversation.send(answer)
+    except StopIteration:
+        return None
 
 
 class _Frames:

@@ -96,6 +96,12 @@ def check_listener_security(values: Values) -> None:
                     "brokers read it with the names of a listener and of a mechanism: "
                     "listener.name.LISTENER.MECHANISM.sasl.jaas.config",
                 )
+            if name == "ssl.client.auth" and any(map(_has_sasl, addresses)):
+                _require(
+                    any(address.protocol == "SSL" for address in addresses),
+                    name,
+                    "listeners with SASL ignore it unless it is their own (listener.name.LISTENER.ssl.client.auth)",
+                )
             usable = _has_tls if name.startswith("ssl.") else _has_sasl
             missing = "no listener has TLS" if name.startswith("ssl.") else "no listener has SASL"
             _require(any(map(usable, addresses)), name, missing)

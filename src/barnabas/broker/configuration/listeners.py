@@ -33,6 +33,8 @@ def _protocols(values: Values) -> dict[str, str]:
         name, separator, protocol = item.strip().partition(":")
         if not name or not separator:
             raise ConfigError(f"listener.security.protocol.map: {item!r} is not NAME:PROTOCOL")
+        if name.strip().upper() in found:
+            raise ConfigError(f"listener.security.protocol.map: {name.strip()} is there twice")
         found[name.strip().upper()] = protocol.strip().upper()
     return found
 
@@ -107,7 +109,13 @@ def inter_broker_listener(values: Values) -> str:
     if name is not None and values.is_set("security.inter.broker.protocol"):
         raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
     chosen: str = (name or values["security.inter.broker.protocol"]).upper()
-    if chosen not in [listener.name for listener in listeners(values)]:
+    protocols = {listener.name: listener.protocol for listener in listeners(values)}
+    if name is None and protocols.get(chosen, chosen) != chosen:
+        raise ConfigError(
+            f"security.inter.broker.protocol is {chosen}, and the listener {chosen} has the protocol {protocols[chosen]}: "
+            "name the listener in inter.broker.listener.name"
+        )
+    if chosen not in protocols:
         raise ConfigError(
             f"There is no listener {chosen}, which brokers are to use among themselves: {values['listeners']}"
         )

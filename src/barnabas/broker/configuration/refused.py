@@ -7,19 +7,21 @@ a dynamic change is answered with the same error. Names and defaults are Kafka 3
 Kafka has no counterpart.
 """
 
+from difflib import get_close_matches
+
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Setting, ValueCheck
 from barnabas.broker.configuration.security_settings import SECURITY_SETTINGS, asks_for_security, listener_setting
 from barnabas.broker.configuration.table import Row, read_table
 
-__all__ = ["NOT_LISTED", "ROWS_REFUSED", "asks_for_protection", "refuse_protection", "wrong_unlisted"]
+__all__ = ["NOT_LISTED", "ROWS_REFUSED", "asks_for_protection", "is_refused", "refuse_protection", "wrong_unlisted"]
 
 _TABLES = {
     "clients are not authorized": """
 authorizer.class.name string - '' Class of the authorizer, which decides what each principal may do.
 early.start.listeners string - - Listeners that open before the authorizer is ready.
 """,
-    "clients authenticate by PLAIN and SCRAM alone": """
+    "clients authenticate by PLAIN and SCRAM only": """
 principal.builder.class class cluster org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder Class that makes a principal of a connection.
 sasl.mechanism.controller.protocol string - GSSAPI SASL mechanism towards KRaft controllers.
 sasl.server.callback.handler.class class - - Class that checks credentials.
@@ -130,7 +132,14 @@ _PREFIXES = {
     "zookeeper.ssl.": "connections to the coordination service are plain TCP",
     "delegation.token.": "there are no delegation tokens",
     "password.encoder.": "passwords are not kept in the coordination service",
-    "listener.name.": "single listeners have settings of TLS and SASL alone",
+    "listener.name.": "single listeners have settings of TLS and SASL only",
+    "listener.names.": "there are no such settings of listeners",
+    "zookeeper.sasl.": "brokers do not authenticate to the coordination service",
+    "authorizer.": "clients are not authorized",
+    "super.user": "clients are not authorized",
+    "allow.everyone": "clients are not authorized",
+    "principal.": "principals are not mapped",
+    "security.": "there is no such setting of security",
 }
 """Of names that no table has."""
 
@@ -174,6 +183,9 @@ NOT_LISTED: list[Row] = list(read_table(_AUTHORIZER_TABLE, _check))
 
 _SETTINGS = {row.setting.name: row.setting for row in (*ROWS_REFUSED, *NOT_LISTED)}
 _NAMES_BY_LOWER = {name.lower(): name for name in _SETTINGS}
+_OTHERS = ("security.inter.broker.protocol", "inter.broker.listener.name", "listener.security.protocol.map")
+_PROTECTING = [*_NAMES_BY_LOWER, *SECURITY_SETTINGS, *_OTHERS]
+_NEAR_MISS = 0.92
 
 
 def wrong_unlisted(name: str, text: str) -> str | None:
@@ -198,18 +210,24 @@ def wrong_unlisted(name: str, text: str) -> str | None:
             if inner in _NAMES_BY_LOWER and not asks_for_protection(_NAMES_BY_LOWER[inner], text):
                 return None
             return refuse_protection(name, missing)(text.strip())
-    return None
+    close = get_close_matches(lower, _PROTECTING, 1, _NEAR_MISS)
+    return f"it is no setting, and looks like {close[0]}: write that" if close and text.strip() else None
 
 
 def _wrong_security(name: str, lower: str, text: str, secured: Setting) -> str | None:
     """What is wrong with a property of listeners under a name that no table has."""
     if name != lower:
-        return f"write {lower}" if asks_for_security(secured, text) else None
+        return f"write {lower}"
     try:
         secured.parse(text)
     except ConfigError as error:
         return str(error).partition(f"{secured.name}: ")[2]
     return None
+
+
+def is_refused(name: str) -> bool:
+    """Whether a property is in one of the tables here."""
+    return name in _SETTINGS
 
 
 def asks_for_protection(name: str, text: str) -> bool:
@@ -220,7 +238,9 @@ def asks_for_protection(name: str, text: str) -> bool:
     if name in SECURITY_SETTINGS:
         return asks_for_security(SECURITY_SETTINGS[name], text)
     if (found := listener_setting(name)) is not None:
-        return asks_for_security(found.setting, text)
+        return name != name.lower() or asks_for_security(found.setting, text)
+    if name in _OTHERS:
+        return False
     if name not in _SETTINGS:
         return wrong_unlisted(name, text) is not None
     try:

@@ -83,12 +83,21 @@ class ConfigRepository:
         topics: list[str] = yield Children("/config/topics")
         yield from self.load_topics(topics)
         cluster_texts, broker_texts = yield from self._read_broker()
-        check_protection("<default>", cluster_texts)
-        check_protection(str(self._broker_id), broker_texts)
+        check_protection("<default>", self._configs.static, cluster_texts)
+        check_protection(str(self._broker_id), self._configs.static, broker_texts)
         self._configs.update_broker_config(cluster_texts, broker_texts)
         if self._credentials is not None:
-            users: list[str] = yield Children(_USERS)
-            yield from self._load_users(users, self._credentials)
+            yield from self._load_all_users(self._credentials)
+
+    def _load_all_users(self, credentials: ScramCredentials) -> Steps[None]:
+        users: list[str] = yield Children(_USERS)
+        yield from self._load_users(users, credentials)
+        credentials.keep(users)
+
+    def reload_users(self) -> Steps[None]:
+        """Read the credentials of all users again: notes may have come and gone while there was no session."""
+        if self._credentials is not None:
+            yield from self._load_all_users(self._credentials)
 
     def _load_users(self, nodes: Sequence[str], credentials: ScramCredentials) -> Steps[None]:
         paths = [config_path("users", node) for node in nodes]
@@ -139,18 +148,20 @@ class ConfigRepository:
         entities: dict[str, None] = {}
         expired: list[str] = []
         now_ms = self._wall_ms()
+        last_change = self._last_change
         for (number, _), path, znode in zip(numbered, paths, znodes, strict=True):
             if znode is None:
                 continue  # another broker deleted it
             if now_ms - znode.ctime_ms > _CHANGE_LIFETIME_MS:
                 expired.append(path)
             if number > self._last_change:
-                self._last_change = number
+                last_change = max(last_change, number)
                 try:
                     entities[decode_config_change(path, znode.data)] = None
                 except ZnodeFormatError as error:
                     logger.error("%s", error)
         yield from self.refresh(entities)
+        self._last_change = last_change  # not before: what failed is looked at again
         if expired:
             yield WriteUnfenced([Delete(path) for path in expired])
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
 from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
-from barnabas.broker.configuration.refused import asks_for_protection
-from barnabas.broker.configuration.security_settings import SECURITY_SETTINGS, listener_setting
+from barnabas.broker.configuration.refused import asks_for_protection, is_refused
+from barnabas.broker.configuration.security_settings import LISTENER_PREFIX, SECURITY_SETTINGS, listener_setting
 from barnabas.broker.configuration.table import UpdateMode
 from barnabas.log.settings import LogConfig, defaults_from_broker
 
@@ -34,19 +34,32 @@ def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_br
 def _refuse_changed_security(settings: Values, texts: Mapping[str, str]) -> None:
     """Raises `ConfigError` for a property of listeners with another value than it has: they are read at the start."""
     for name, text in texts.items():
-        found = listener_setting(name)
-        setting = SECURITY_SETTINGS.get(name) if found is None else found.setting
-        if setting is not None and text.strip() != settings.texts.get(name, setting.default or "").strip():
+        if _changes_security(settings, name, text):
             raise ConfigError(
                 f"{name} cannot be changed while the broker runs in this version: change it in the properties file and "
                 "start the broker again"
             )
 
 
-def check_protection(entity: str, texts: Mapping[str, str]) -> None:
-    """Raises `ConfigError` when a dynamic property of brokers asks for protection that does not exist."""
+def _changes_security(settings: Values, name: str, text: str) -> bool:
+    """Whether a property of listeners has another value than the one that holds, which may be that of all listeners."""
+    found = listener_setting(name)
+    setting = SECURITY_SETTINGS.get(name) if found is None else found.setting
+    if setting is None:
+        return False
+    names = [name, setting.name]
+    if found is not None and found.mechanism is not None:
+        names.insert(1, f"{LISTENER_PREFIX}{found.listener.lower()}.{setting.name}")
+    holds = next((settings.texts[each] for each in names if each in settings.texts), setting.default or "")
+    return text.strip() != holds.strip()
+
+
+def check_protection(entity: str, static: Values, texts: Mapping[str, str]) -> None:
+    """Raises `ConfigError` when a dynamic property of brokers asks for protection that does not exist, or changes what
+    ``static``, the properties file, says."""
     for name, text in texts.items():
-        if asks_for_protection(name, text):
+        is_other = name in DEFINITIONS and name not in SECURITY_SETTINGS and not is_refused(name)
+        if (not is_other and asks_for_protection(name, text)) or _changes_security(static, name, text):
             raise ConfigError(
                 f"The dynamic configuration of broker {entity} sets {name}, which asks for protection that does not exist "
                 "in this version, or that is read from the properties file alone. Delete it (configs --alter "

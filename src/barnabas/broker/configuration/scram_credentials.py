@@ -103,6 +103,12 @@ class ScramCredentials:
         else:
             self._by_user.pop(user, None)
 
+    def keep(self, nodes: Sequence[str]) -> None:
+        """Forget all users but those of these znodes."""
+        users = set(map(unsanitized, nodes))
+        for user in [user for user in self._by_user if user not in users]:
+            del self._by_user[user]
+
 
 class ScramChange(NamedTuple):
     """The new credential of a user for a mechanism, or none for its deletion."""

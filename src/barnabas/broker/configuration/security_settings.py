@@ -37,7 +37,7 @@ sasl.enabled.mechanisms list broker GSSAPI SASL mechanisms that clients may use:
 sasl.mechanism.inter.broker.protocol string broker GSSAPI SASL mechanism among brokers, if their listener has SASL.
 sasl.jaas.config password broker - JAAS entry of a mechanism, as listener.name.LISTENER.MECHANISM.sasl.jaas.config: users of PLAIN (user_NAME="PASSWORD"), and this broker's own username and password towards other brokers.
 sasl.server.max.receive.size int - 524288 Largest SASL message before authentication, in bytes.
-ssl.client.auth string broker none Whether clients must show a certificate: required, requested or none. Clients of listeners with SASL never need one.
+ssl.client.auth string broker none Whether clients must show a certificate: required, requested or none. A listener with SASL ignores this setting unless it has its own: `listener.name.LISTENER.ssl.client.auth`.
 ssl.keystore.location string broker - File with the broker's private key and certificate chain: PEM, JKS or PKCS12.
 ssl.keystore.password password broker - Password of the key store, if it is not PEM.
 ssl.keystore.type string broker JKS Type of the key store: JKS (PKCS12 too, as in Java), PKCS12 or PEM.

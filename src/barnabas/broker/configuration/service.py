@@ -35,6 +35,7 @@ class ConfigManager:
         self._call_later = call_later
         self._is_processing = False
         self._changed_meanwhile = False
+        self._reads_users = False
 
     async def load(self) -> None:
         """Read everything and begin to watch; before any log is opened."""
@@ -43,6 +44,7 @@ class ConfigManager:
     def session_changed(self, event: SessionEvent) -> None:
         """Look, and watch again, in a new session."""
         if event is SessionEvent.CREATED:
+            self._reads_users = True
             self._changes_noted(None)
 
     def load_topic_config(self, topic: str) -> None:
@@ -72,6 +74,9 @@ class ConfigManager:
             while again:
                 self._changed_meanwhile = False
                 await self._interpreter.perform(self._repository.process_changes(), watch_for=self._watch_for)
+                if self._reads_users:
+                    await self._interpreter.perform(self._repository.reload_users())
+                    self._reads_users = False
                 again = self._changed_meanwhile
         except KeeperError as error:
             # The next connection, or the next try, reads it all again: notes stay for fifteen minutes.
