@@ -6,6 +6,7 @@ import ssl
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,7 @@ from hypothesis import strategies as st
 from barnabas.base.errors import ConfigError
 from barnabas.client.errors import ConfigurationError
 from barnabas.client.stores import translate_stores
-from barnabas.net.stores import load_key_store, load_trust_store
-from barnabas.net.tls import client_context, server_context
+from barnabas.net.ssl_contexts import SslSettings, client_context, server_context
 from barnabas.security.key_stores import KeyStore, KeyStoreError, read_identity, read_trusted
 from support.certificates import make_authority, make_signed_certificate
 from support.needs import needs
@@ -51,21 +51,12 @@ PASSWORDS = {"jks": KeyStore("", "storepass", key_password="keypass1"), "p12": K
 STORES = {"jks": JKS, "p12": PKCS12}
 
 
-@pytest.fixture
-def context() -> ssl.SSLContext:
-    """An empty one."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-
-
 @pytest.mark.parametrize("kind", STORES)
-def test_openssl_loads_the_key_of_a_store_with_its_certificate(
-    kind: str, tmp_path: Path, context: ssl.SSLContext
-) -> None:
+def test_openssl_loads_the_key_of_a_store_with_its_certificate(kind: str, tmp_path: Path) -> None:
     """OpenSSL refuses a key that is not the certificate's, so what was read is right; no file is left."""
     (tmp_path / "own").write_bytes(STORES[kind])
     store = PASSWORDS[kind]._replace(location=str(tmp_path / "own"))
-    load_key_store(context, store, "ssl.keyStore")
-    load_trust_store(context, store, "ssl.trustStore")
+    context = server_context(SslSettings(str, store, store, "need", ("TLSv1.3",)))
     assert context.cert_store_stats()["x509"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
@@ -113,8 +104,8 @@ def test_a_certificate_that_is_no_root_can_be_trusted(tmp_path: Path) -> None:
     make_authority(tmp_path)
     own, other = make_signed_certificate(tmp_path, "own"), make_signed_certificate(tmp_path, "other")
     for shown, is_accepted in ((own, True), (other, False)):
-        trusted = server_context(KeyStore(str(own)), KeyStore(str(own)), "need", ("TLSv1.2",))
-        client = client_context(KeyStore(str(shown)), KeyStore(str(own)), ("TLSv1.2",), verify_host=False, prefix="ssl")
+        settings = SslSettings(str, KeyStore(str(own)), KeyStore(str(own)), "need", ("TLSv1.2",), verifies_host=False)
+        trusted, client = server_context(settings), client_context(replace(settings, key_store=KeyStore(str(shown))))
         assert shakes_hands(trusted, client) is is_accepted
 
 
@@ -145,8 +136,8 @@ def test_a_jks_store_that_ends_early_is_refused(length: int) -> None:
     try_to_read(JKS[:length])
 
 
-def test_counts_and_lengths_that_lie_cost_nothing() -> None:
-    """A store of a few bytes that announces two milliards of entries, or a certificate of 2 GiB, is damaged."""
+def test_counts_and_lengths_beyond_the_store_are_damage() -> None:
+    """A store of a few bytes that announces two billion entries, or a certificate of 2 GiB, is damaged."""
     entries = struct.pack(">4sii", JKS[:4], 2, 2**31 - 1)
     certificate = struct.pack(">4siiiHqH5si", JKS[:4], 2, 1, 2, 0, 0, 5, b"X.509", 2**31 - 1)
     for lies in (entries, certificate, certificate[:-4] + struct.pack(">i", -1)):
@@ -154,7 +145,7 @@ def test_counts_and_lengths_that_lie_cost_nothing() -> None:
             read_trusted(lies + bytes(20), KeyStore(""))
 
 
-def test_a_setting_for_another_kind_of_file_is_named(tmp_path: Path, context: ssl.SSLContext) -> None:
+def test_a_setting_for_another_kind_of_file_is_named(tmp_path: Path) -> None:
     """PEM under the type JKS, JCEKS, and what is no store at all."""
     for contents, kind, reason in (
         (b"-----BEGIN CERTIFICATE-----", "JKS", "set it to PEM"),
@@ -163,8 +154,8 @@ def test_a_setting_for_another_kind_of_file_is_named(tmp_path: Path, context: ss
     ):
         (tmp_path / "store").write_bytes(contents)
         with pytest.raises(ConfigError, match=reason) as refused:
-            load_key_store(context, KeyStore(str(tmp_path / "store"), type=kind), "ssl.keyStore")
-        assert "ssl.keyStore.location" in str(refused.value)
+            server_context(SslSettings(str, KeyStore(str(tmp_path / "store"), type=kind), None, "none", ("TLSv1.3",)))
+        assert "ssl.keystore.location" in str(refused.value)
 
 
 def test_pkcs12_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

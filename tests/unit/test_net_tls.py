@@ -10,8 +10,10 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.network import Network
-from barnabas.net.tls import TLS_PROTOCOLS, TlsNetwork, server_context, subject_name
+from barnabas.net.ssl_contexts import SslSettings, server_context
+from barnabas.net.tls import TlsNetwork
 from barnabas.security.key_stores import KeyStore
+from barnabas.security.principals import subject_name
 from support.certificates import make_certificate
 from support.needs import needs
 from support.network_contract import NetworkContract
@@ -31,7 +33,7 @@ class TestTlsNetwork(NetworkContract):
     pem: ClassVar[Path]
 
     def run(self, test: Callable[[Network], Coroutine[object, object, None]]) -> None:
-        server = server_context(KeyStore(str(self.pem)), KeyStore(""), "none", TLS_PROTOCOLS)
+        server = server_context(ssl_settings(KeyStore(str(self.pem))))
         client = ssl.create_default_context(cafile=str(self.pem))
         client.check_hostname = False
         self.loop(test(TlsNetwork(server=server, client=client)))
@@ -76,7 +78,13 @@ def test_a_store_that_cannot_be_used_is_named(tmp_path: Path, certificate: Path)
         (certificate, "", str(tmp_path / "junk.pem"), "need"),
         (certificate, "", "", "need"),
     ):
-        with pytest.raises(ConfigError, match=r"ssl\.(key|trust)Store") as refused:
-            server_context(KeyStore(str(store), password), KeyStore(trust), auth, TLS_PROTOCOLS)
+        with pytest.raises(ConfigError, match=r"ssl\.(key|trust)store") as refused:
+            server_context(ssl_settings(KeyStore(str(store), password), trust, auth))
         assert "geheim" not in str(refused.value)
-    server_context(KeyStore(str(locked), "geheim"), KeyStore(str(certificate)), "need", ("TLSv1.3",))
+    server_context(ssl_settings(KeyStore(str(locked), "geheim"), str(certificate), "need"))
+
+
+def ssl_settings(key_store: KeyStore, trust: str = "", client_auth: str = "none") -> SslSettings:
+    """With Kafka's names of properties."""
+    trusted = KeyStore(trust) if trust else None
+    return SslSettings(str, key_store, trusted, client_auth, ("TLSv1.2", "TLSv1.3"))

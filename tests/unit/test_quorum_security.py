@@ -15,6 +15,7 @@ from barnabas.coordination.server.quorum_security import quorum_authentication, 
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.net import unified
+from barnabas.net.ssl_contexts import SslSettings
 from barnabas.net.unified import UnifiedNetwork, certificate_names, quorum_network
 from barnabas.security.key_stores import KeyStore
 from support.certificates import make_certificate
@@ -43,8 +44,9 @@ class Choices(NamedTuple):
     handshake_timeout_ms: int = 5000
 
     @property
-    def tls(self) -> tuple[KeyStore, KeyStore, str, tuple[str, ...]]:
-        return KeyStore(self.key_store), KeyStore(self.trust_store), self.client_auth, ("TLSv1.2", "TLSv1.3")
+    def tls(self) -> SslSettings:
+        key, trusted = KeyStore(self.key_store), KeyStore(self.trust_store)
+        return SslSettings(str, key, trusted, self.client_auth, ("TLSv1.2", "TLSv1.3"))
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +263,7 @@ def test_sasl_between_members_that_cannot_work_ends_the_start(texts: dict[str, s
         ({"ssl.quorum.keyStore.location": "/nowhere.pem"}, r"/nowhere.pem \(ssl.quorum.keyStore.location\)"),
         ({"ssl.quorum.keyStore.location": "/store.jks"}, "/store.jks .* cannot be read"),
         ({"ssl.quorum.keyStore.location": "/k.pem", "ssl.quorum.keyStore.type": "BCFKS"}, "PEM, JKS and PKCS12"),
-        ({"ssl.quorum.keyStore.location": "PEM"}, "ssl.quorum.trustStore.location must name"),
+        ({"ssl.quorum.keyStore.location": "PEM"}, "ssl.quorum.trustStore.location is not set"),
         ({"ssl.quorum.keyStore.location": "PEM", "ssl.quorum.clientAuth": "none"}, "with which servers are verified"),
         (
             {"ssl.quorum.keyStore.location": "/k.pem", "ssl.quorum.keyStore.passwordPath": "/nowhere"},

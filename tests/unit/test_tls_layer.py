@@ -14,8 +14,8 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Connection, Network
 from barnabas.net.sockets import SocketNetwork
+from barnabas.net.ssl_contexts import SslSettings, client_context, server_context
 from barnabas.net.tls_layer import TlsLayer, TlsLink
-from barnabas.net.tls_stores import TlsStores, connecting_context, listening_context
 from barnabas.security.key_stores import KeyStore
 from support.certificates import make_certificate
 from support.needs import needs
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def stores(folder: Path, **changes: object) -> TlsStores:
+def stores(folder: Path, **changes: object) -> SslSettings:
     """A server's, with changes."""
     values: dict[str, object] = {
         "key_store": KeyStore(str(folder / "server.pem"), type="PEM"),
@@ -47,12 +47,12 @@ def stores(folder: Path, **changes: object) -> TlsStores:
         "protocols": ("TLSv1.2", "TLSv1.3"),
         "verifies_host": True,
     }
-    return TlsStores(lambda name: f"listener.name.x.{name}", **{**values, **changes})  # type: ignore[arg-type]
+    return SslSettings(lambda name: f"listener.name.x.{name}", **{**values, **changes})  # type: ignore[arg-type]
 
 
 def layer(folder: Path, handshake_timeout_s: float = 10, **changes: object) -> TlsLayer:
-    server = listening_context(stores(folder, **changes))
-    client = connecting_context(stores(folder, key_store=KeyStore(str(folder / "client.pem"))))
+    server = server_context(stores(folder, **changes))
+    client = client_context(stores(folder, key_store=KeyStore(str(folder / "client.pem"))))
     return TlsLayer(SocketNetwork(), server=server, client=client, handshake_timeout_s=handshake_timeout_s)
 
 
@@ -134,7 +134,7 @@ def test_a_client_without_the_certificate_that_is_asked_for_is_refused(folder: P
             folder, client_auth="required", trust_store=KeyStore(str(folder / "client.crt")), protocols=(version,)
         )
         handlers, port, close = await listening(network)
-        nameless = TlsLayer(SocketNetwork(), client=connecting_context(stores(folder, key_store=None)))
+        nameless = TlsLayer(SocketNetwork(), client=client_context(stores(folder, key_store=None)))
         made: list[Recorder] = []
         try:
             connection = await nameless.connect(
@@ -162,7 +162,7 @@ def test_a_server_that_is_not_trusted_is_not_connected_to(folder: Path, trusted:
     async def run() -> None:
         handlers, port, close = await listening(layer(folder))
         wary = TlsLayer(
-            SocketNetwork(), client=connecting_context(stores(folder, trust_store=KeyStore(str(folder / trusted))))
+            SocketNetwork(), client=client_context(stores(folder, trust_store=KeyStore(str(folder / trusted))))
         )
         with pytest.raises(ssl.SSLCertVerificationError):
             await wary.connect(host, port(), Recorder, max_frame_bytes=LIMIT, timeout_ms=5000)
@@ -250,7 +250,7 @@ def test_damaged_bytes_of_an_open_connection_end_it(folder: Path) -> None:
 
     async def run(seed: int) -> None:
         handlers, port, close = await listening(layer(folder))
-        context = connecting_context(stores(folder))
+        context = client_context(stores(folder))
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = context.wrap_bio(incoming, outgoing, server_hostname=HOST)
         reader, writer = await asyncio.open_connection(HOST, port())
@@ -310,9 +310,9 @@ def test_a_store_that_cannot_be_used_is_named_with_its_property(folder: Path, tm
         ("ssl.enabled.protocols", {"protocols": ("TLSv1.1",)}),
     ):
         with pytest.raises(ConfigError, match=rf"listener\.name\.x\.{name}") as refused:
-            listening_context(stores(folder, **changes))
+            server_context(stores(folder, **changes))
         assert "geheim" not in str(refused.value)
-    listening_context(stores(folder, key_store=KeyStore(str(locked), key_password="geheim")))
+    server_context(stores(folder, key_store=KeyStore(str(locked), key_password="geheim")))
 
 
 def test_keys_and_certificates_may_be_text_in_one_line(folder: Path, tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_keys_and_certificates_may_be_text_in_one_line(folder: Path, tmp_path: P
 
     trust = line(folder / "client.crt")
     for where, name, password in ((folder, "server", ""), (tmp_path, "locked", "geheim")):
-        listening_context(
+        server_context(
             stores(
                 folder,
                 key_store=None,

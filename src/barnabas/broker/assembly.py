@@ -64,9 +64,9 @@ from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
-from barnabas.net.tls import subject_name
 from barnabas.net.tls_layer import TlsLink
 from barnabas.security.plain import PlainServer
+from barnabas.security.principals import subject_name
 from barnabas.security.sasl_client import converse
 from barnabas.security.scram import SCRAM_MECHANISMS, ScramServer
 from barnabas.wire.kafka.api import ApiKey

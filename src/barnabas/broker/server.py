@@ -47,8 +47,8 @@ from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig, defaults_from_broker
 from barnabas.net.descriptors import descriptor_limit, kept_log_files
 from barnabas.net.sockets import SocketNetwork
+from barnabas.net.ssl_contexts import client_context, server_context
 from barnabas.net.tls_layer import TlsLayer
-from barnabas.net.tls_stores import connecting_context, listening_context
 from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["BrokerServer"]
@@ -107,7 +107,7 @@ class BrokerServer:
             address.name: _listening_network(self._network, self._security[address.name]) for address in self._addresses
         }
         stores = self._security[self._inter_broker_listener].stores
-        context = None if stores is None else connecting_context(stores)
+        context = None if stores is None else client_context(stores)
         self._broker_network: Network = self._network if context is None else TlsLayer(self._network, client=context)
         # Followers take large responses: the system lets the buffers of these connections grow as far as they are of use.
         fetching = network or SocketNetwork()
@@ -429,7 +429,7 @@ def _accept(components: BrokerComponents, name: str) -> Callable[[Connection], F
 
 def _listening_network(network: Network, security: ListenerSecurity) -> Network:
     """The network of a listener. Raises `ConfigError`."""
-    return network if security.stores is None else TlsLayer(network, server=listening_context(security.stores))
+    return network if security.stores is None else TlsLayer(network, server=server_context(security.stores))
 
 
 def _read_jaas(path: str | None) -> str | None:

@@ -253,7 +253,7 @@ def _load_own_certificate(context: "ssl.SSLContext", given: Mapping[str, str]) -
     if bool(chain_text) != bool(key_text):
         raise ConfigurationError("ssl.certificate.pem and ssl.key.pem are given together, or neither")
     if chain_text and key_text:
-        from barnabas.net.stores import load_identity
+        from barnabas.net.ssl_contexts import load_identity
 
         identity = Identity(key_text, chain_text)
         _load("ssl.certificate.pem and ssl.key.pem", "the text", lambda: load_identity(context, identity, password))

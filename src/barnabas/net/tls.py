@@ -13,13 +13,10 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from barnabas.base.errors import ConfigError
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Part
-from barnabas.net.stores import load_key_store, load_trust_store
-from barnabas.security.key_stores import KeyStore
 
-__all__ = ["TLS_PROTOCOLS", "TlsConnection", "TlsNetwork", "client_context", "server_context", "subject_name"]
+__all__ = ["TlsConnection", "TlsNetwork"]
 
 _LENGTH = struct.Struct(">i")
 _MAX_UNSENT_BYTES = 1024 * 1024
@@ -218,98 +215,3 @@ class TlsConnection(asyncio.Protocol):
             self._transport.close()
         else:
             self._transport.abort()
-
-
-_KEYWORDS = {
-    "commonName": "CN", "countryName": "C", "localityName": "L", "stateOrProvinceName": "ST", "organizationName": "O",
-    "organizationalUnitName": "OU", "streetAddress": "STREET", "domainComponent": "DC", "userId": "UID",
-}  # fmt: skip
-_EMAIL = "1.2.840.113549.1.9.1"  # has no keyword in RFC 2253: its value is shown as bytes, an IA5String
-
-
-def subject_name(certificate: Mapping[str, object]) -> str | None:
-    """The subject as Java writes it (X500Principal.getName, RFC 2253): CN=bob,OU=unit,O=org.
-
-    None for a subject with attributes that are not known here, so that it is never mistaken for another.
-    """
-    subject = certificate.get("subject")
-    if not isinstance(subject, tuple) or not subject:
-        return None
-    parts = []
-    for names in reversed(subject):
-        values = []
-        for name, value in names:
-            if name == "emailAddress" and len(value) < 128:
-                raw = bytes((0x16, len(value))) + value.encode("ascii", "replace")
-                values.append(f"{_EMAIL}=#{raw.hex()}")
-            elif name in _KEYWORDS:
-                values.append(f"{_KEYWORDS[name]}={_escaped(value)}")
-            else:
-                return None
-        parts.append("+".join(values))
-    return ",".join(parts)
-
-
-def _escaped(value: str) -> str:
-    text = "".join(f"\\{character}" if character in ',+"\\<>;' else character for character in value)
-    if text[:1] in ("#", " "):
-        text = "\\" + text
-    if text.endswith(" ") and len(value) > 1:
-        text = text[:-1] + "\\ "
-    return text
-
-
-_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-TLS_PROTOCOLS = tuple(_VERSIONS)
-"""What a context can be limited to; older protocols are not offered."""
-
-
-def server_context(
-    key_store: KeyStore,
-    trust_store: KeyStore,
-    client_auth: str,
-    protocols: Sequence[str],
-    *,
-    prefix: str = "ssl",
-) -> ssl.SSLContext:
-    """The context of a server that shows the certificate in ``key_store``.
-
-    ``client_auth`` is need, want or none; clients' certificates are verified with those in ``trust_store``. Raises
-    `ConfigError` that names the settings, which begin with ``prefix``.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _load_stores(context, key_store, trust_store, protocols, prefix)
-    if client_auth != "none":
-        if not trust_store.location:
-            raise ConfigError(
-                f"{prefix}.trustStore.location must name the certificates with which clients are verified"
-            )
-        context.verify_mode = ssl.CERT_REQUIRED if client_auth == "need" else ssl.CERT_OPTIONAL
-    return context
-
-
-def client_context(
-    key_store: KeyStore,
-    trust_store: KeyStore,
-    protocols: Sequence[str],
-    *,
-    verify_host: bool,
-    prefix: str,
-) -> ssl.SSLContext:
-    """The context of a client that shows the certificate in ``key_store`` and verifies the server's. Raises `ConfigError`."""
-    if not trust_store.location:
-        raise ConfigError(f"{prefix}.trustStore.location must name the certificates with which servers are verified")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # needs a certificate that is valid
-    context.check_hostname = verify_host
-    _load_stores(context, key_store, trust_store, protocols, prefix)
-    return context
-
-
-def _load_stores(
-    context: ssl.SSLContext, key_store: KeyStore, trust_store: KeyStore, protocols: Sequence[str], prefix: str
-) -> None:
-    versions = sorted(_VERSIONS[name] for name in protocols)
-    context.minimum_version, context.maximum_version = versions[0], versions[-1]
-    load_key_store(context, key_store, f"{prefix}.keyStore")
-    if trust_store.location:
-        load_trust_store(context, trust_store, f"{prefix}.trustStore")

@@ -13,17 +13,18 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
+from barnabas.base.errors import ConfigError
 from barnabas.base.network import Accept, Connection, Listener
 from barnabas.net.sockets import SocketNetwork
-from barnabas.net.tls import TlsConnection, TlsNetwork, client_context, server_context
-from barnabas.security.key_stores import KeyStore
+from barnabas.net.ssl_contexts import SslSettings, client_context, server_context
+from barnabas.net.tls import TlsConnection, TlsNetwork
 
 __all__ = ["TlsChoices", "UnifiedNetwork", "certificate_names", "quorum_network"]
 
 logger = logging.getLogger(__name__)
-_PREFIX = "ssl.quorum"
 _TLS_HANDSHAKE = b"\x16"
 _MAX_HANDSHAKES = 64
 _SHUTDOWN_TIMEOUT_S = 2
@@ -67,8 +68,8 @@ class TlsChoices(Protocol):
     """What the members of an ensemble ask of TLS, and where their keys are."""
 
     @property
-    def tls(self) -> tuple[KeyStore, KeyStore, str, tuple[str, ...]]:
-        """The arguments of `server_context`."""
+    def tls(self) -> SslSettings:
+        """Its ``verifies_host`` is not used: what follows says more."""
         ...
 
     @property
@@ -85,12 +86,12 @@ class TlsChoices(Protocol):
 
 def quorum_network(choices: TlsChoices, hosts: Callable[[], Iterable[str]]) -> "UnifiedNetwork":
     """The network of a member of an ensemble, whose members have ``hosts``. Raises `ConfigError`."""
-    key_store, trust_store, _, protocols = choices.tls
-    server = server_context(*choices.tls, prefix=_PREFIX)
-    client = None
+    server, client = server_context(choices.tls), None
     if choices.connects_with_tls:
-        verify_host = choices.verifies_server_hosts
-        client = client_context(key_store, trust_store, protocols, verify_host=verify_host, prefix=_PREFIX)
+        if choices.tls.trust_store is None:
+            name = choices.tls.name("ssl.truststore.location")
+            raise ConfigError(f"{name} must name the certificates with which servers are verified")
+        client = client_context(replace(choices.tls, verifies_host=choices.verifies_server_hosts))
     return UnifiedNetwork(
         server,
         client,

@@ -51,6 +51,9 @@ class KeyStore(NamedTuple):
     key_password: str = ""
     """Of the key in it, if it is not the store's."""
 
+    def __repr__(self) -> str:
+        return f"KeyStore({self.location!r})"  # without the passwords
+
 
 class Identity(NamedTuple):
     """A private key and its certificates, its own first."""

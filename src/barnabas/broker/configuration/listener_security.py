@@ -22,7 +22,7 @@ from barnabas.broker.configuration.security_settings import (
     asks_for_security,
     listener_setting,
 )
-from barnabas.net.tls_stores import TlsStores
+from barnabas.net.ssl_contexts import SslSettings
 from barnabas.security.jaas import LoginModule, login_module, parse_jaas
 from barnabas.security.key_stores import KeyStore, check_store_type
 
@@ -63,7 +63,7 @@ class SaslSettings:
 class ListenerSecurity:
     """How one listener is secured."""
 
-    stores: TlsStores | None
+    stores: SslSettings | None
     """None without TLS."""
     sasl: SaslSettings | None
     """None without SASL."""
@@ -179,7 +179,7 @@ class _ListenerView:
         return self._values
 
 
-def _stores(view: _ListenerView, has_sasl: bool) -> TlsStores:
+def _stores(view: _ListenerView, has_sasl: bool) -> SslSettings:
     key, chain = view("ssl.keystore.key") or "", view("ssl.keystore.certificate.chain") or ""
     trusted = view("ssl.truststore.certificates") or ""
     key_store = _store(view, "ssl.keystore", {"ssl.keystore.key": key, "ssl.keystore.certificate.chain": chain})
@@ -187,17 +187,17 @@ def _stores(view: _ListenerView, has_sasl: bool) -> TlsStores:
     if bool(key) != bool(chain):
         missing = "ssl.keystore.certificate.chain" if key else "ssl.keystore.key"
         raise ConfigError(f"{view.name(missing)} is not set: a key and its certificate chain belong together")
-    return TlsStores(
+    return SslSettings(
         partial(_name_of, view),
-        key_store,
-        key,
-        chain,
-        view("ssl.key.password") or "",
-        trust_store,
-        trusted,
-        _client_auth(view, has_sasl),
-        tuple(view("ssl.enabled.protocols")),
+        key_store=key_store,
+        trust_store=trust_store,
+        client_auth=_client_auth(view, has_sasl),
+        protocols=tuple(view("ssl.enabled.protocols")),
         verifies_host=view("ssl.endpoint.identification.algorithm").lower() == "https",
+        key_text=key,
+        chain_text=chain,
+        key_password=view("ssl.key.password") or "",
+        trust_text=trusted,
     )
 
 

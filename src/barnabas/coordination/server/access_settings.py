@@ -6,10 +6,11 @@ JettyAdminServer; MetricsProviderBootstrap.
 
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting, Values, at_least, between, one_of
+from barnabas.net.ssl_contexts import SslSettings
 from barnabas.security.key_stores import KeyStore, check_store_type
 
 __all__ = [
@@ -20,7 +21,6 @@ __all__ = [
     "PROMETHEUS_PROVIDER",
     "TLS_PROTOCOL_NAMES",
     "TLS_SETTINGS",
-    "TlsOptions",
     "hash_name",
     "read_jaas",
     "read_tls_options",
@@ -83,29 +83,29 @@ def _tls_protocols(settings: Values, prefix: str) -> tuple[str, ...]:
     return tuple(protocols) if all(protocols) else TLS_PROTOCOL_NAMES
 
 
-class TlsOptions(NamedTuple):
-    """What a port with TLS needs, read from the settings."""
-
-    key_store: KeyStore
-    trust_store: KeyStore
-    client_auth: str
-    """need, want or none"""
-    protocols: tuple[str, ...]
-
-
-def read_tls_options(settings: Values, prefix: str, why: str, read_text: Callable[[str], str]) -> TlsOptions:
+def read_tls_options(settings: Values, prefix: str, why: str, read_text: Callable[[str], str]) -> SslSettings:
     """The settings with a prefix: ssl for clients, ssl.quorum for members.
 
     ``why`` says what asks for TLS. ``read_text`` reads a file, and raises OSError. Raises `ConfigError`.
     """
     if not settings[f"{prefix}.keyStore.location"]:
         raise ConfigError(f"{why}, and {prefix}.keyStore.location does not name the server's key")
-    return TlsOptions(
-        _store(settings, f"{prefix}.keyStore", read_text),
-        _store(settings, f"{prefix}.trustStore", read_text),
-        settings[f"{prefix}.clientAuth"],
-        _tls_protocols(settings, prefix),
+    trust_store = _store(settings, f"{prefix}.trustStore", read_text)
+    return SslSettings(
+        partial(_zookeeper_name, prefix),
+        key_store=_store(settings, f"{prefix}.keyStore", read_text),
+        trust_store=trust_store if trust_store.location else None,
+        client_auth=settings[f"{prefix}.clientAuth"],
+        protocols=_tls_protocols(settings, prefix),
     )
+
+
+def _zookeeper_name(prefix: str, name: str) -> str:
+    """ssl.quorum.keyStore.location for ssl.keystore.location."""
+    _, _, rest = name.partition(".")
+    for ours, theirs in (("keystore", "keyStore"), ("truststore", "trustStore"), ("client.auth", "clientAuth")):
+        rest = rest.replace(ours, theirs)
+    return f"{prefix}.{rest}"
 
 
 def _digest_or_empty(value: str) -> str | None:

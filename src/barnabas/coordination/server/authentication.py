@@ -11,11 +11,11 @@ from barnabas.coordination.core.access import AccessRules, SaslServer
 from barnabas.coordination.server.access_settings import (
     AUTHENTICATION_PROVIDERS,
     JAAS_FILE,
-    TlsOptions,
     hash_name,
     read_jaas,
     read_tls_options,
 )
+from barnabas.net.ssl_contexts import SslSettings
 from barnabas.security.digest_md5 import DigestMd5Server
 from barnabas.security.jaas import digest_users, parse_jaas
 from barnabas.wire.jute.records import Id
@@ -55,7 +55,7 @@ def access_rules(
     )
 
 
-def tls_options(settings: Values, read_text: Callable[[str], str]) -> TlsOptions:
+def tls_options(settings: Values, read_text: Callable[[str], str]) -> SslSettings:
     """Of the port for clients. ``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
     return read_tls_options(settings, "ssl", "secureClientPort is set", read_text)
 

@@ -14,10 +14,10 @@ from barnabas.coordination.quorum.authentication import QuorumAuthentication
 from barnabas.coordination.server.access_settings import (
     JAAS_FILE,
     TLS_PROTOCOL_NAMES,
-    TlsOptions,
     read_jaas,
     read_tls_options,
 )
+from barnabas.net.ssl_contexts import SslSettings
 from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server
 from barnabas.security.jaas import digest_credentials, digest_users
 from barnabas.security.key_stores import check_store_type
@@ -96,7 +96,7 @@ QUORUM_SECURITY_SETTINGS = [
 class QuorumTlsOptions(NamedTuple):
     """What TLS between members needs, read from the settings."""
 
-    tls: TlsOptions
+    tls: SslSettings
     connects_with_tls: bool
     accepts_plain: bool
     verifies_server_hosts: bool

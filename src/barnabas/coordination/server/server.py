@@ -56,7 +56,7 @@ _MAX_CONNECT_BYTES = 1024
 
 def _identify(connection: Connection, client: ServerConnection, rules: AccessRules) -> bool:
     """Add the identity that the client's certificate proves, if it has shown one; False if it cannot be named."""
-    from barnabas.net.tls import subject_name
+    from barnabas.security.principals import subject_name
 
     certificate = getattr(connection, "peer_certificate", None)
     if not certificate:
@@ -342,9 +342,10 @@ class CoordinationServer:
             self._endpoint = endpoint
             host, port = (endpoint.host, endpoint.port) if endpoint is not None else ("", None)
         if secure_port is not None:
-            from barnabas.net.tls import TlsNetwork, server_context
+            from barnabas.net.ssl_contexts import server_context
+            from barnabas.net.tls import TlsNetwork
 
-            network = TlsNetwork(server=server_context(*tls_options(settings, partial(read_text, self._files))))
+            network = TlsNetwork(server=server_context(tls_options(settings, partial(read_text, self._files))))
             accept = partial(self._accept, is_secure=True)
             address = settings["secureClientPortAddress"]
             self._secure_listener = await _open(network, address, secure_port, accept, "secureClientPort")
