@@ -18,7 +18,7 @@ from pathlib import Path
 from barnabas.base.errors import ConfigError
 from barnabas.security.key_stores import Identity, KeyStore, KeyStoreError, is_pem, read_identity, read_trusted
 
-__all__ = ["TLS_PROTOCOLS", "SslSettings", "client_context", "load_identity", "reason_of", "server_context"]
+__all__ = ["TLS_PROTOCOLS", "SslSettings", "client_context", "load_identity", "server_context"]
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 TLS_PROTOCOLS = tuple(_VERSIONS)
@@ -91,11 +91,6 @@ def load_identity(context: ssl.SSLContext, identity: Identity, password: str = "
         context.load_cert_chain(path, password=lambda: password)
 
 
-def reason_of(error: OSError) -> str:
-    """What OpenSSL says, in words."""
-    return (getattr(error, "reason", None) or error.strerror or str(error)).lower().replace("_", " ")
-
-
 def _limit(context: ssl.SSLContext, settings: SslSettings) -> None:
     unknown = [protocol for protocol in settings.protocols if protocol not in _VERSIONS]
     if unknown or not settings.protocols:
@@ -117,7 +112,7 @@ def _load_key(context: ssl.SSLContext, settings: SslSettings) -> None:
         except ssl.SSLError as error:
             raise ConfigError(
                 f"{settings.name('ssl.keystore.key')} and {settings.name('ssl.keystore.certificate.chain')} cannot be used "
-                f"({reason_of(error)}): are they PEM, and is {settings.name('ssl.key.password')} right?"
+                f"({_reason(error)}): are they PEM, and is {settings.name('ssl.key.password')} right?"
             ) from None
         return
 
@@ -151,7 +146,7 @@ def _load_trusted(context: ssl.SSLContext, settings: SslSettings) -> bool:
             context.load_verify_locations(cadata=_normal(settings.trust_text) or " ")
         except ssl.SSLError as error:
             raise ConfigError(
-                f"{settings.name('ssl.truststore.certificates')} cannot be used ({reason_of(error)}): are they PEM?"
+                f"{settings.name('ssl.truststore.certificates')} cannot be used ({_reason(error)}): are they PEM?"
             ) from None
     else:
         return False
@@ -200,3 +195,8 @@ def _normal(text: str) -> str:
             content = "\n".join(joined[start : start + _LINE] for start in range(0, len(joined), _LINE))
         blocks.append(f"-----BEGIN {label}-----\n{content}\n-----END {label}-----\n")
     return "".join(blocks)
+
+
+def _reason(error: OSError) -> str:
+    """What OpenSSL says, in words."""
+    return (getattr(error, "reason", None) or error.strerror or str(error)).lower().replace("_", " ")
