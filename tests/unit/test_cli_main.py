@@ -12,7 +12,7 @@ from barnabas.cli import main as entry
 from barnabas.cli import zookeeper_shell
 from barnabas.cli.common import aligned, client_properties_file, key_values, properties_file
 from barnabas.cli.main import COMMANDS, main
-from barnabas.cli.streams import prepare_streams
+from barnabas.cli.standard_streams import prepare_streams
 from barnabas.client import ConfigurationError, Producer
 
 

@@ -190,10 +190,10 @@ def client_properties_file(path: "str | Context | None") -> dict[str, str]:
 
     What would protect a connection but for a typing error stays, and is refused; so is every such name of an option.
     """
-    from barnabas.client.property_names import CLIENT_PROPERTIES, is_about_protection, is_client_property
+    from barnabas.client.property_names import CLIENT_PROPERTIES, is_client_property, looks_like_security_property
 
     given = properties_file(path)
-    for name in [name for name in given if not is_client_property(name) and not is_about_protection(name)]:
+    for name in [name for name in given if not is_client_property(name) and not looks_like_security_property(name)]:
         del given[name]
         hint = did_you_mean(name, CLIENT_PROPERTIES)
         where = f" in {path}" if isinstance(path, str) else ""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.cli.exit_codes import INTERRUPTED
-from barnabas.cli.streams import prepare_streams
+from barnabas.cli.standard_streams import prepare_streams
 
 __all__ = ["COMMANDS", "main"]
 

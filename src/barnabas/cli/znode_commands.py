@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.shell_output import ShellOutput
+from barnabas.cli.zookeeper_shell_output import ShellOutput
 from barnabas.coordination.client import BlockingClient
 from barnabas.coordination.client.operations import (
     Operation,

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import new_random
-from barnabas.cli.common import ToolParser
+from barnabas.cli.common import ToolParser, add_output_option
 from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
 from barnabas.cli.quota_commands import QUOTA_COMMANDS
 from barnabas.cli.reachability import ANSWER_S
-from barnabas.cli.shell_output import ShellOutput
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
+from barnabas.cli.zookeeper_shell_output import JsonOutput, ShellOutput, TextOutput
 from barnabas.coordination.client import BlockingClient, SessionEvent
 from barnabas.coordination.client.operations import WatchEvent
 from barnabas.net.sockets import SocketNetwork
@@ -62,13 +62,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "-timeout", "--timeout", type=int, default=30_000, metavar="MS", help="the session's timeout (default 30000)"
     )
-    parser.add_argument(
-        "--output", choices=("text", "json"), default="text", help="zkCli's text, or a JSON document in each line"
-    )
+    add_output_option(parser)
     # The command's own flags are the command's: everything after the server, or after -server's value.
     options, command = _split(argv)
     given = parser.parse_args(options)
-    output = ShellOutput(as_json=given.output == "json")
+    output: ShellOutput = JsonOutput() if given.output == "json" else TextOutput()
     shell = _Shell(given.server_option or given.server or "localhost:2181", given.timeout, output)
     try:
         if not command:
@@ -133,7 +131,7 @@ class _Shell:
 
     def _session_changed(self, event: SessionEvent) -> None:
         # The first one of a session is no news for scripts: they have one line for one command.
-        if self._client is not None or (event is SessionEvent.CREATED and not self._output.is_json):
+        if self._client is not None or (event is SessionEvent.CREATED and isinstance(self._output, TextOutput)):
             self._announce(_STATES[event], None, None)
 
     def _announce(self, state: str, kind: str | None, path: str | None) -> None:

@@ -14,8 +14,8 @@ __all__ = [
     "check_assigned",
     "check_offsets",
     "check_partitions",
-    "check_pattern_or_topics",
     "check_start",
+    "check_subscription",
     "check_times",
     "check_timestamp",
 ]
@@ -29,7 +29,7 @@ _STARTS = (
 )
 
 
-def check_pattern_or_topics(topics: Sequence[str]) -> None:
+def check_subscription(topics: Sequence[str]) -> None:
     """The names of a subscription. A text would be a list of its letters."""
     if isinstance(topics, str):
         raise ConfigurationError(f"subscribe takes a list of topics: [{topics!r}]")
@@ -76,9 +76,9 @@ def check_times(times_ms: Mapping[TopicPartition, int]) -> None:
 
 
 def check_timestamp(timestamp_ms: int) -> None:
-    """The time of a record. librdkafka takes 0 for now."""
+    """The time of a record. librdkafka replaces a timestamp of 0 by the current time."""
     if not isinstance(timestamp_ms, int) or timestamp_ms <= 0:
         raise ConfigurationError(
-            f"timestamp_ms={timestamp_ms}: a whole number of milliseconds since 1970 is expected, 1 at least; without it a record gets the time "
-            "of now"
+            f"timestamp_ms={timestamp_ms}: a whole number of milliseconds since 1970 is expected, 1 at least; without it a record gets "
+            "the current time"
         )

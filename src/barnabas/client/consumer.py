@@ -22,8 +22,8 @@ from barnabas.client.arguments import (
     check_assigned,
     check_offsets,
     check_partitions,
-    check_pattern_or_topics,
     check_start,
+    check_subscription,
     check_times,
 )
 from barnabas.client.bootstrap import check_hosts
@@ -169,7 +169,7 @@ class Consumer(Generic[K, V]):
         partitions go to another member, all that was handed out of them being processed by then: the last moment to
         `commit`. All three are called from within `poll`, `consume`, iteration and `close`.
         """
-        check_pattern_or_topics(topics)
+        check_subscription(topics)
         if not self._has_group:
             raise ConfigurationError(
                 "group.id is missing: a consumer without a group can assign partitions, not subscribe"

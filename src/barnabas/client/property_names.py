@@ -24,7 +24,7 @@ from barnabas.client.properties import (
     security_properties,
 )
 
-__all__ = ["CLIENT_PROPERTIES", "is_about_protection", "is_client_property", "property_hint"]
+__all__ = ["CLIENT_PROPERTIES", "is_client_property", "looks_like_security_property", "property_hint"]
 
 _OF_LIBRDKAFKA = [
     "acks",
@@ -168,7 +168,7 @@ def is_client_property(name: str) -> bool:
     return True
 
 
-def is_about_protection(name: str) -> bool:
+def looks_like_security_property(name: str) -> bool:
     """Whether a name is one of protection, or looks most like one: without it a connection would have less than is meant."""
     from difflib import get_close_matches
 

@@ -8,9 +8,7 @@
 A schema is registered under its subject, or looked up there, when the first value is sent, and kept; an id never changes its
 meaning. Avro needs fastavro, Protobuf protobuf: both are in the extra ``pipelines``.
 
-Counterpart: KafkaAvroSerializer, KafkaProtobufSerializer and AbstractKafkaSchemaSerDe of Confluent's client.
-
-Kafka has no counterpart.
+Kafka has no counterpart; Confluent's client has KafkaAvroSerializer, KafkaProtobufSerializer and AbstractKafkaSchemaSerDe.
 """
 
 import base64

@@ -214,7 +214,7 @@ class _Stream:
                     record.value,
                     record.key,
                     partition=partition,
-                    # librdkafka takes 0 for now, and has no times before.
+                    # librdkafka replaces a timestamp of 0 by the current time, and has none before.
                     timestamp_ms=None if record.timestamp_ms is None else max(1, record.timestamp_ms),
                     headers=headers,
                     on_delivery=on_delivery,

@@ -170,9 +170,8 @@ class Cluster:
             with self._lock:
                 self.heal()
                 for kind in (BrokerServer, CoordinationServer):
-                    _stop_all(
-                        self._running, [name for name, each in self._running.items() if isinstance(each.serves, kind)]
-                    )
+                    names = [name for name, each in self._running.items() if isinstance(each.serves, kind)]
+                    _stop_all([self._running.pop(name) for name in names])
             if self._preparing is not None:
                 self._preparing.join()
         finally:
@@ -452,9 +451,8 @@ def _wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(_POLL_S)
 
 
-def _stop_all(running: dict[str, _Server], names: list[str]) -> None:
+def _stop_all(servers: list[_Server]) -> None:
     """Stop servers of one kind at the same time; those that are still starting are cancelled first."""
-    servers = [running.pop(name) for name in names]
     # Interrupted: a server that continued to start would write to a folder that is being removed.
     starting = [each.starting for each in servers if each.starting is not None and not each.starting.done()]
     for future in starting:

@@ -17,7 +17,7 @@ __all__ = ["barnabas_cluster", "barnabas_flow", "barnabas_session_cluster", "bar
 
 _MARK = "barnabas"
 _OPTIONS = ("brokers", "settings", "data_dir", "racks", "zk_servers", "kafka_version", "security", "users")
-_PROTECTION = {"acls": "; brokers have no ACLs"} | dict.fromkeys(
+_SECURITY_HINTS = {"acls": "; brokers have no ACLs"} | dict.fromkeys(
     ("security_protocol", "tls", "ssl", "sasl"), '; security="SASL_SSL" secures a cluster'
 )
 
@@ -41,7 +41,7 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
         options |= mark.kwargs
     for name in options:
         if name not in _OPTIONS:
-            hint = _PROTECTION.get(name) or did_you_mean(name, _OPTIONS)
+            hint = _SECURITY_HINTS.get(name) or did_you_mean(name, _OPTIONS)
             raise pytest.UsageError(f"the mark {_MARK} has no option {name}{hint}: there are {', '.join(_OPTIONS)}")
     with Cluster(**options) as cluster:
         yield cluster

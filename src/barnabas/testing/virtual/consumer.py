@@ -17,8 +17,8 @@ from barnabas.broker.cluster.channels import ChannelError
 from barnabas.client.arguments import (
     check_offsets,
     check_partitions,
-    check_pattern_or_topics,
     check_start,
+    check_subscription,
     check_times,
 )
 from barnabas.client.codecs import decoder
@@ -95,7 +95,7 @@ class VirtualConsumer(Generic[K, V]):
     ) -> None:
         """Share these topics with the group; a name that starts with ``^`` is a regular expression, looked up once."""
         self._check_open()
-        check_pattern_or_topics(topics)
+        check_subscription(topics)
         if not self._settings.group:
             raise ConfigurationError("group.id is missing: subscribe needs a group, assign does not")
         self.unsubscribe()
