@@ -24,6 +24,7 @@ from barnabas.cli.local_clusters import LocalCluster, locked, record
 from barnabas.cli.reachability import require_coordination
 from barnabas.cli.supervisor import ServerPlan, Supervisor
 from barnabas.cli.up_files import BrokerFiles, CoordinationPlan, check_ports, free_ports, properties_text
+from barnabas.testing.private_files import write_private
 
 if TYPE_CHECKING:
     from barnabas.testing.security import ClusterSecurity
@@ -197,9 +198,8 @@ def _supervise(supervisor: Supervisor, cluster: LocalCluster, security: "Cluster
         if security is not None:
             security.create_users(cluster.bootstrap_servers)
             path = Path(cluster.data_dir) / "security" / "client.properties"
-            path.touch(0o600)
             servers = {"bootstrap.servers": cluster.bootstrap_servers}
-            path.write_text(properties_text(servers | security.client_properties(java=True)))
+            write_private(path, properties_text(servers | security.client_properties(java=True)))
         cluster.pids = supervisor.pids
         cluster.output = os.environ.get(_OUTPUT, "")
         record(cluster)

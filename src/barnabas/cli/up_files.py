@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
+from barnabas.testing.private_files import write_private
 
 if TYPE_CHECKING:
     from barnabas.testing.security import ClusterSecurity
@@ -191,6 +192,9 @@ class BrokerFiles:
     def write(self, broker_id: int) -> Path:
         """Write a broker's properties file."""
         path = self._directory / f"server{broker_id or ''}.properties"
-        path.touch(0o600 if self._security else 0o666)
-        path.write_text(properties_text(self.properties(broker_id)))
+        text = properties_text(self.properties(broker_id))
+        if self._security is None:
+            path.write_text(text)
+        else:
+            write_private(path, text)
         return path

@@ -1,6 +1,6 @@
 """How a connection to a broker is protected: TLS around it, and SASL on it, by the properties of the Java clients or of librdkafka.
 
-`AdminConnection` works with ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` and ``SASL_SSL``, with PEM files, and with the mechanisms
+`AdminConnection` works with ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` and ``SASL_SSL``, and with the mechanisms
 PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. What else a property asks for is refused before anything is sent: a connection is
 never less protected than its properties say.
 
@@ -178,19 +178,19 @@ class LinkSecurity:
         return last.session_lifetime_ms / 1000 or None
 
     def _prove(self, step: Callable[[bytes], SaslAuthenticateResponse], name: str) -> SaslAuthenticateResponse:
-        if self._mechanism == _PLAIN:
-            return step(f"\0{self._username}\0{self._password}".encode())
         import secrets
 
-        from barnabas.security.scram import ScramClient
+        from barnabas.security.sasl_client import converse
 
+        conversation = converse(self._mechanism, self._username, self._password, secrets.token_hex(_NONCE_BYTES))
         try:
-            client = ScramClient(self._mechanism, self._username, self._password, secrets.token_hex(_NONCE_BYTES))
-            last = step(client.final(step(client.first()).auth_bytes))
-            client.verify(last.auth_bytes)
+            last = step(next(conversation))
+            while True:
+                last = step(conversation.send(last.auth_bytes))
+        except StopIteration:
+            return last
         except SaslError as error:
             raise AuthenticationError(f"{name}: {error}", name="SASL_AUTHENTICATION_FAILED") from error
-        return last
 
 
 def _refuse_others(given: Mapping[str, str], prefix: str, known: Collection[str]) -> None:

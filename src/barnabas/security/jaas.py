@@ -85,6 +85,8 @@ def _module(reader: "_Tokens") -> LoginModule:
     while not reader.skip(";"):
         option = reader.word("the name of an option, or a semicolon")
         reader.expect("=")
+        if option in options:
+            raise ConfigError(f"{reader.name} gives an option twice, number {len(options) + 1} of its login module")
         options[option] = _unquoted(reader.word("the value of an option"))
     return LoginModule(module, control, options)
 
@@ -92,7 +94,7 @@ def _module(reader: "_Tokens") -> LoginModule:
 class _Tokens:
     def __init__(self, tokens: list[str], name: str) -> None:
         self._tokens = tokens[::-1]
-        self._name = name
+        self.name = name
 
     @property
     def has_more(self) -> bool:
@@ -100,12 +102,12 @@ class _Tokens:
 
     def word(self, what: str) -> str:
         if not self._tokens or self._tokens[-1] in "{};=":
-            raise ConfigError(f"{self._name} is not a JAAS configuration: {what} is expected")
+            raise ConfigError(f"{self.name} is not a JAAS configuration: {what} is expected")
         return self._tokens.pop()
 
     def expect(self, sign: str) -> None:
         if not self.skip(sign):
-            raise ConfigError(f"{self._name} is not a JAAS configuration: {sign} is expected")
+            raise ConfigError(f"{self.name} is not a JAAS configuration: {sign} is expected")
 
     def skip(self, sign: str) -> bool:
         if self._tokens and self._tokens[-1] == sign:

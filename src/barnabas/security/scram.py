@@ -43,7 +43,7 @@ _FIRST = re.compile(r"r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9/+=]+),i=([1-9][0-9
 _FINAL = re.compile(r"(?:e=([^,]*)|v=([A-Za-z0-9/+=]+))(?:,.*)?")
 _CLIENT_FIRST = re.compile(
     r"n,(?:a=(?P<authzid>(?:[^=,\0]|=2C|=3D)+))?,"
-    r"(?P<bare>(?:m=[^,\0]+,)?n=(?P<name>(?:[^=,\0]|=2C|=3D)+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*))"
+    r"(?P<bare>n=(?P<name>(?:[^=,\0]|=2C|=3D)+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*))"
 )
 _CLIENT_FINAL = re.compile(
     r"(?P<without>c=(?P<binding>[A-Za-z0-9/+=]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\0]+)*),p=(?P<proof>[A-Za-z0-9/+=]+)"

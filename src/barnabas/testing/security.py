@@ -16,6 +16,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.scram_users import SCRAM_TYPES, ScramPassword, alter_scram_users
+from barnabas.testing.private_files import write_private
 
 __all__ = ["SECURITY_PROTOCOLS", "ClusterSecurity"]
 
@@ -28,6 +29,7 @@ _MODULES = {
     for name, package in (("PLAIN", "plain.Plain"), *((each, "scram.Scram") for each in SCRAM_TYPES))
 }
 _DAYS = 7
+_RENEWED_S = 4 * 24 * 3600.0
 _WAIT_S = 30.0
 _POLL_S = 0.005
 
@@ -66,10 +68,12 @@ class ClusterSecurity:
 
     def prepare(self) -> None:
         """Make the certificates, unless they are there. Raises `BarnabasError`."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
         if self.has_tls:
             for name in ("broker", "client"):
-                if not self._path(f"{name}.pem").exists():
+                path = self._path(f"{name}.pem")
+                if not path.exists() or time.time() - path.stat().st_mtime > _RENEWED_S:
                     self._make_certificate(name)
 
     def _path(self, name: str) -> Path:
@@ -88,8 +92,8 @@ class ClusterSecurity:
             ) from None
         except subprocess.CalledProcessError as error:
             raise BarnabasError(f"openssl made no certificate: {error.stderr.strip()}") from None
-        self._path(f"{name}.pem").write_text(key.read_text() + certificate.read_text())
-        self._path(f"{name}.pem").chmod(0o600)
+        write_private(self._path(f"{name}.pem"), key.read_text() + certificate.read_text())
+        key.unlink()
 
     # Brokers
 
@@ -137,7 +141,9 @@ class ClusterSecurity:
         *_, user = self.users
         end = time.monotonic() + _WAIT_S
         for server in bootstrap_servers.split(","):
-            while not self._can_log_in(server, user) and time.monotonic() < end:
+            while not self._can_log_in(server, user):
+                if time.monotonic() > end:
+                    raise BarnabasError(f"the broker at {server} does not know the user {user} after {_WAIT_S:.0f} s")
                 time.sleep(_POLL_S)
 
     def _can_log_in(self, server: str, user: str) -> bool:

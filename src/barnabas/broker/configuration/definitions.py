@@ -454,6 +454,12 @@ def _check_all(values: Values) -> None:
         )
     if values.is_set("node.id") and values["node.id"] != values["broker.id"]:
         raise ConfigError("node.id must be equal to broker.id: set broker.id, or leave node.id out")
+    if values["connection.failed.authentication.delay.ms"] >= values["connections.max.idle.ms"] >= 0:
+        raise ConfigError(
+            "requirement failed: connection.failed.authentication.delay.ms="
+            f"{values['connection.failed.authentication.delay.ms']} must be less than connections.max.idle.ms="
+            f"{values['connections.max.idle.ms']} to prevent failed authentication responses from timing out"
+        )
     check_listener_security(values)
 
 

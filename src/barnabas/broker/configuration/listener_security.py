@@ -34,6 +34,7 @@ _MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _USER = "user_"
+_CONTROLS = ("required", "requisite", "sufficient", "optional")
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,19 +267,19 @@ def _login_modules(view: _ListenerView, jaas_text: str | None) -> dict[str, tupl
 
 
 def _check_module(mechanism: str, place: str, module: LoginModule) -> None:
+    """Errors name positions only: where a quotation mark is missing, any word may be a piece of a password."""
     if module.name != _MODULES[mechanism]:
-        raise ConfigError(f"{place} names {module.name}: {mechanism} has {_MODULES[mechanism]}")
+        raise ConfigError(f"{place} names another login module: {mechanism} has {_MODULES[mechanism]}")
+    if module.control.lower() not in _CONTROLS:
+        raise ConfigError(f"{place}: behind the login module one of {', '.join(_CONTROLS)} is expected")
     known = {"username", "password"}
-    wrong = [
-        option
-        for option in module.options
-        if option not in known and not (mechanism == "PLAIN" and option.startswith(_USER) and option != _USER)
-    ]
-    if wrong:
-        users = ', user_NAME="PASSWORD"' if mechanism == "PLAIN" else ""
-        raise ConfigError(
-            f"{place} has an option that is not supported, {wrong[0]}: there are username, password{users}"
-        )
+    for number, option in enumerate(module.options, 1):
+        is_user = mechanism == "PLAIN" and option.startswith(_USER) and option != _USER
+        if option not in known and not is_user:
+            users = ', user_NAME="PASSWORD"' if mechanism == "PLAIN" else ""
+            raise ConfigError(
+                f"{place} has an option that is not supported, number {number}: there are username, password{users}"
+            )
 
 
 def _sasl(view: _ListenerView, modules: Mapping[str, tuple[str, LoginModule]]) -> SaslSettings:

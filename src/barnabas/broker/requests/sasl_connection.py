@@ -78,7 +78,7 @@ class SaslConnection:
 
     def frame(self, data: memoryview) -> None:
         authenticator = self._authenticator
-        if authenticator.is_final:
+        if authenticator.needs_no_gate:
             self._opened.frame(data)
             return
         now_ms = self._opened.last_active_ms = self._dispatcher.clock.monotonic_ms()

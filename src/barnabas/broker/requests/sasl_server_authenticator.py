@@ -77,13 +77,13 @@ class SaslServerAuthenticator:
     """One connection's authentication, and those that follow it."""
 
     __slots__ = (
-        "_begun_ms",
         "_expires_ms",
         "_has_headers",
-        "_make",
+        "_make_mechanism",
         "_max_reauth_ms",
         "_mechanism",
         "_mechanism_name",
+        "_reauthenticated_ms",
         "mechanisms",
         "state",
         "user",
@@ -97,20 +97,20 @@ class SaslServerAuthenticator:
         self.state = SaslState.INITIAL_REQUEST
         self.user = ""
         """Who the client is, once it is proven."""
-        self._make = make
+        self._make_mechanism = make
         self._max_reauth_ms = max_reauth_ms
         self._mechanism: SaslMechanism | None = None
         self._mechanism_name = ""
         self._has_headers = False
         self._expires_ms: int | None = None
-        self._begun_ms: int | None = None  # the last authentication but the first
+        self._reauthenticated_ms: int | None = None  # the last authentication but the first
 
     @property
     def is_complete(self) -> bool:
         return self.state is SaslState.COMPLETE
 
     @property
-    def is_final(self) -> bool:
+    def needs_no_gate(self) -> bool:
         """Whether every request is served from now on."""
         return self.state is SaslState.COMPLETE and self._expires_ms is None
 
@@ -146,16 +146,16 @@ class SaslServerAuthenticator:
         if self._expires_ms is None:
             return FrameVerdict.SERVE
         if api_key == ApiKey.SASL_HANDSHAKE and (
-            self._begun_ms is None or now_ms - self._begun_ms >= _MIN_REAUTH_INTERVAL_MS
+            self._reauthenticated_ms is None or now_ms - self._reauthenticated_ms >= _MIN_REAUTH_INTERVAL_MS
         ):
-            self._begun_ms = now_ms
+            self._reauthenticated_ms = now_ms
             self.state = SaslState.HANDSHAKE_REQUEST
             return FrameVerdict.SERVE
         return FrameVerdict.SERVE if now_ms < self._expires_ms else FrameVerdict.CLOSE
 
-    def _ended(self, admission: FrameVerdict) -> FrameVerdict:
+    def _ended(self, verdict: FrameVerdict) -> FrameVerdict:
         self.state = SaslState.FAILED
-        return admission
+        return verdict
 
     def versions_answered(self) -> None:
         """ApiVersions was answered without an error."""
@@ -174,7 +174,7 @@ class SaslServerAuthenticator:
             self.state = SaslState.REAUTH_BAD_MECHANISM
         else:
             self._mechanism_name = mechanism
-            self._mechanism = self._make(mechanism)
+            self._mechanism = self._make_mechanism(mechanism)
             self.state = SaslState.AUTHENTICATE
         return ErrorCode.NONE
 
