@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.core.quick_writes import QuickWrites
+from barnabas.coordination.core.quick_transactions import apply_quickly
+from barnabas.coordination.core.quick_writes import QuickWrites, events_of
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.statistics import Statistics
 from barnabas.coordination.core.tree import Staged
@@ -28,6 +29,7 @@ from barnabas.wire.jute.records import (
     SetACLRequest,
     SetDataRequest,
 )
+from barnabas.wire.jute.transactions import TxnDigest, decode_transaction, encode_transaction
 from support.coordination_processor import Client, Harness
 
 OPEN = list(OPEN_ACL)
@@ -184,9 +186,36 @@ def test_writes_have_the_effects_that_they_have_on_the_general_path(
     for run in (quick, general):
         run.harness.sync()
     assert quick.everything() == general.everything()
-    replayed = quick.harness.replayed()
-    assert replayed.tree.digest == quick.harness.processor.database.tree.digest
-    assert replayed.digest_mismatches == 0
+    assert learned(quick.harness.log) == quick.harness.processor.database.tree.digest
+
+
+def learned(log: list[bytes]) -> int:
+    """The digest of a learner's tree; it applies each transaction as the general path does, with the same events."""
+    quick, general = Database(), Database()
+    for payload in log:
+        header, txn, digest = decode_transaction(payload)
+        outcome, events = general.apply(header, txn, digest)
+        applied = apply_quickly(quick, payload)
+        if applied is None:
+            quick.apply(header, txn, digest)
+        else:
+            (same_header, same, parent_path) = applied
+            assert same_header == header
+            assert (same.type, same.path, repr(same.node)) == (outcome.type, outcome.path, repr(outcome.node))
+            assert events_of(same.path, same.node, parent_path) == events
+        for database in (quick, general):
+            assert database.digest_mismatches == 0
+        assert quick.tree.digest == general.tree.digest
+    assert (quick.last_zxid, list(quick.digest_log)) == (general.last_zxid, list(general.digest_log))
+    assert {path: (repr(node), node.acl) for path, node in quick.tree.nodes.items()} == {
+        path: (repr(node), node.acl) for path, node in general.tree.nodes.items()
+    }
+    assert (quick.tree.children, quick.tree.ephemerals, quick.tree.data_bytes) == (
+        general.tree.children,
+        general.tree.ephemerals,
+        general.tree.data_bytes,
+    )
+    return quick.tree.digest
 
 
 def quick_writes(database: Database) -> QuickWrites:
@@ -236,11 +265,11 @@ def test_the_straight_path_takes_what_succeeds_and_leaves_all_else_untouched(
     """What is left to the general path has staged nothing."""
     database = Database()
     quick = quick_writes(database)
-    made = quick.decide(bytes(encode(CreateRequest("/a", b"", OPEN, 0))), 0, OpCode.CREATE, 1, 1, 1, 1000)
+    made = quick.decide_body(bytes(encode(CreateRequest("/a", b"", OPEN, 0))), 0, OpCode.CREATE, 1, 1, 1, 1000)
     assert made is not None
     staged = quick._staged
     before = dict(staged.nodes), staged.digest_sum
-    decided = quick.decide(bytes(encode(body)), 0, opcode, 1, 2, 2, 1000)
+    decided = quick.decide_body(bytes(encode(body)), 0, opcode, 1, 2, 2, 1000)
     assert (decided is not None) is is_quick
     if not is_quick:
         assert (staged.nodes, staged.digest_sum) == before
@@ -260,7 +289,7 @@ def test_the_straight_path_takes_what_succeeds_and_leaves_all_else_untouched(
 def test_the_straight_path_leaves_nodes_that_are_not_open_or_empty(opcode: OpCode, body: object) -> None:
     """Below an ephemeral node, a protected node, and one with children."""
     database = Run(Harness()).harness.processor.database
-    assert quick_writes(database).decide(bytes(encode(body)), 0, opcode, 1, 2, 99, 1000) is None
+    assert quick_writes(database).decide_body(bytes(encode(body)), 0, opcode, 1, 2, 99, 1000) is None
 
 
 def test_many_writes_leave_the_digests_that_servers_compare() -> None:
@@ -281,7 +310,7 @@ def test_a_length_that_lies_is_left_to_the_general_path(length: int, at: int) ->
     body = encode(CreateRequest("/a", b"12", OPEN, 0))
     body[at : at + 4] = length.to_bytes(4, "big", signed=True)
     quick = quick_writes(Database())
-    assert quick.decide(bytes(body), 0, OpCode.CREATE, 1, 1, 1, 1000) is None
+    assert quick.decide_body(bytes(body), 0, OpCode.CREATE, 1, 1, 1, 1000) is None
     assert not quick._staged.nodes
 
 
@@ -292,3 +321,37 @@ def test_a_persistent_recursive_watch_fires_before_the_reply_to_the_same_client(
     sent = [client.send(OpCode.CREATE, CreateRequest(f"/{name}", b"", OPEN, 0)) for name in ("a", "b", "c")]
     client.harness.sync()
     assert [xid for xid, _, _ in client.take()] == [-1, sent[0], -1, sent[1], -1, sent[2]]
+
+
+def test_a_transaction_that_does_not_fit_the_tree_is_left_to_the_general_path() -> None:
+    """As behind a fuzzy snapshot, which has its effect already, or lacks what it needs."""
+    run = Run(Harness())
+    for opcode, body in (
+        (OpCode.CREATE, CreateRequest("/b/new", b"", OPEN, 0)),
+        (OpCode.SET_DATA, SetDataRequest("/b/new", b"1", -1)),
+        (OpCode.DELETE, DeleteRequest("/b/new", -1)),
+    ):
+        run.step(0, (opcode, body))
+    run.harness.sync()
+    created, changed, deleted = run.harness.log[-3:]
+    database = run.harness.replayed()
+    before = database.tree.digest, database.last_zxid
+    for payload in (created, changed, deleted):
+        assert apply_quickly(database, payload) is None
+        assert (database.tree.digest, database.last_zxid) == before
+    assert apply_quickly(Database(), created) is None, "its parent is not there"
+
+
+def test_a_transaction_with_another_digest_than_the_tree_is_counted() -> None:
+    """It is applied: the leader has committed it."""
+    run = Run(Harness())
+    database = run.harness.replayed()
+    run.step(0, (OpCode.CREATE, CreateRequest("/b/new", b"", OPEN, 0)))
+    run.harness.sync()
+    header, txn, digest = decode_transaction(run.harness.log[-1])
+    assert txn is not None
+    assert digest is not None
+    wrong = bytes(encode_transaction(header, txn, TxnDigest(digest.version, digest.tree_digest + 1)))
+    assert apply_quickly(database, wrong) is not None
+    assert database.digest_mismatches == 1
+    assert "/b/new" in database.tree.nodes

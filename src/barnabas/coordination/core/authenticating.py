@@ -11,12 +11,27 @@ from barnabas.coordination.core.statistics import Statistics
 from barnabas.security.errors import SaslError
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import encode_reply
-from barnabas.wire.jute.records import AuthPacket, GetSASLRequest, Id, SetSASLResponse
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import AuthPacket, GetSASLRequest, Id, RequestHeader, SetSASLResponse
 
-__all__ = ["authenticate_client", "step_sasl"]
+__all__ = ["authenticate_client", "may_request", "step_sasl"]
 
 logger = logging.getLogger(__name__)
 _MAX_IDENTITIES = 100
+
+
+def may_request(client: ServerConnection, header: RequestHeader, rules: AccessRules) -> bool:
+    """Whether the client has authenticated, or is about to; else it gets the reason, and its connection is closed."""
+    if header.type in (OpCode.AUTH, OpCode.SASL) or rules.is_authenticated(client.ids):
+        return True
+    logger.warning(
+        "Closing the connection of %s: it has not authenticated with any of the schemes %s",
+        client.address,
+        ", ".join(sorted(rules.required_schemes)),
+    )
+    client.transport.send(encode_reply(header.xid, 0, ErrorCode.SESSION_CLOSED_REQUIRE_SASL_AUTH))
+    client.transport.close()
+    return False
 
 
 def authenticate_client(

@@ -29,7 +29,7 @@ when the leader has committed them (`apply`). So the same transactions reach the
 import logging
 from collections import deque
 
-from barnabas.coordination.core.authenticating import authenticate_client, step_sasl
+from barnabas.coordination.core.authenticating import authenticate_client, may_request, step_sasl
 from barnabas.coordination.core.connecting import SessionConnector
 from barnabas.coordination.core.connections import (
     ForwardedWrite,
@@ -37,6 +37,7 @@ from barnabas.coordination.core.connections import (
     Limits,
     Proposal,
     QuickProposal,
+    QuickWrite,
     ServerConnection,
     WaitingRead,
 )
@@ -45,7 +46,8 @@ from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker,
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_write
-from barnabas.coordination.core.quick_writes import QuickWrites
+from barnabas.coordination.core.quick_transactions import apply_quickly
+from barnabas.coordination.core.quick_writes import QuickWrites, events_of
 from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MOVED, UNREADABLE
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
@@ -79,6 +81,7 @@ from barnabas.wire.jute.transactions import (
     Transaction,
     TxnDigest,
     TxnHeader,
+    decode_transaction,
     encode_transaction,
 )
 
@@ -133,7 +136,7 @@ class Processor:
         self._syncs: deque[ServerConnection] = deque()
         self._sliced = SlicedReads(self._answer_sliced)
         self._quick: QuickWrites | None = None
-        if forwarder is None and not limits.enforce_quota and limits.auditor is None:
+        if not (forwarder or limits.enforce_quota or limits.auditor or self._required_schemes):
             self._quick = QuickWrites(
                 database,
                 self._staged,
@@ -180,12 +183,13 @@ class Processor:
         client.statistics.received += 1
         self.statistics.received += 1
         self.metrics.received_bytes += 4 + len(data)
+        session = client.session
         try:
-            if client.session is None:
+            if session is None:
                 self.metrics.connect_requests += 1
                 self._sessions.connect(client, data, now_ms, wall_ms)
-            else:
-                self._request(client, client.session, data, now_ms, wall_ms)
+            elif self._quick is None or not self._receive_quickly(self._quick, client, session, data, now_ms, wall_ms):
+                self._request(client, session, data, now_ms, wall_ms)
         except MalformedRecordError as error:
             logger.warning("Closing the connection of %s: %s", client.address, error)
             client.transport.close()
@@ -194,7 +198,7 @@ class Processor:
         header, offset = decode_from(RequestHeader, data)
         self.tracker.touch(session, now_ms)
         opcode = client.last_opcode = header.type
-        if self._required_schemes and not self._may_request(client, header):
+        if self._required_schemes and not may_request(client, header, self.limits.access):
             return
         if self._auditor is not None:
             self._auditor.received(client, header.xid, opcode, data)
@@ -208,10 +212,6 @@ class Processor:
             and (answer := self._local_write(session, opcode, now_ms, wall_ms)) is not None
         ):
             self._receive_read(client, header.xid, answer, data, now_ms)
-            return
-        if self._quick is not None and self._propose_quickly(
-            self._quick, client, session.id, header.xid, opcode, data, offset, now_ms, wall_ms
-        ):
             return
         if (write := self._writes.get(opcode)) is not None and opcode not in _INTERNAL:
             try:
@@ -256,19 +256,6 @@ class Processor:
             create = WRITES[OpCode.CREATE_SESSION]
             self._propose(session.id, None, 0, OpCode.CREATE_SESSION, create, request, now_ms, wall_ms)
         return None
-
-    def _may_request(self, client: ServerConnection, header: RequestHeader) -> bool:
-        """Whether the client has authenticated, or is about to; else it gets the reason, and its connection is closed."""
-        if header.type in (OpCode.AUTH, OpCode.SASL) or self.limits.access.is_authenticated(client.ids):
-            return True
-        logger.warning(
-            "Closing the connection of %s: it has not authenticated with any of the schemes %s",
-            client.address,
-            ", ".join(sorted(self._required_schemes)),
-        )
-        client.transport.send(encode_reply(header.xid, 0, ErrorCode.SESSION_CLOSED_REQUIRE_SASL_AUTH))
-        client.transport.close()
-        return False
 
     def disconnected(self, client: ServerConnection) -> None:
         """The connection is closed; its session lives until it expires or moves to another connection."""
@@ -321,36 +308,34 @@ class Processor:
 
     # Writes
 
-    def _propose_quickly(
-        self,
-        quick: QuickWrites,
-        client: ServerConnection | None,
-        session_id: int,
-        xid: int,
-        opcode: int,
-        request: bytes,
-        offset: int,
-        now_ms: int,
-        wall_ms: int,
+    def _receive_quickly(
+        self, quick: QuickWrites, client: ServerConnection, session: Session, data: bytes, now_ms: int, wall_ms: int
     ) -> bool:
-        """Decide a write that is usual and succeeds; False if it is one for `_propose`."""
-        session = self.tracker.sessions.get(session_id)
-        if session is None or session.is_closing:
+        """Decide a write that is usual and succeeds; False if it is one for `_request`."""
+        if session.is_closing or session.id not in self.tracker.sessions:
             return False
         zxid = self._last_zxid + 1
-        write = quick.decide(request, offset, opcode, session_id, xid, zxid, wall_ms)
+        write = quick.decide(data, session.id, zxid, wall_ms)
         if write is None:
             return False
+        self.tracker.touch(session, now_ms)
+        client.last_opcode = data[7]  # the opcode's last byte: it is a small one
+        proposal = self._propose_quickly(client, zxid, write, now_ms)
+        client.waiting.append(proposal)
+        if len(self._proposals) + self._waiting_requests > self.limits.global_outstanding:
+            self._throttle(client)
+        return True
+
+    def _propose_quickly(
+        self, client: ServerConnection | None, zxid: int, write: QuickWrite, now_ms: int
+    ) -> QuickProposal:
+        """What `_propose` does with a write that is decided."""
         self._last_zxid = zxid
         self.unlogged.append(write[0])
+        self.metrics.changes += 1 if write[-1] is None else 2
         proposal = client, now_ms, write
         self._proposals.append(proposal)
-        self.metrics.changes += 1 if write[-1] is None else 2
-        if client is not None:
-            client.waiting.append(proposal)
-            if not client.is_held:
-                self._throttle(client)
-        return True
+        return proposal
 
     def _propose(
         self,
@@ -470,17 +455,14 @@ class Processor:
     ) -> None:
         """Decide a write of a client of another server; ``owner`` is this server's connection."""
         session_id, opcode = request.session_id, request.opcode
-        known = self.tracker.sessions.get(session_id)
-        if (
-            self._quick is not None
-            and known is not None
-            and known.owner is owner
-            and self._propose_quickly(
-                self._quick, None, session_id, request.xid, opcode, request.body, 0, now_ms, wall_ms
-            )
-        ):
-            self.tracker.touch(known, now_ms)
-            return
+        known = self.tracker.live(session_id)
+        if self._quick is not None and known is not None and known.owner is owner:
+            zxid = self._last_zxid + 1
+            write = self._quick.decide_body(request.body, 0, opcode, session_id, request.xid, zxid, wall_ms)
+            if write is not None:
+                self.tracker.touch(known, now_ms)
+                self._propose_quickly(None, zxid, write, now_ms)
+                return
         operation = self._writes.get(opcode)
         body: object | None = None
         try:
@@ -545,9 +527,18 @@ class Processor:
         self._waiting_requests += 1
         self._throttle(client)
 
-    def apply(self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None, now_ms: int) -> None:
+    def apply(self, payload: bytes, now_ms: int) -> None:
         """A transaction that the leader has committed: apply it, and answer it if a client here waits for it."""
-        outcome, events = self.database.apply(header, txn, digest)
+        txn: Transaction | None = None
+        events: list[Event] = []
+        applied = apply_quickly(self.database, payload)
+        if applied is not None:
+            header, outcome, parent_path = applied
+            if self.watches.may_fire(outcome.path, parent_path):
+                events = events_of(outcome.path, outcome.node, parent_path)
+        else:
+            header, txn, digest = decode_transaction(payload)
+            outcome, events = self.database.apply(header, txn, digest)
         if header.type == OpCode.CREATE_SESSION:
             self.tracker.track(header.client_id, self.database.session_timeouts_ms[header.client_id], now_ms)
         if events:

@@ -34,9 +34,10 @@ from barnabas.coordination.core.znode import DIGEST_VERSION, DataNode
 from barnabas.wire.jute.opcodes import EventType, OpCode
 from barnabas.wire.jute.records import OPEN_ACL
 
-__all__ = ["QuickWrites"]
+__all__ = ["QuickWrites", "events_of"]
 
 _INT = struct.Struct(">i")
+_REQUEST_HEADER = struct.Struct(">ii")
 _HEADER = struct.Struct(">qiqqi")
 _REPLY = struct.Struct(">iiqi")
 _REPLY_AND_STAT = struct.Struct(">iiqiqqqqiiiqiiq")
@@ -94,13 +95,24 @@ class QuickWrites:
             OpCode.DELETE: self._delete,
         }
 
-    def decide(
+    def decide(self, frame: bytes, session_id: int, zxid: int, wall_ms: int) -> QuickWrite | None:
+        """Decide a client's request, as it came, and stage what it changes; None, and nothing, if that is left to the general
+        path."""
+        if len(frame) < _REQUEST_HEADER.size:
+            return None
+        xid, opcode = _REQUEST_HEADER.unpack_from(frame)
+        decider = self._deciders.get(opcode)
+        if decider is None:
+            return None
+        try:
+            return decider(frame, _REQUEST_HEADER.size, opcode, session_id, xid, zxid, wall_ms)
+        except (struct.error, UnicodeDecodeError):
+            return None
+
+    def decide_body(
         self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
     ) -> QuickWrite | None:
-        """Decide a write and stage what it changes; None, and nothing, if that is left to the general path.
-
-        The request's body begins at ``offset`` and ends where the request ends.
-        """
+        """As `decide`; the request's body begins at ``offset`` and ends where the bytes end."""
         decider = self._deciders.get(opcode)
         if decider is None:
             return None
@@ -263,7 +275,7 @@ class QuickWrites:
                 self._answer(answered, replies, replied_since_ms, now_ms)
                 replies = []
             if may_fire:
-                self._fire(_events(path, staged[0], parent_path))
+                self._fire(events_of(path, staged[0], parent_path))
             if client is None or client.is_closed:
                 continue
             waiting = client.waiting
@@ -324,7 +336,7 @@ class QuickWrites:
         client.transport.send(replies[0] if count == 1 else b"".join(replies))
 
 
-def _events(path: str, node: DataNode | None, parent_path: str) -> list[Event]:
+def events_of(path: str, node: DataNode | None, parent_path: str) -> list[Event]:
     """What watchers learn of a change."""
     if not parent_path:
         return [Event(EventType.NODE_DATA_CHANGED, path, OPEN_ACL)]

@@ -175,6 +175,7 @@ class Leader:
         self._log = log
         self._last_zxid = last_zxid
         self._timing = timing
+        self._sync_ms, self._patience_ms = timing.sync_ms, timing.init_ms + timing.sync_ms
         self._environment = environment
         self._deadline_ms = now_ms + timing.init_ms
         self._accepted_epochs: dict[int, int] = {my_id: epochs.accepted}
@@ -237,7 +238,13 @@ class Leader:
     def _packet(self, handler: LearnerHandler, packet: QuorumPacket, now_ms: int) -> None:
         kind = packet.type
         state = handler.state
-        if state is HandlerState.CONNECTED:
+        if state is HandlerState.SYNCED and kind == PacketType.ACK:
+            zxid = packet.zxid
+            if zxid > handler.acked_zxid and epoch_of(zxid) == self.epoch:
+                handler.acked_zxid = zxid
+                if not zxid % _MEASURE_EVERY and (payload := _payload_of(self._proposals, zxid)) is not None:
+                    self._environment.acknowledged(handler.server_id, payload)
+        elif state is HandlerState.CONNECTED:
             self._introduced(handler, packet, now_ms)
         elif state is HandlerState.INFORMED:
             self._acked_epoch(handler, packet)
@@ -248,8 +255,7 @@ class Leader:
         else:
             self._drop(handler, f"it sent a packet of type {kind} in the state {state.name}")
             return
-        limit_ms = self._timing.sync_ms if handler.is_synced else self._timing.init_ms + self._timing.sync_ms
-        handler.deadline_ms = now_ms + limit_ms
+        handler.deadline_ms = now_ms + (self._sync_ms if handler.state is HandlerState.SYNCED else self._patience_ms)
 
     def _introduced(self, handler: LearnerHandler, packet: QuorumPacket, now_ms: int) -> None:
         if packet.type not in (PacketType.FOLLOWERINFO, PacketType.OBSERVERINFO):
@@ -429,11 +435,6 @@ class Leader:
                 self._release(handler)
             else:
                 self._establish()
-        elif handler.is_synced:
-            if epoch_of(zxid) == self.epoch and zxid > handler.acked_zxid:
-                handler.acked_zxid = zxid
-                if not zxid % _MEASURE_EVERY and (payload := _payload_of(self._proposals, zxid)) is not None:
-                    self._environment.acknowledged(handler.server_id, payload)
         else:
             self._drop(handler, f"it acknowledged 0x{zxid:x} in the state {handler.state.name}")
 

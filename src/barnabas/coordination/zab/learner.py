@@ -28,7 +28,7 @@ from enum import Enum
 from typing import Protocol
 
 from barnabas.coordination.zab.epochs import Epochs
-from barnabas.wire.jute.codec import MalformedRecordError, decode, encode
+from barnabas.wire.jute.codec import MalformedRecordError, encode
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import (
     PROTOCOL_VERSION,
@@ -40,7 +40,7 @@ from barnabas.wire.jute.quorum import (
     epoch_of,
     first_zxid_of,
 )
-from barnabas.wire.jute.transactions import SetDataTxn, TxnHeader, decode_transaction
+from barnabas.wire.jute.transactions import SetDataTxn, decode_transaction, zxid_and_type
 
 __all__ = ["Learner", "LearnerEnvironment", "LearnerPhase"]
 
@@ -251,21 +251,21 @@ class Learner:
 
     def _proposed(self, packet: QuorumPacket) -> None:
         payload = packet.data or b""
-        header = decode(TxnHeader, payload)
-        if header.zxid != packet.zxid and packet.type != PacketType.INFORM:
-            raise MalformedRecordError(f"the transaction 0x{header.zxid:x} in the proposal 0x{packet.zxid:x}")
+        zxid, txn_type = zxid_and_type(payload)
+        if zxid != packet.zxid and packet.type != PacketType.INFORM:
+            raise MalformedRecordError(f"the transaction 0x{zxid:x} in the proposal 0x{packet.zxid:x}")
         last = self._pending[-1][0] if self._pending else 0
-        if header.zxid <= last:
-            raise MalformedRecordError(f"the proposal 0x{header.zxid:x} behind 0x{last:x}")
+        if zxid <= last:
+            raise MalformedRecordError(f"the proposal 0x{zxid:x} behind 0x{last:x}")
         previous = self._last_proposed_zxid
-        if previous and header.zxid != previous + 1 and epoch_of(header.zxid) == epoch_of(previous):
-            raise MalformedRecordError(f"the proposal 0x{header.zxid:x} behind 0x{previous:x}: others are missing")
-        self._last_proposed_zxid = header.zxid
-        if header.type == OpCode.RECONFIG:
+        if previous and zxid != previous + 1 and epoch_of(zxid) == epoch_of(previous):
+            raise MalformedRecordError(f"the proposal 0x{zxid:x} behind 0x{previous:x}: others are missing")
+        self._last_proposed_zxid = zxid
+        if txn_type == OpCode.RECONFIG:
             self._environment.see(_configuration_in(payload))
-        self._pending.append((header.zxid, payload))
-        self._unsynced.append(header.zxid)
-        self._environment.log(header.zxid, payload)
+        self._pending.append((zxid, payload))
+        self._unsynced.append(zxid)
+        self._environment.log(zxid, payload)
 
     def _committed(self, zxid: int) -> None:
         if not self._pending or self._pending[0][0] != zxid:

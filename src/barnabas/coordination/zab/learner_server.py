@@ -199,16 +199,15 @@ class LearnerServer:
 
     def apply(self, zxid: int, payload: bytes) -> None:
         member = self._member
-        header, txn, digest = decode_transaction(payload)
         member.counts.commits_received += 1
         before = member.database.digest_mismatches
         if self.processor is not None:
-            latency_ms = self._heard_wall_ms - header.time_ms
+            latency_ms = self._heard_wall_ms - decision_time_ms(payload)
             member.counts.commit_ms.add(latency_ms)
             member.metrics.propagation_latency.add(latency_ms)
-            self.processor.apply(header, txn, digest, member.now_ms())
+            self.processor.apply(payload, self.heard_ms)
         else:
-            member.database.apply(header, txn, digest)
+            member.database.apply(*decode_transaction(payload))
         member.history.add(zxid, payload)
         if member.database.digest_mismatches == 1 and not before:
             logger.error("The digest of transaction 0x%x does not match the tree: it differs from the leader's", zxid)

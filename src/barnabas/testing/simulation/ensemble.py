@@ -20,7 +20,7 @@ from typing import Any
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
 from barnabas.testing.simulation.history import History
-from barnabas.wire.jute.transactions import Transaction, TxnDigest, TxnHeader, decode_transaction
+from barnabas.wire.jute.transactions import Transaction, TxnHeader, decode_transaction
 
 __all__ = ["EnsembleObserver", "next_proposal"]
 
@@ -138,10 +138,10 @@ class EnsembleObserver:
                 for listener in self._on_commit:
                     listener(paths)
 
-        def apply_one(header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None, now_ms: int) -> None:
-            apply(header, txn, digest, now_ms)
+        def apply_one(payload: bytes, now_ms: int) -> None:
+            apply(payload, now_ms)
             if not role.is_over:
-                delivered(header.zxid)
+                delivered(decode_transaction(payload)[0].zxid)
 
         if leads:
             processor.commit = commit_each  # type: ignore[method-assign]  # of this one object

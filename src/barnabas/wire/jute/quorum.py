@@ -25,6 +25,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode
 from barnabas.wire.jute.records import Id
@@ -128,13 +129,19 @@ def encode_packet(packet_type: int, zxid: int, data: bytes | bytearray, authinfo
     head = _HEAD.pack(packet_type, zxid, len(data))
     if authinfo is None:
         return b"".join((head, data, b"\xff\xff\xff\xff"))
-    identities = bytearray(_INT.pack(len(authinfo)))
-    for scheme, name in authinfo:
+    return b"".join((head, data, _encode_identities(tuple(authinfo))))
+
+
+@lru_cache(maxsize=256)
+def _encode_identities(identities: tuple[Id, ...]) -> bytes:
+    """Of a connection; all its requests carry them."""
+    out = bytearray(_INT.pack(len(identities)))
+    for scheme, name in identities:
         for text in (scheme, name):
             raw = (text or "").encode()
-            identities += _INT.pack(len(raw))
-            identities += raw
-    return b"".join((head, data, identities))
+            out += _INT.pack(len(raw))
+            out += raw
+    return bytes(out)
 
 
 def encode_signal(packet_type: int, zxid: int) -> bytes:
@@ -145,11 +152,14 @@ def encode_signal(packet_type: int, zxid: int) -> bytes:
 class PacketReader:
     """Cuts a stream into packets. A length that lies costs no memory: nothing is reserved ahead."""
 
-    __slots__ = ("_buffer", "max_data_bytes")
+    __slots__ = ("_buffer", "_identities", "_identity_bytes", "max_data_bytes")
 
     def __init__(self, max_data_bytes: int) -> None:
         self._buffer = bytearray()
         self.max_data_bytes = max_data_bytes
+        self._identity_bytes = b"\xff\xff\xff\xff"
+        """Those of the last packet that had some: the next one often has the same."""
+        self._identities: list[Id] | None = None
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add bytes that have arrived."""
@@ -164,33 +174,43 @@ class PacketReader:
         """All whole packets up to a SNAP, behind which there are no packets. Raises `MalformedRecordError`."""
         found: list[QuorumPacket] = []
         position = 0
-        while (one := self._next(position)) is not None:
-            packet, position = one
+        buffer, unpack, signal_bytes = self._buffer, _SIGNAL.unpack_from, _SIGNAL.size
+        end = len(buffer)
+        while end - position >= signal_bytes:
+            packet_type, zxid, size, count = unpack(buffer, position)
+            if size == -1 and count == -1:
+                packet = QuorumPacket(packet_type, zxid)
+                position += signal_bytes
+            elif (one := self._with_data(position, packet_type, zxid, size)) is not None:
+                packet, position = one
+            else:
+                break
             found.append(packet)
-            if packet.type == PacketType.SNAP:
+            if packet_type == PacketType.SNAP:
                 break
         if position:
-            del self._buffer[:position]
+            del buffer[:position]
         return found
 
-    def _next(self, offset: int) -> tuple[QuorumPacket, int] | None:
+    def _with_data(self, offset: int, packet_type: int, zxid: int, size: int) -> tuple[QuorumPacket, int] | None:
+        """A packet with data or identities, and the offset behind it; None if it is not whole."""
         buffer = self._buffer
         start = offset + _HEAD.size
-        if len(buffer) < start + 4:
-            return None
-        packet_type, zxid, size = _HEAD.unpack_from(buffer, offset)
         if size < -1 or size > self.max_data_bytes:
             raise MalformedRecordError(f"a packet of type {packet_type} with {size} bytes of data")
         end = start + max(size, 0)
         if len(buffer) < end + 4:
             return None
         data = bytes(buffer[start:end]) if size >= 0 else None
+        if buffer.startswith(self._identity_bytes, end):
+            return QuorumPacket(packet_type, zxid, data, self._identities), end + len(self._identity_bytes)
         (count,) = _INT.unpack_from(buffer, end)
-        end += 4
         if count == -1:
-            return QuorumPacket(packet_type, zxid, data), end
+            return QuorumPacket(packet_type, zxid, data), end + 4
         if not 0 <= count <= _MAX_IDENTITIES:
             raise MalformedRecordError(f"a packet of type {packet_type} with {count} identities")
+        first = end
+        end += 4
         texts: list[str] = []
         for _ in range(2 * count):
             if len(buffer) < end + 4:
@@ -203,6 +223,7 @@ class PacketReader:
                 return None
             texts.append(buffer[end - max(size, 0) : end].decode("utf-8", "replace"))
         identities = [Id(texts[each], texts[each + 1]) for each in range(0, 2 * count, 2)]
+        self._identity_bytes, self._identities = bytes(buffer[first:end]), identities
         return QuorumPacket(packet_type, zxid, data, identities), end
 
 

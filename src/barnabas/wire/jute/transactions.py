@@ -29,6 +29,7 @@ __all__ = [
     "decision_time_ms",
     "decode_transaction",
     "encode_transaction",
+    "zxid_and_type",
 ]
 
 _HEADER = struct.Struct(">qiqqi")
@@ -224,6 +225,14 @@ def decision_time_ms(payload: bytes | bytearray) -> int:
     """When a transaction was decided, in ms since the epoch: the field of its `TxnHeader`, without the others."""
     found: tuple[int] = _TIME.unpack_from(payload, _TIME_OFFSET)
     return found[0]
+
+
+def zxid_and_type(payload: bytes) -> tuple[int, int]:
+    """The zxid and the type of a transaction, of its `TxnHeader`. Raises `MalformedRecordError`."""
+    if len(payload) < _HEADER.size:
+        raise MalformedRecordError(f"a transaction of {len(payload)} bytes has no header")
+    _, _, zxid, _, txn_type = _HEADER.unpack_from(payload)
+    return zxid, txn_type
 
 
 def decode_transaction(payload: bytes) -> tuple[TxnHeader, Transaction | None, TxnDigest | None]:
