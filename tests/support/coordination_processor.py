@@ -44,6 +44,10 @@ class Recorder:
     def send(self, frames: bytes | bytearray) -> None:
         self.frames += whole_frames(frames)
 
+    @property
+    def takes_requests(self) -> bool:
+        return not self.holds and not self.is_closed
+
     def hold(self) -> None:
         self.holds += 1
 

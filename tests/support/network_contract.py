@@ -52,6 +52,22 @@ class Recorder:
                 await self.changed.wait()
 
 
+class Taking(Recorder):
+    """A handler that takes up to three frames together, and pauses now and then."""
+
+    together = 0
+
+    def take_frames(self, frames: list[bytes]) -> int:
+        taken = min(len(frames), 1 + len(self.frames) % 3)
+        self.together = max(self.together, taken)
+        self.frames += frames[:taken]
+        if len(self.frames) % 5 == 0:
+            self.connection.pause()
+            asyncio.get_running_loop().call_soon(self.connection.resume)
+        self.changed.set()
+        return taken
+
+
 class Pair:
     """A listener that echoes, and a client connected to it."""
 
@@ -105,6 +121,9 @@ class _BytesFile:
 
 class NetworkContract:
     """The tests."""
+
+    delivers_together = True
+    """Whether a handler gets the frames together that have come together."""
 
     def run(self, test: Callable[[Network], Awaitable[None]]) -> None:
         """Run the coroutine with a network."""
@@ -168,6 +187,34 @@ class NetworkContract:
                     pair.connection.send([framed(payload)])
                 await pair.clients[0].until(lambda r: len(r.frames) == len(payloads))
                 assert pair.clients[0].frames == payloads
+
+        self.run(run)
+
+    def test_what_a_handler_does_not_take_together_comes_one_by_one(self) -> None:
+        """Whole frames in the order sent, none lost or doubled, also where the handler pauses in the middle."""
+
+        async def run(network: Network) -> None:
+            received: list[Taking] = []
+            accepted = asyncio.Event()
+
+            def accept(connection: Connection) -> Taking:
+                received.append(Taking(connection))
+                accepted.set()
+                return received[-1]
+
+            listener = await network.listen(HOST, 0, accept, max_frame_bytes=LIMIT)
+            connection = await network.connect(HOST, listener.port, Recorder, max_frame_bytes=LIMIT, timeout_ms=5000)
+            payloads = [some_bytes(size) for size in [3, 100, 0, 17, 70_000, 5, 300_000, 9] * 20]
+            for first in range(0, len(payloads), 10):
+                connection.send([framed(payload) for payload in payloads[first : first + 10]])
+            async with asyncio.timeout(60):
+                await accepted.wait()
+            await received[0].until(lambda r: len(r.frames) >= len(payloads))
+            assert received[0].frames == payloads
+            assert received[0].together > 1 or not self.delivers_together
+            connection.close()
+            await received[0].until(lambda r: r.ended)
+            await listener.close()
 
         self.run(run)
 

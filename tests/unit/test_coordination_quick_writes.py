@@ -13,7 +13,7 @@ from barnabas.coordination.core.statistics import Statistics
 from barnabas.coordination.core.tree import Staged
 from barnabas.coordination.core.watches import Watches
 from barnabas.wire.jute.codec import encode
-from barnabas.wire.jute.frames import encode_request
+from barnabas.wire.jute.frames import encode_multi_request, encode_request
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import ForwardedRequest
 from barnabas.wire.jute.records import (
@@ -92,6 +92,7 @@ steps = st.one_of(
     st.tuples(st.integers(0, 2), others),
     st.tuples(st.just("damaged"), st.tuples(creations, st.integers(0, 60), st.binary(max_size=4))),
     st.tuples(st.just("forwarded"), writes),
+    st.tuples(st.just("together"), st.lists(st.one_of(writes, writes, others), min_size=2, max_size=6)),
     st.tuples(st.just("commit"), st.integers(1, 8)),
     st.tuples(st.just("wait"), st.sampled_from([1, 7, 1500])),
     st.tuples(st.just("leave"), st.integers(1, 2)),
@@ -126,6 +127,9 @@ class Run:
             if opcode in (OpCode.CREATE, OpCode.CREATE2, OpCode.SET_DATA, OpCode.DELETE):
                 request = ForwardedRequest(1, 5, opcode, bytes(encode(body)))
                 harness.processor.propose_forwarded(self, request, [], harness.now_ms, harness.wall_ms)
+        elif kind == "together":
+            frames = [frame_of(number, *request) for number, request in enumerate(what, 1)]
+            self.receive_together(self.clients[0], frames)
         elif kind == "damaged":
             (opcode, body), at, patch = what
             frame = encode_request(7, opcode, body)[4:]
@@ -136,6 +140,19 @@ class Run:
             opcode, body = what
             if not client.connection.is_closed and not client.recorder.is_closed:
                 client.send(opcode, body)
+
+    def receive_together(self, client: Client, frames: list[bytes]) -> None:
+        harness = self.harness
+        if client.connection.is_closed or client.recorder.is_closed:
+            return
+        if harness.processor.limits.auditor is None:
+            processor = harness.processor
+            processor.receive_together(client.connection, frames, harness.now_ms, harness.wall_ms)
+            return
+        for frame in frames:
+            client.receive(frame)
+            if not client.recorder.takes_requests:
+                return
 
     def receive(self, client: Client, frame: bytes) -> None:
         if not client.connection.is_closed and not client.recorder.is_closed:
@@ -165,6 +182,12 @@ class Run:
             },
             "waiting": (processor.outstanding, processor.outstanding_requests),
         }
+
+
+def frame_of(xid: int, opcode: int, body: object) -> bytes:
+    """A request without its length."""
+    frame = encode_multi_request(xid, body) if opcode == OpCode.MULTI else encode_request(xid, opcode, body)
+    return bytes(frame)[4:]
 
 
 def figures(counted: object) -> dict[str, object]:

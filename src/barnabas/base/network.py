@@ -5,12 +5,15 @@ sends lists of parts in order. The real one is `barnabas.net.sockets`; a simulat
 loss and partitions. Edges run on an asyncio event loop, real or simulated, and use its ``call_later`` for timers.
 """
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from barnabas.base.files import Buffer, FileSlice
 
-__all__ = ["Accept", "Connection", "FrameHandler", "Listener", "Network", "Part"]
+__all__ = ["Accept", "BatchHandler", "Connection", "FrameHandler", "Listener", "Network", "Part", "split_frames"]
+
+_LENGTH = struct.Struct(">i")
 
 Part = Buffer | FileSlice
 """What can be sent: bytes, or a range of a file that goes by sendfile."""
@@ -86,6 +89,15 @@ class FrameHandler(Protocol):
         ...
 
 
+class BatchHandler(FrameHandler, Protocol):
+    """A handler that takes small frames together which have come together. A connection looks for its method by itself."""
+
+    def take_frames(self, frames: list[bytes]) -> int:
+        """Whole frames without their lengths, in order, at least one: how many are taken, from the first on. The others come by
+        `frame`, one by one, unless the handler has called `Connection.pause`; then after `Connection.resume`."""
+        ...
+
+
 Accept = Callable[[Connection], FrameHandler]
 """Makes the handler of a new connection."""
 
@@ -116,3 +128,17 @@ class Network(Protocol):
     ) -> Connection:
         """Connect; raises OSError (a refused connection, an unknown host, TimeoutError)."""
         ...
+
+
+def split_frames(data: bytes, max_frame_bytes: int) -> list[bytes]:
+    """The whole frames at the beginning, without their lengths, up to a length that is not acceptable."""
+    frames: list[bytes] = []
+    position, end, unpack = 0, len(data), _LENGTH.unpack_from
+    while end - position >= 4:
+        (frame_bytes,) = unpack(data, position)
+        stop = position + 4 + frame_bytes
+        if stop > end or not 0 <= frame_bytes <= max_frame_bytes:
+            break
+        frames.append(data[position + 4 : stop])
+        position = stop
+    return frames

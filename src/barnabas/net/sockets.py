@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from barnabas.base.files import FileSlice
-from barnabas.base.network import Accept, Connection, FrameHandler, Part
+from barnabas.base.network import Accept, Connection, FrameHandler, Part, split_frames
 from barnabas.net.descriptors import connection_ceiling, is_out_of_descriptors
 
 __all__ = ["SocketNetwork"]
@@ -254,6 +254,7 @@ class _SocketConnection:
     __slots__ = (
         "_closed",
         "_closing",
+        "_deliver_together",
         "_descriptor",
         "_filled",
         "_frame",
@@ -314,6 +315,7 @@ class _SocketConnection:
 
     def start(self, handler: FrameHandler) -> None:
         self._handler = handler
+        self._deliver_together: Callable[[list[bytes]], int] | None = getattr(handler, "take_frames", None)
         if not self._paused and not self._closed:
             self._read(True)
 
@@ -426,6 +428,10 @@ class _SocketConnection:
             return
         position = 0
         end = len(data)
+        if self._deliver_together is not None and not self._paused and self._unsent_bytes <= self._max_unsent_bytes:
+            position = self._hand_on_together(bytes(data), self._deliver_together)
+            if self._closed:
+                return
         while end - position >= 4:
             if self._paused:
                 break
@@ -457,6 +463,15 @@ class _SocketConnection:
             position = stop
         if position < end:
             self._partial = bytes(data[position:])
+
+    def _hand_on_together(self, data: bytes, deliver: Callable[[list[bytes]], int]) -> int:
+        """Hand on the whole frames at the beginning; where those end that were taken."""
+        frames = split_frames(data, self.max_frame_bytes)
+        if not frames:
+            return 0
+        self._gathers = True  # `_deliver` flushes
+        taken = deliver(frames)
+        return 4 * taken + sum(map(len, frames[:taken]))
 
     # Sending
 

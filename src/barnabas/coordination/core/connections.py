@@ -41,6 +41,11 @@ class Transport(Protocol):
         """Send one or more whole frames."""
         ...
 
+    @property
+    def takes_requests(self) -> bool:
+        """Whether the next request may follow at once: the client is not held, and reads its replies."""
+        ...
+
     def hold(self) -> None:
         """Take no more requests until `release`."""
         ...

@@ -28,6 +28,7 @@ when the leader has committed them (`apply`). So the same transactions reach the
 
 import logging
 from collections import deque
+from itertools import islice
 
 from barnabas.coordination.core.authenticating import authenticate_client, may_request, step_sasl
 from barnabas.coordination.core.connecting import SessionConnector
@@ -37,7 +38,6 @@ from barnabas.coordination.core.connections import (
     Limits,
     Proposal,
     QuickProposal,
-    QuickWrite,
     ServerConnection,
     WaitingRead,
 )
@@ -178,18 +178,70 @@ class Processor:
 
     # From clients
 
+    def receive_together(self, client: ServerConnection, frames: list[bytes], now_ms: int, wall_ms: int) -> int:
+        """Handle the first frame, and those that have come with it as long as the connection takes requests; how many."""
+        taken = 0
+        while taken < len(frames):
+            decided = self._receive_quickly(client, frames, taken, now_ms, wall_ms)
+            if not decided:
+                self._receive(client, frames[taken], now_ms, wall_ms)
+            taken += decided or 1
+            if not client.transport.takes_requests:
+                break
+        return taken
+
     def receive(self, client: ServerConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
         """Handle one frame. A frame that cannot be decoded closes the connection."""
+        if not self._receive_quickly(client, [data], 0, now_ms, wall_ms):
+            self._receive(client, data, now_ms, wall_ms)
+
+    def _receive_quickly(
+        self, client: ServerConnection, frames: list[bytes], start: int, now_ms: int, wall_ms: int
+    ) -> int:
+        """Decide the usual writes at the head of the frames from ``start`` on, up to one for `_receive`; how many these are."""
+        quick, session = self._quick, client.session
+        if quick is None or session is None or session.is_closing or session.id not in self.tracker.sessions:
+            return 0
+        unlogged, proposals, waiting = self.unlogged, self._proposals, client.waiting
+        room = self.limits.global_outstanding - len(proposals) - self._waiting_requests
+        session_id, first_zxid = session.id, self._last_zxid + 1
+        zxid, changes, size_bytes, last = first_zxid, 0, 0, b""
+        for frame in islice(frames, start, None) if start else frames:
+            write = quick.decide(frame, session_id, zxid, wall_ms)
+            if write is None:
+                break
+            unlogged.append(write[0])
+            proposal = client, now_ms, write
+            proposals.append(proposal)
+            waiting.append(proposal)
+            changes += 1 if write[-1] is None else 2
+            size_bytes += len(frame)
+            last = frame
+            zxid += 1
+            if zxid - first_zxid > room:
+                self._throttle(client)
+                break
+        taken = zxid - first_zxid
+        if taken:
+            self._last_zxid = zxid - 1
+            self.tracker.touch(session, now_ms)
+            client.last_opcode = last[7]  # the last byte of the opcode, which is a small one
+            client.statistics.received += taken
+            self.statistics.received += taken
+            self.metrics.received_bytes += size_bytes + 4 * taken
+            self.metrics.changes += changes
+        return taken
+
+    def _receive(self, client: ServerConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
         client.statistics.received += 1
         self.statistics.received += 1
         self.metrics.received_bytes += 4 + len(data)
-        session = client.session
         try:
-            if session is None:
+            if client.session is None:
                 self.metrics.connect_requests += 1
                 self._sessions.connect(client, data, now_ms, wall_ms)
-            elif self._quick is None or not self._receive_quickly(self._quick, client, session, data, now_ms, wall_ms):
-                self._request(client, session, data, now_ms, wall_ms)
+            else:
+                self._request(client, client.session, data, now_ms, wall_ms)
         except MalformedRecordError as error:
             logger.warning("Closing the connection of %s: %s", client.address, error)
             client.transport.close()
@@ -307,35 +359,6 @@ class Processor:
             self._propose(0, None, 0, OpCode.DELETE_CONTAINER, operation, DeleteRequest(path, -1), now_ms, wall_ms)
 
     # Writes
-
-    def _receive_quickly(
-        self, quick: QuickWrites, client: ServerConnection, session: Session, data: bytes, now_ms: int, wall_ms: int
-    ) -> bool:
-        """Decide a write that is usual and succeeds; False if it is one for `_request`."""
-        if session.is_closing or session.id not in self.tracker.sessions:
-            return False
-        zxid = self._last_zxid + 1
-        write = quick.decide(data, session.id, zxid, wall_ms)
-        if write is None:
-            return False
-        self.tracker.touch(session, now_ms)
-        client.last_opcode = data[7]  # the opcode's last byte: it is a small one
-        proposal = self._propose_quickly(client, zxid, write, now_ms)
-        client.waiting.append(proposal)
-        if len(self._proposals) + self._waiting_requests > self.limits.global_outstanding:
-            self._throttle(client)
-        return True
-
-    def _propose_quickly(
-        self, client: ServerConnection | None, zxid: int, write: QuickWrite, now_ms: int
-    ) -> QuickProposal:
-        """What `_propose` does with a write that is decided."""
-        self._last_zxid = zxid
-        self.unlogged.append(write[0])
-        self.metrics.changes += 1 if write[-1] is None else 2
-        proposal = client, now_ms, write
-        self._proposals.append(proposal)
-        return proposal
 
     def _propose(
         self,
@@ -461,7 +484,10 @@ class Processor:
             write = self._quick.decide_body(request.body, 0, opcode, session_id, request.xid, zxid, wall_ms)
             if write is not None:
                 self.tracker.touch(known, now_ms)
-                self._propose_quickly(None, zxid, write, now_ms)
+                self._last_zxid = zxid
+                self.unlogged.append(write[0])
+                self.metrics.changes += 1 if write[-1] is None else 2
+                self._proposals.append((None, now_ms, write))
                 return
         operation = self._writes.get(opcode)
         body: object | None = None

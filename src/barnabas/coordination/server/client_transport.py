@@ -17,6 +17,7 @@ __all__ = ["ClientHost", "ClientTransport"]
 
 logger = logging.getLogger(__name__)
 _MAX_UNSENT_BYTES = 4 << 20
+_UNSENT_BYTES = 1 << 20
 _GATHER_BYTES = 256 << 10
 _DRAIN_CHECK_S = 0.01
 _CLOSE_PATIENCE_S = 1.0  # for a peer to read the last replies
@@ -25,8 +26,8 @@ _CLOSE_PATIENCE_S = 1.0  # for a peer to read the last replies
 class ClientHost(Protocol):
     """What a connection needs of its server."""
 
-    def received(self, client: ServerConnection, data: memoryview) -> None:
-        """A frame has come."""
+    def received(self, client: ServerConnection, frames: list[bytes]) -> int:
+        """Frames have come; how many are taken while the connection is not held."""
         ...
 
     def view(self) -> ServerView:
@@ -83,10 +84,20 @@ class ClientTransport:
     # From the network
 
     def frame(self, data: memoryview) -> None:
-        self._server.received(self.client, data)
-        if self._max_frame_bytes and self.client.session is not None:
+        self.take_frames([bytes(data)])
+
+    def take_frames(self, frames: list[bytes]) -> int:
+        if not self._max_frame_bytes:
+            return self._server.received(self.client, frames)
+        taken = self._server.received(self.client, frames[:1])  # behind it another limit may hold
+        if self.client.session is not None:
             self._connection.max_frame_bytes = self._max_frame_bytes
             self._max_frame_bytes = 0
+        return taken
+
+    @property
+    def takes_requests(self) -> bool:
+        return not self._holds and not self.is_closing and self._connection.unsent_bytes <= _UNSENT_BYTES
 
     def bad_length(self, prefix: bytes) -> None:
         text = None

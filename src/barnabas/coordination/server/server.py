@@ -430,15 +430,15 @@ class CoordinationServer:
         if not peer.client.is_closed:
             self._processor.disconnected(peer.client)
 
-    def received(self, client: ServerConnection, data: memoryview) -> None:
+    def received(self, client: ServerConnection, frames: list[bytes]) -> int:
         if self._is_closing:
-            return
+            return len(frames)
         if not self._is_serving:
             self._metrics.counters["cnxn_closed_without_zk_server_running"] += 1
             client.transport.close()
-            return
+            return len(frames)
         processor, clock = self._processor, self._clock
-        processor.receive(client, bytes(data), clock.monotonic_ms(), clock.wall_ms())
+        taken = processor.receive_together(client, frames, clock.monotonic_ms(), clock.wall_ms())
         if (
             processor.unlogged
             and not self._logging_scheduled
@@ -446,6 +446,7 @@ class CoordinationServer:
         ):
             self._logging_scheduled = True
             self._loop.call_soon(self._log)
+        return taken
 
     def view(self) -> ServerView:
         """The present state, for the four-letter words and the admin server."""

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from barnabas.base.files import FileSlice
-from barnabas.base.network import Accept, Connection, FrameHandler, Part
+from barnabas.base.network import Accept, Connection, FrameHandler, Part, split_frames
 from barnabas.base.randomness import Random
 from barnabas.testing.simulation.loop import Killed, Process, SimulatedLoop
 from barnabas.testing.simulation.trace import Trace, checksum
@@ -430,6 +430,11 @@ class _Endpoint:
         if self.is_stream and received and not (self._is_closed or self._is_paused or self._is_held):
             position = len(received)
             handler.frame(memoryview(bytearray(received)))
+        together = getattr(handler, "take_frames", None)
+        if together is not None and not (self._is_closed or self._is_paused or self._is_held or self._is_bad):
+            frames = split_frames(bytes(received), self.max_frame_bytes)
+            taken = together(frames) if frames else 0
+            position = 4 * taken + sum(map(len, frames[:taken]))
         while (
             not (self._is_closed or self._is_paused or self._is_bad or self.is_stream) and len(received) - position >= 4
         ):
