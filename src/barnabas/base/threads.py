@@ -3,10 +3,12 @@
 The caller makes sure that the work shares nothing with what runs at the same time.
 """
 
+import contextlib
+import queue
 import threading
 from collections.abc import Callable
 
-__all__ = ["Claim", "InThread"]
+__all__ = ["Claim", "InThread", "WorkerThread"]
 
 InThread = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
 """Takes what to run beside the event loop, and what to call on the loop afterwards, with its exception or None."""
@@ -35,3 +37,40 @@ class Claim:
         with self._lock:
             was_taken, self._is_taken = self._is_taken, True
             return not was_taken
+
+
+class WorkerThread:
+    """An `InThread` with one thread, which does what it is given in order.
+
+    For short work that comes thousands of times a second. An executor makes two futures of each piece and wakes three locks:
+    until its outcome is known takes 0.1 ms longer, and twice the processor time.
+    """
+
+    def __init__(self, name: str, call_on_loop: Callable[..., object]) -> None:
+        """``call_on_loop`` calls a function with its arguments on the event loop, from any thread."""
+        self._call_on_loop = call_on_loop
+        self._given: queue.SimpleQueue[tuple[Callable[[], None], Callable[[BaseException | None], None]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def __call__(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        self._given.put((work, done))
+
+    def close(self) -> None:
+        """Wait until all that was given is done. Nothing may be given any more."""
+        self._given.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (given := self._given.get()) is not None:
+            work, done = given
+            error: BaseException | None = None
+            try:
+                work()
+            except BaseException as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the outcome is of no interest any more
+                self._call_on_loop(done, error)
+            del given, work, done, error  # not kept until the next comes

@@ -20,6 +20,7 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
+from barnabas.base.threads import WorkerThread
 from barnabas.coordination.core.access import AccessRules
 from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.database import Database
@@ -134,6 +135,7 @@ class CoordinationServer:
         self._network = network
         self._executor = executor
         self._own_executor: ThreadPoolExecutor | None = None
+        self._log_thread: WorkerThread | None = None
         self._storage = Storage(
             self._files,
             settings["dataDir"],
@@ -189,6 +191,7 @@ class CoordinationServer:
         self._failure = self._loop.create_future()
         if self._executor is None:
             self._executor = self._own_executor = ThreadPoolExecutor(2, "coordination-files")
+            self._log_thread = WorkerThread("coordination-log", self._loop.call_soon_threadsafe)
         self.snapshots = _snapshot_service(
             self._storage, self._executor, lambda: self._processor.database, self._schedule, self._metrics, clock
         )
@@ -393,6 +396,9 @@ class CoordinationServer:
         await asyncio.sleep(0)
 
     def _shut_executor(self) -> None:
+        if self._log_thread is not None:
+            self._log_thread.close()
+            self._log_thread = None
         if self._own_executor is not None:
             self._own_executor.shutdown(wait=True)
             self._own_executor = self._executor = None
@@ -499,21 +505,24 @@ class CoordinationServer:
         self._is_logging = True
         first_zxid = source.first_unlogged_zxid
         entries, source.unlogged = source.unlogged, []
-        logging_done = self._loop.run_in_executor(self._executor, self._append, first_zxid, entries, self._roll_wanted)
+        append = partial(self._append, first_zxid, entries, self._roll_wanted)
+        synced = partial(self._synced, len(entries), self._clock.monotonic_ms())
         self._roll_wanted = False
-        began_ms = self._clock.monotonic_ms()
+        if self._log_thread is not None:
+            self._log_thread(append, synced)
+        else:
+            appended = self._loop.run_in_executor(self._executor, append)
+            appended.add_done_callback(lambda done: synced(done.exception()))
         self._schedule.logged(len(entries), sum(map(len, entries)))
-        logging_done.add_done_callback(lambda done: self._synced(len(entries), began_ms, done))
 
     def _append(self, first_zxid: int, entries: Sequence[bytes | bytearray], roll: bool) -> None:
         if roll:
             self._storage.log.roll()
         self._storage.log.append(first_zxid, entries)
 
-    def _synced(self, count: int, began_ms: int, done: "asyncio.Future[None]") -> None:
+    def _synced(self, count: int, began_ms: int, error: BaseException | None) -> None:
         self._is_logging = False
         self._metrics.flushed(count, self._clock.monotonic_ms() - began_ms)
-        error = done.exception()
         if error is not None:
             self._fail(error)
             return
