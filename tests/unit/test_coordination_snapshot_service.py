@@ -10,12 +10,14 @@ import pytest
 
 from barnabas.base.files import OsFiles
 from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.storage.service import SnapshotService
 from barnabas.coordination.storage.snapshot import encode_snapshot
 from barnabas.coordination.storage.storage import SnapshotFile, SnapshotWriter, Storage
 from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.records import OPEN_ACL
+from barnabas.wire.jute.records import ACL, OPEN_ACL, CreateRequest, DeleteRequest, Id
 from barnabas.wire.jute.transactions import CreateTxn, TxnHeader
+from support.coordination_processor import Harness
 
 
 def state(last_zxid: int) -> Database:
@@ -237,3 +239,28 @@ def test_no_snapshot_follows_a_restore_that_failed(tmp_path: Path, monkeypatch: 
             await server.service.take()
 
     assert run(tmp_path, use) == set()
+
+
+def test_access_control_lists_are_forgotten_only_if_no_node_has_them_when_it_counts() -> None:
+    """Neither those of a write that is decided and committed later, nor of one that comes while the nodes are walked."""
+    harness = Harness()
+    client, tree = harness.connect(), harness.processor.database.tree
+
+    def list_for(number: int) -> list[ACL]:
+        return [ACL(31, Id("ip", f"10.0.0.{number}"))]
+
+    client.call(OpCode.CREATE, CreateRequest("/kept", b"", list_for(1), 0))
+    client.call(OpCode.CREATE, CreateRequest("/gone", b"", list_for(2), 0))
+    client.call(OpCode.DELETE, DeleteRequest("/gone", -1))
+    for number in range(5000):
+        tree.put(f"/many{number}", DataNode.new(f"/many{number}", b"", OPEN_ACL, 0, 1, 1))
+    client.send(OpCode.CREATE, CreateRequest("/decided", b"", list_for(3), 0))
+    walk = tree.forget_unused_acls()
+    next(walk)
+    client.send(OpCode.CREATE, CreateRequest("/meanwhile", b"", list_for(4), 0))
+    harness.sync(1)
+    assert list(walk) == []
+    harness.sync()
+    found = {acl[0].id.id for acl in tree.known_acls()}
+    assert found == {"anyone", "10.0.0.1", "10.0.0.3", "10.0.0.4"}
+    assert b"".join(encode_snapshot(harness.processor.database))

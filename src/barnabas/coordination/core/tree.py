@@ -21,6 +21,7 @@ __all__ = ["Event", "Staged", "StagedNode", "Tree", "TreeChange", "View"]
 _DIGEST_MASK = (1 << 64) - 1
 _LONG_PATH = 256
 _RELEASED_AT_ONCE = 2000
+_WALKED_AT_ONCE = 5000
 
 TreeChange = tuple[str, DataNode | None]
 """A path and the node that is there now, or None."""
@@ -81,6 +82,7 @@ class Tree:
         "_digest",
         "_images",
         "_long_paths",
+        "_used_acls",
         "children",
         "containers",
         "data_bytes",
@@ -102,6 +104,8 @@ class Tree:
         self.quotas = Quotas()
         self._digest = 0
         self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
+        self._used_acls: set[tuple[ACL, ...]] | None = None
+        """Those that `forget_unused_acls` has found so far."""
         self._long_paths: dict[str, str] = {}
         """Paths that are worth keeping once: they are keys of `nodes`, and of `children` too."""
         self._images: list[_Image] = []
@@ -135,11 +139,27 @@ class Tree:
         """All access control lists that nodes have; some may be no longer in use."""
         return list(self._acls)
 
-    def forget_unused_acls(self) -> None:
-        """Drop access control lists that no node has, so that clients cannot fill the memory with them."""
-        self._acls = {acl: acl for acl in (OPEN_ACL, READ_ACL)}
-        for node in self.nodes.values():
-            self._acls[node.acl] = node.acl
+    def forget_unused_acls(self) -> Iterator[None]:
+        """Drop access control lists that no node has, so that clients cannot fill the memory with them.
+
+        Other work may run wherever this yields. One walk at a time.
+        """
+        self._used_acls = used = {OPEN_ACL, READ_ACL}
+        nodes = self.nodes
+        for number, path in enumerate(list(nodes), 1):
+            node = nodes.get(path)
+            if node is not None:
+                used.add(node.acl)
+            if not number % _WALKED_AT_ONCE:
+                yield
+        self._used_acls = None
+        self._acls = {acl: same for acl, same in self._acls.items() if acl in used}
+
+    def _keep_acl(self, acl: tuple[ACL, ...]) -> None:
+        """A node has the list, which may have been dropped between the decision of the node's transaction and its commit."""
+        self._acls.setdefault(acl, acl)
+        if self._used_acls is not None:
+            self._used_acls.add(acl)
 
     def ephemerals_of(self, session_id: int) -> set[str]:
         return set(self.ephemerals.get(session_id, ()))
@@ -170,6 +190,8 @@ class Tree:
         if old is None and len(path) >= _LONG_PATH:
             path = self._long_paths.setdefault(path, path)
         self.nodes[path] = node
+        if node.acl is not OPEN_ACL:
+            self._keep_acl(node.acl)
         data_bytes = len(node.data or b"")
         if old is None:
             self._digest += node.digest
@@ -184,7 +206,7 @@ class Tree:
             self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
 
     def put_child(self, path: str, node: DataNode, parent_path: str, parent: DataNode) -> None:
-        """As `put` of the parent and of its new child, which belongs to no session; at half the cost where nothing is counted
+        """As `put` of the parent and of its new child, which belongs to no session and is open to all; at half the cost where nothing is counted
         or kept."""
         names = self.children.get(parent_path)
         if self._images or self.quotas or names is None or len(path) >= _LONG_PATH:

@@ -100,7 +100,9 @@ class SnapshotService:
         self._on_begin()
         database = self._database()
         if len(database.tree.known_acls()) > _MANY_ACLS:
-            database.tree.forget_unused_acls()
+            for _ in database.tree.forget_unused_acls():
+                await asyncio.sleep(0)
+            database = self._database()
         began_ms, zxid = self._now_ms(), database.last_zxid
         writer = self._storage.begin_snapshot(database)
         logger.info("Writing snapshot %s", writer.path)
