@@ -144,7 +144,8 @@ class Tree:
 
         Other work may run wherever this yields. One walk at a time.
         """
-        self._used_acls = used = {OPEN_ACL, READ_ACL}
+        used: set[tuple[ACL, ...]] = {OPEN_ACL, READ_ACL}
+        self._used_acls = used
         nodes = self.nodes
         for number, path in enumerate(list(nodes), 1):
             node = nodes.get(path)
