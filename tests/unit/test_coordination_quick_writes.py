@@ -346,6 +346,23 @@ def test_a_persistent_recursive_watch_fires_before_the_reply_to_the_same_client(
     assert [xid for xid, _, _ in client.take()] == [-1, sent[0], -1, sent[1], -1, sent[2]]
 
 
+@pytest.mark.parametrize("opcode", [OpCode.CREATE, OpCode.CREATE2])
+@pytest.mark.parametrize("flags", [0, 2])
+def test_a_parent_with_the_greatest_number_of_creations_takes_more(opcode: OpCode, flags: int) -> None:
+    """The number wraps in the transaction, as in ZooKeeper, and leaves no hole in the zxids."""
+    harness = Harness()
+    client = harness.connect()
+    client.call(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
+    node = harness.processor.database.tree.nodes["/a"]
+    harness.processor.database.tree.put("/a", node.with_children("/a", MAX_INT, 1, 0))
+    for name in ("x", "y"):
+        assert client.call(opcode, CreateRequest(f"/a/{name}", b"", OPEN, flags))[0] == 0
+    transactions = [decode_transaction(payload) for payload in harness.log]
+    assert [header.zxid for header, _, _ in transactions] == list(range(1, len(transactions) + 1))
+    assert [txn.parent_cversion for _, txn, _ in transactions[-2:]] == [-MAX_INT - 1] * 2
+    assert harness.processor.database.tree.nodes["/a"].cversion == MAX_INT
+
+
 def test_a_transaction_that_does_not_fit_the_tree_is_left_to_the_general_path() -> None:
     """As behind a fuzzy snapshot, which has its effect already, or lacks what it needs."""
     run = Run(Harness())

@@ -7,7 +7,9 @@ import logging
 import os
 import socket
 import struct
+import time
 import tracemalloc
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -50,6 +52,91 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # what is watched has no event
             await asyncio.sleep(0.001)
+
+
+class Sipping(Recorder):
+    """A handler that takes one frame at a time, and pauses after each."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.offered = 0
+
+    def take_frames(self, frames: list[bytes]) -> int:
+        self.offered = max(self.offered, len(frames))
+        self.frames += frames[:1]
+        self.connection.pause()
+        asyncio.get_running_loop().call_soon(self.connection.resume)
+        self.changed.set()
+        return 1
+
+
+def test_frames_that_a_handler_leaves_are_not_all_cut_again_and_again() -> None:
+    """The work for a held client does not grow with the square of what it has sent."""
+
+    async def run() -> None:
+        handlers: list[Sipping] = []
+
+        def accept(connection: Connection) -> Sipping:
+            handlers.append(Sipping(connection))
+            return handlers[-1]
+
+        listener = await SocketNetwork().listen(HOST, 0, accept, max_frame_bytes=LIMIT)
+        client = socket.create_connection((HOST, listener.port))
+        client.sendall(framed(b"12") * 2000)
+        await until(lambda: handlers and len(handlers[0].frames) == 2000)
+        assert handlers[0].frames == [b"12"] * 2000
+        assert 1 < handlers[0].offered <= 64
+        handlers[0].connection.close()
+        client.close()
+        await listener.close()
+
+    asyncio.run(run())
+
+
+class Busy(Recorder):
+    """A handler that works for a millisecond on each frame, and notes the turns of the loop."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.turns: list[int] = []
+        self.turn = 0
+        self._count()
+
+    def _count(self) -> None:
+        self.turn += 1
+        asyncio.get_running_loop().call_soon(self._count)
+
+    def frame(self, data: memoryview) -> None:
+        end_s = time.perf_counter() + 0.001
+        while time.perf_counter() < end_s:
+            pass
+        self.turns.append(self.turn)
+        super().frame(data)
+
+
+def test_frames_that_have_come_together_leave_others_their_turn() -> None:
+    """After some milliseconds; then the rest follows in its order."""
+
+    async def run() -> None:
+        handlers: list[Busy] = []
+
+        def accept(connection: Connection) -> Busy:
+            handlers.append(Busy(connection))
+            return handlers[-1]
+
+        listener = await SocketNetwork().listen(HOST, 0, accept, max_frame_bytes=LIMIT)
+        client = socket.create_connection((HOST, listener.port))
+        sent = [b"%d" % number for number in range(60)]
+        client.sendall(b"".join(map(framed, sent)))
+        await until(lambda: handlers and len(handlers[0].frames) == len(sent))
+        assert handlers[0].frames == sent
+        in_a_turn = Counter(handlers[0].turns)
+        assert max(in_a_turn.values()) <= 6
+        handlers[0].connection.close()
+        client.close()
+        await listener.close()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

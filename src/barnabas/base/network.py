@@ -14,6 +14,7 @@ from barnabas.base.files import Buffer, FileSlice
 __all__ = ["Accept", "BatchHandler", "Connection", "FrameHandler", "Listener", "Network", "Part", "split_frames"]
 
 _LENGTH = struct.Struct(">i")
+_SPLIT_AT_ONCE = 64
 
 Part = Buffer | FileSlice
 """What can be sent: bytes, or a range of a file that goes by sendfile."""
@@ -93,8 +94,9 @@ class BatchHandler(FrameHandler, Protocol):
     """A handler that takes small frames together which have come together. A connection looks for its method by itself."""
 
     def take_frames(self, frames: list[bytes]) -> int:
-        """Whole frames without their lengths, in order, at least one: how many are taken, from the first on. The others come by
-        `frame`, one by one, unless the handler has called `Connection.pause`; then after `Connection.resume`."""
+        """Whole frames without their lengths, in order, at least one. Returns how many are taken: the first one at least. The
+        others come again, by this method or by `frame`; after `Connection.resume` if the handler has called
+        `Connection.pause`."""
         ...
 
 
@@ -130,15 +132,18 @@ class Network(Protocol):
         ...
 
 
-def split_frames(data: bytes, max_frame_bytes: int) -> list[bytes]:
-    """The whole frames at the beginning, without their lengths, up to a length that is not acceptable."""
+def split_frames(data: memoryview, start: int, max_frame_bytes: int) -> list[bytes]:
+    """The first whole frames from ``start`` on, without their lengths, up to a length that is not acceptable.
+
+    Not more than 64: a handler may take one of them, and the others are cut again.
+    """
     frames: list[bytes] = []
-    position, end, unpack = 0, len(data), _LENGTH.unpack_from
-    while end - position >= 4:
+    position, end, unpack = start, len(data), _LENGTH.unpack_from
+    while end - position >= 4 and len(frames) < _SPLIT_AT_ONCE:
         (frame_bytes,) = unpack(data, position)
         stop = position + 4 + frame_bytes
         if stop > end or not 0 <= frame_bytes <= max_frame_bytes:
             break
-        frames.append(data[position + 4 : stop])
+        frames.append(bytes(data[position + 4 : stop]))
         position = stop
     return frames

@@ -12,6 +12,7 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
 - Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable.
 - Answers to requests that arrived together leave together, up to 16 parts or 64 KiB at a time: one system call costs more
   than deciding a small request.
+- Frames that have come together are handed on for some milliseconds; then other connections have their turn.
 - A client that sends requests and does not read the answers is not read from either, once a mebibyte waits for it.
 - A listener stops accepting before connections take the descriptors that files need (`barnabas.net.descriptors`); peers
   then wait in the backlog. It accepts again when descriptors are free.
@@ -24,6 +25,7 @@ import os
 import socket
 import struct
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -39,6 +41,7 @@ _SENDFILE_FROM_BYTES = 32 * 1024
 _READ_A_CALL_BYTES = 64 * 1024
 _CALLS_A_TURN = 64
 """So many calls send a response of thousands of small parts to a reader who is as fast; then others have their turn."""
+_DELIVERY_S = 0.005
 _IOV_MAX = 64
 _MAX_UNSENT_BYTES = 1024 * 1024
 _GATHERED_PARTS = 16
@@ -262,6 +265,7 @@ class _SocketConnection:
         "_gathers",
         "_handler",
         "_held",
+        "_is_behind",
         "_largest_bytes",
         "_local",
         "_loop",
@@ -307,6 +311,7 @@ class _SocketConnection:
         self._unsent_bytes = 0
         self._paused = False
         self._held = False  # not reading until what is unsent has left
+        self._is_behind = False  # not reading until the frames that have come are delivered
         self._gathers = False  # more frames have arrived: what is sent now may wait for their answers
         self._reading = False
         self._writing = False
@@ -362,10 +367,11 @@ class _SocketConnection:
     def _deliver_waiting(self) -> None:
         if self._paused or self._closed:
             return
+        self._is_behind = False
         if self._partial:
             waiting, self._partial = self._partial, b""
             self._deliver(memoryview(bytearray(waiting)))
-        if not self._paused and not self._held and not self._closed:
+        if not self._paused and not self._held and not self._closed and not self._is_behind:
             self._read(True)
 
     def _readable(self) -> None:
@@ -428,10 +434,7 @@ class _SocketConnection:
             return
         position = 0
         end = len(data)
-        if self._deliver_together is not None and not self._paused and self._unsent_bytes <= self._max_unsent_bytes:
-            position = self._hand_on_together(bytes(data), self._deliver_together)
-            if self._closed:
-                return
+        deadline_s = time.perf_counter() + _DELIVERY_S
         while end - position >= 4:
             if self._paused:
                 break
@@ -439,6 +442,16 @@ class _SocketConnection:
                 self._held = True
                 self._read(False)
                 break
+            if position and time.perf_counter() > deadline_s:
+                self._go_on_later()
+                break
+            if self._deliver_together is not None and (frames := split_frames(data, position, self.max_frame_bytes)):
+                self._gathers = True  # `_deliver` flushes
+                taken = self._deliver_together(frames)
+                if self._closed:
+                    return
+                position += 4 * taken + sum(map(len, frames[:taken]))
+                continue
             (frame_bytes,) = _LENGTH.unpack_from(data, position)
             if not 0 <= frame_bytes <= self.max_frame_bytes:
                 prefix = bytes(data[position : position + 12])
@@ -464,14 +477,11 @@ class _SocketConnection:
         if position < end:
             self._partial = bytes(data[position:])
 
-    def _hand_on_together(self, data: bytes, deliver: Callable[[list[bytes]], int]) -> int:
-        """Hand on the whole frames at the beginning; where those end that were taken."""
-        frames = split_frames(data, self.max_frame_bytes)
-        if not frames:
-            return 0
-        self._gathers = True  # `_deliver` flushes
-        taken = deliver(frames)
-        return 4 * taken + sum(map(len, frames[:taken]))
+    def _go_on_later(self) -> None:
+        """Deliver the rest when others have had their turn; nothing more is read until then."""
+        self._is_behind = True
+        self._read(False)
+        self._loop.call_soon(self._deliver_waiting)
 
     # Sending
 

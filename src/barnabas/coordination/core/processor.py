@@ -373,7 +373,7 @@ class Processor:
         ids: list[Id] | None = None,
     ) -> None:
         """Decide a write and stage what it changes; ``operation`` is None for a request that could not be read."""
-        zxid = self._last_zxid = self._last_zxid + 1
+        zxid = self._last_zxid + 1
         staged = self._staged
         changes = staged.begin()
         events: list[Event] = []
@@ -395,9 +395,14 @@ class Processor:
                 session.is_closing = True
         except KeeperError as error:
             txn_type, txn, outcome = OpCode.ERROR, ErrorTxn(error.code), Outcome(OpCode.ERROR, err=error.code)
+        except BaseException:
+            staged.roll_back()  # a defect: nothing of it may stay, nor a hole in the zxids
+            raise
         header = TxnHeader(session_id, xid, zxid, wall_ms, txn_type)
+        transaction = encode_transaction(header, txn, TxnDigest(DIGEST_VERSION, staged.digest))
+        self._last_zxid = zxid
+        self.unlogged.append(transaction)
         self.metrics.changes += len(changes)
-        self.unlogged.append(encode_transaction(header, txn, TxnDigest(DIGEST_VERSION, staged.digest)))
         proposal = Proposal(header, client, opcode, txn, outcome, changes, events, now_ms)
         self._proposals.append(proposal)
         if client is not None:

@@ -148,6 +148,8 @@ class QuickWrites:
         parent = self._get(parent_path)
         if parent is None or parent.acl is not OPEN_ACL or parent.owner or path.startswith(_SYSTEM):
             return None
+        if parent.cversion == _MAX_VERSION:
+            return None
         if self._get(path) is not None:
             return None
         cversion = parent.cversion + 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from barnabas.wire.jute.opcodes import CONTAINER_OWNER
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Stat
 
-__all__ = ["DIGEST_VERSION", "MAX_TTL_MS", "DataNode", "owner_of_ttl", "ttl_of_owner"]
+__all__ = ["DIGEST_VERSION", "MAX_TTL_MS", "DataNode", "as_int", "owner_of_ttl", "ttl_of_owner"]
 
 DIGEST_VERSION = 2
 MAX_TTL_MS = (1 << 40) - 1
@@ -36,7 +36,7 @@ def ttl_of_owner(owner: int) -> int | None:
     return owner & MAX_TTL_MS
 
 
-def _as_int(value: int) -> int:
+def as_int(value: int) -> int:
     """A 32-bit counter that wraps as Java's."""
     return (value + _INT_SIGN & 0xFFFFFFFF) - _INT_SIGN
 
@@ -193,7 +193,7 @@ class DataNode:
             self.ctime,
             self.mtime,
             self.version,
-            _as_int(self.cversion * 2 - self.num_children),
+            as_int(self.cversion * 2 - self.num_children),
             self.aversion,
             self.owner if self.owner and self.is_ephemeral else 0,
             0 if data is None else len(data),

@@ -432,7 +432,7 @@ class _Endpoint:
             handler.frame(memoryview(bytearray(received)))
         together = getattr(handler, "take_frames", None)
         if together is not None and not (self._is_closed or self._is_paused or self._is_held or self._is_bad):
-            frames = split_frames(bytes(received), self.max_frame_bytes)
+            frames = split_frames(memoryview(bytes(received)), 0, self.max_frame_bytes)
             taken = together(frames) if frames else 0
             position = 4 * taken + sum(map(len, frames[:taken]))
         while (

@@ -20,7 +20,7 @@ from barnabas.coordination.core.operations.base import (
 )
 from barnabas.coordination.core.paths import checked_path, parent_of
 from barnabas.coordination.core.tree import Event, View
-from barnabas.coordination.core.znode import MAX_TTL_MS, DataNode, owner_of_ttl
+from barnabas.coordination.core.znode import MAX_TTL_MS, DataNode, as_int, owner_of_ttl
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import CONTAINER_OWNER, CreateMode, EventType, OpCode, Perms
 from barnabas.wire.jute.records import Create2Response, CreateRequest, CreateResponse, CreateTTLRequest
@@ -65,7 +65,7 @@ def _decide(
         raise KeeperError(ErrorCode.NO_CHILDREN_FOR_EPHEMERALS, path)
     if staging.limited_tree is not None:
         staging.limited_tree.check_quota(path, len(request.data or b""), 1)
-    cversion = parent.cversion + 1
+    cversion = as_int(parent.cversion + 1)
     if opcode is OpCode.CREATE_CONTAINER:
         return opcode, CreateContainerTxn(path, request.data, acl, cversion)
     if isinstance(request, CreateTTLRequest):
@@ -104,8 +104,9 @@ def _apply(
     parent = existing(view, parent_path)
     acl = view.intern(txn.acl)
     there = view.get(path)
-    # In a replay over a fuzzy snapshot the parent may be ahead of this transaction: it never goes back.
-    cversion = parent.cversion + 1 if txn.parent_cversion == -1 else txn.parent_cversion
+    # In a replay over a fuzzy snapshot the parent may be ahead of this transaction: it never goes back. So it stays at the
+    # greatest number behind 2**31 creations, as in ZooKeeper.
+    cversion = as_int(parent.cversion + 1) if txn.parent_cversion == -1 else txn.parent_cversion
     is_newer = cversion > parent.cversion
     view.put(
         parent_path,
