@@ -122,7 +122,7 @@ class _BytesFile:
 class NetworkContract:
     """The tests."""
 
-    delivers_together = True
+    takes_frames = True
     """Whether a handler gets the frames together that have come together."""
 
     def run(self, test: Callable[[Network], Awaitable[None]]) -> None:
@@ -211,7 +211,7 @@ class NetworkContract:
                 await accepted.wait()
             await received[0].until(lambda r: len(r.frames) >= len(payloads))
             assert received[0].frames == payloads
-            assert received[0].together > 1 or not self.delivers_together
+            assert received[0].together > 1 or not self.takes_frames
             connection.close()
             await received[0].until(lambda r: r.ended)
             await listener.close()

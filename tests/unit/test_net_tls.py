@@ -30,7 +30,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestTlsNetwork(NetworkContract):
     """The contract of every network, over TLS."""
 
-    delivers_together = False
+    takes_frames = False
     pem: ClassVar[Path]
 
     def run(self, test: Callable[[Network], Coroutine[object, object, None]]) -> None:

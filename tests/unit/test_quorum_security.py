@@ -58,7 +58,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestUnifiedNetwork(NetworkContract):
     """The contract of every network, with TLS on a port that accepts both."""
 
-    delivers_together = False
+    takes_frames = False
     pem: ClassVar[str]
     connects_with_tls: ClassVar[bool] = True
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from barnabas.base.files import Buffer, FileSlice
 
-__all__ = ["Accept", "BatchHandler", "Connection", "FrameHandler", "Listener", "Network", "Part", "split_frames"]
+__all__ = ["Accept", "Connection", "FrameHandler", "FramesHandler", "Listener", "Network", "Part", "split_frames"]
 
 _LENGTH = struct.Struct(">i")
 _SPLIT_AT_ONCE = 64
@@ -90,7 +90,7 @@ class FrameHandler(Protocol):
         ...
 
 
-class BatchHandler(FrameHandler, Protocol):
+class FramesHandler(FrameHandler, Protocol):
     """A handler that takes small frames together which have come together. A connection looks for its method by itself."""
 
     def take_frames(self, frames: list[bytes]) -> int:

@@ -42,8 +42,7 @@ class Claim:
 class WorkerThread:
     """An `InThread` with one thread, which does what it is given in order.
 
-    For short work that comes thousands of times a second. An executor makes two futures of each piece and wakes three locks:
-    until its outcome is known takes 0.1 ms longer, and twice the processor time.
+    For short tasks that come thousands of times a second: an executor makes two futures of each and wakes three locks.
     """
 
     def __init__(self, name: str, call_on_loop: Callable[..., object]) -> None:

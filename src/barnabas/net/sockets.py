@@ -257,7 +257,6 @@ class _SocketConnection:
     __slots__ = (
         "_closed",
         "_closing",
-        "_deliver_together",
         "_descriptor",
         "_filled",
         "_frame",
@@ -277,6 +276,7 @@ class _SocketConnection:
         "_reading",
         "_scratch",
         "_socket",
+        "_take_frames",
         "_unsent_bytes",
         "_writing",
         "is_stream",
@@ -320,7 +320,7 @@ class _SocketConnection:
 
     def start(self, handler: FrameHandler) -> None:
         self._handler = handler
-        self._deliver_together: Callable[[list[bytes]], int] | None = getattr(handler, "take_frames", None)
+        self._take_frames: Callable[[list[bytes]], int] | None = getattr(handler, "take_frames", None)
         if not self._paused and not self._closed:
             self._read(True)
 
@@ -445,9 +445,9 @@ class _SocketConnection:
             if position and time.perf_counter() > deadline_s:
                 self._go_on_later()
                 break
-            if self._deliver_together is not None and (frames := split_frames(data, position, self.max_frame_bytes)):
+            if self._take_frames is not None and (frames := split_frames(data, position, self.max_frame_bytes)):
                 self._gathers = True  # `_deliver` flushes
-                taken = self._deliver_together(frames)
+                taken = self._take_frames(frames)
                 if self._closed:
                     return
                 position += 4 * taken + sum(map(len, frames[:taken]))

@@ -22,12 +22,12 @@ from barnabas.wire.jute.transactions import Transaction, TxnHeader
 
 __all__ = [
     "Auditor",
+    "FastProposal",
+    "FastWrite",
     "ForwardedWrite",
     "Forwarder",
     "Limits",
     "Proposal",
-    "QuickProposal",
-    "QuickWrite",
     "ServerConnection",
     "Transport",
     "WaitingRead",
@@ -169,7 +169,7 @@ class ServerConnection:
         self.ids: list[Id] = [ip_id(address)]
         self.sasl: SaslServer | None = None
         self.session: Session | None = None
-        self.waiting: deque[Proposal | QuickProposal | WaitingRead | ForwardedWrite] = deque()
+        self.waiting: deque[Proposal | FastProposal | WaitingRead | ForwardedWrite] = deque()
         self.statistics = Statistics()
         self.old_protocol = False
         self.is_secure = False
@@ -210,11 +210,11 @@ class Proposal:
     since_ms: int
 
 
-QuickWrite = tuple[bytes, int, bytes, str, StagedNode, str, StagedNode | None]
-"""A write that `barnabas.coordination.core.quick_writes` has decided: the transaction for the log, its zxid, the reply, the path,
+FastWrite = tuple[bytes, int, bytes, str, StagedNode, str, StagedNode | None]
+"""A write that `barnabas.coordination.core.fast_writes` has decided: the transaction for the log, its zxid, the reply, the path,
 what is staged there, and for a creation or deletion the parent's path and what is staged there."""
 
-QuickProposal = tuple[ServerConnection | None, int, QuickWrite]
+FastProposal = tuple[ServerConnection | None, int, FastWrite]
 """As `Proposal`: the client, when it was decided, and the write. The common case, so it is only a tuple."""
 
 

@@ -16,7 +16,7 @@ Invariants:
 - A refused write also takes a zxid and goes through the log as an error, as in ZooKeeper; so its reply keeps its
   place.
 
-The common writes take a straight path (`QuickWrites`) through the same stages; what it leaves comes here.
+The common writes take a fast path (`FastWrites`) through the same stages; what it leaves comes here.
 
 In an ensemble, `unlogged` of the leader's processor are the proposals, and `commit` follows when a quorum has logged
 them. A learner's processor decides nothing: it forwards writes to the leader through its `Forwarder`, and answers them
@@ -33,21 +33,21 @@ from itertools import islice
 from barnabas.coordination.core.authenticating import authenticate_client, may_request, step_sasl
 from barnabas.coordination.core.connecting import SessionConnector
 from barnabas.coordination.core.connections import (
+    FastProposal,
     ForwardedWrite,
     Forwarder,
     Limits,
     Proposal,
-    QuickProposal,
     ServerConnection,
     WaitingRead,
 )
 from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.fast_transactions import apply_fast
+from barnabas.coordination.core.fast_writes import FastWrites, events_of
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker, creates_ephemeral
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_write
-from barnabas.coordination.core.quick_transactions import apply_quickly
-from barnabas.coordination.core.quick_writes import QuickWrites, events_of
 from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MOVED, UNREADABLE
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
@@ -123,7 +123,7 @@ class Processor:
         self.unlogged: list[bytes | bytearray] = []
         """Transactions for the log, in order, that the edge has not taken yet."""
         self._staged = Staged(database.tree)
-        self._proposals: deque[Proposal | QuickProposal] = deque()
+        self._proposals: deque[Proposal | FastProposal] = deque()
         self._waiting_requests = 0
         self._last_zxid = database.last_zxid
         self._required_schemes = limits.access.required_schemes
@@ -135,9 +135,9 @@ class Processor:
             self._writes = {**self._writes, OpCode.RECONFIG: reconfig}
         self._syncs: deque[ServerConnection] = deque()
         self._sliced = SlicedReads(self._answer_sliced)
-        self._quick: QuickWrites | None = None
+        self._fast: FastWrites | None = None
         if not (forwarder or limits.enforce_quota or limits.auditor or self._required_schemes):
-            self._quick = QuickWrites(
+            self._fast = FastWrites(
                 database,
                 self._staged,
                 self.watches,
@@ -178,11 +178,11 @@ class Processor:
 
     # From clients
 
-    def receive_together(self, client: ServerConnection, frames: list[bytes], now_ms: int, wall_ms: int) -> int:
+    def receive_frames(self, client: ServerConnection, frames: list[bytes], now_ms: int, wall_ms: int) -> int:
         """Handle the first frame, and those that have come with it as long as the connection takes requests; how many."""
         taken = 0
         while taken < len(frames):
-            decided = self._receive_quickly(client, frames, taken, now_ms, wall_ms)
+            decided = self._receive_fast(client, frames, taken, now_ms, wall_ms)
             if not decided:
                 self._receive(client, frames[taken], now_ms, wall_ms)
             taken += decided or 1
@@ -192,22 +192,22 @@ class Processor:
 
     def receive(self, client: ServerConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
         """Handle one frame. A frame that cannot be decoded closes the connection."""
-        if not self._receive_quickly(client, [data], 0, now_ms, wall_ms):
+        if not self._receive_fast(client, [data], 0, now_ms, wall_ms):
             self._receive(client, data, now_ms, wall_ms)
 
-    def _receive_quickly(
+    def _receive_fast(
         self, client: ServerConnection, frames: list[bytes], start: int, now_ms: int, wall_ms: int
     ) -> int:
         """Decide the usual writes at the head of the frames from ``start`` on, up to one for `_receive`; how many these are."""
-        quick, session = self._quick, client.session
-        if quick is None or session is None or session.is_closing or session.id not in self.tracker.sessions:
+        fast, session = self._fast, client.session
+        if fast is None or session is None or session.is_closing or session.id not in self.tracker.sessions:
             return 0
         unlogged, proposals, waiting = self.unlogged, self._proposals, client.waiting
         room = self.limits.global_outstanding - len(proposals) - self._waiting_requests
         session_id, first_zxid = session.id, self._last_zxid + 1
         zxid, changes, size_bytes, last = first_zxid, 0, 0, b""
         for frame in islice(frames, start, None) if start else frames:
-            write = quick.decide(frame, session_id, zxid, wall_ms)
+            write = fast.decide(frame, session_id, zxid, wall_ms)
             if write is None:
                 break
             unlogged.append(write[0])
@@ -413,7 +413,7 @@ class Processor:
         """The next ``count`` transactions are on stable storage: apply them and answer them."""
         database, metrics, quorum_latency = self.database, self.metrics, self._quorum_latency
         while count:
-            if self._quick is not None and (done := self._quick.commit(self._proposals, count, now_ms)):
+            if self._fast is not None and (done := self._fast.commit(self._proposals, count, now_ms)):
                 count -= done
                 continue
             proposal = self._proposals.popleft()
@@ -484,9 +484,9 @@ class Processor:
         """Decide a write of a client of another server; ``owner`` is this server's connection."""
         session_id, opcode = request.session_id, request.opcode
         known = self.tracker.live(session_id)
-        if self._quick is not None and known is not None and known.owner is owner:
+        if self._fast is not None and known is not None and known.owner is owner:
             zxid = self._last_zxid + 1
-            write = self._quick.decide_body(request.body, 0, opcode, session_id, request.xid, zxid, wall_ms)
+            write = self._fast.decide_body(request.body, 0, opcode, session_id, request.xid, zxid, wall_ms)
             if write is not None:
                 self.tracker.touch(known, now_ms)
                 self._last_zxid = zxid
@@ -562,7 +562,7 @@ class Processor:
         """A transaction that the leader has committed: apply it, and answer it if a client here waits for it."""
         txn: Transaction | None = None
         events: list[Event] = []
-        applied = apply_quickly(self.database, payload)
+        applied = apply_fast(self.database, payload)
         if applied is not None:
             header, outcome, parent_path = applied
             if self.watches.may_fire(outcome.path, parent_path):
@@ -627,7 +627,7 @@ class Processor:
             assert isinstance(read, WaitingRead)
             self._waiting_requests -= 1
             self._read(client, read.xid, read.operation, read.data, now_ms, read.since_ms)
-        if client.is_held and not (waiting and self._is_overloaded()):
+        if client.is_held and not (waiting and self.outstanding_requests > self.limits.global_outstanding):
             client.is_held = False
             client.transport.release()
 
@@ -680,14 +680,11 @@ class Processor:
             all_clients.replied(size_bytes)
         client.transport.send(frame)
 
-    def _is_overloaded(self) -> bool:
-        return len(self._proposals) + self._waiting_requests > self.limits.global_outstanding
-
     def _throttle(self, client: ServerConnection) -> None:
         """Above the global limit take no more from this client until it has no request outstanding, or the load ends.
 
         This is ZooKeeperServer.shouldThrottle: each client goes on, with one request at a time.
         """
-        if not client.is_held and self._is_overloaded():
+        if not client.is_held and self.outstanding_requests > self.limits.global_outstanding:
             client.is_held = True
             client.transport.hold()

@@ -207,8 +207,7 @@ class Tree:
             self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
 
     def put_child(self, path: str, node: DataNode, parent_path: str, parent: DataNode) -> None:
-        """As `put` of the parent and of its new child, which belongs to no session and is open to all; at half the cost where nothing is counted
-        or kept."""
+        """As `put` of the parent and of its new child, which belongs to no session and is open to all; cheaper where nothing is counted or kept."""
         names = self.children.get(parent_path)
         if self._images or self.quotas or names is None or len(path) >= _LONG_PATH:
             self.put(parent_path, parent)

@@ -444,7 +444,7 @@ class CoordinationServer:
             client.transport.close()
             return len(frames)
         processor, clock = self._processor, self._clock
-        taken = processor.receive_together(client, frames, clock.monotonic_ms(), clock.wall_ms())
+        taken = processor.receive_frames(client, frames, clock.monotonic_ms(), clock.wall_ms())
         if (
             processor.unlogged
             and not self._logging_scheduled

@@ -1,4 +1,4 @@
-"""The straight path of the common writes: create, create2, setData and delete of persistent nodes that are open to all.
+"""The fast path of the common writes: create, create2, setData and delete of persistent nodes that are open to all.
 
 The general path (`Processor` and the operations) can decide every write. It makes a request, a transaction, an outcome, events
 and a list of changes of each. Here there is nothing between the bytes of the request and those of the transaction, which are the
@@ -24,7 +24,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 
-from barnabas.coordination.core.connections import Proposal, QuickProposal, QuickWrite, ServerConnection, WaitingRead
+from barnabas.coordination.core.connections import FastProposal, FastWrite, Proposal, ServerConnection, WaitingRead
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.statistics import Distribution, Statistics
@@ -34,7 +34,7 @@ from barnabas.coordination.core.znode import DIGEST_VERSION, DataNode
 from barnabas.wire.jute.opcodes import EventType, OpCode
 from barnabas.wire.jute.records import OPEN_ACL
 
-__all__ = ["QuickWrites", "events_of"]
+__all__ = ["FastWrites", "events_of"]
 
 _INT = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">ii")
@@ -53,7 +53,7 @@ _SYSTEM = "/zookeeper"
 _MAX_VERSION = 0x7FFFFFFF
 
 
-class QuickWrites:
+class FastWrites:
     """See the module. It shares the state of its processor."""
 
     __slots__ = (
@@ -88,14 +88,14 @@ class QuickWrites:
         self._quorum_latency = quorum_latency
         self._fire = fire
         self._read_on = read_on
-        self._deciders: dict[int, Callable[[bytes, int, int, int, int, int, int], QuickWrite | None]] = {
+        self._deciders: dict[int, Callable[[bytes, int, int, int, int, int, int], FastWrite | None]] = {
             OpCode.CREATE: self._create,
             OpCode.CREATE2: self._create,
             OpCode.SET_DATA: self._set_data,
             OpCode.DELETE: self._delete,
         }
 
-    def decide(self, frame: bytes, session_id: int, zxid: int, wall_ms: int) -> QuickWrite | None:
+    def decide(self, frame: bytes, session_id: int, zxid: int, wall_ms: int) -> FastWrite | None:
         """Decide a client's request, as it came, and stage what it changes; None, and nothing, if that is left to the general
         path."""
         if len(frame) < _REQUEST_HEADER.size:
@@ -111,7 +111,7 @@ class QuickWrites:
 
     def decide_body(
         self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
-    ) -> QuickWrite | None:
+    ) -> FastWrite | None:
         """As `decide`; the request's body begins at ``offset`` and ends where the bytes end."""
         decider = self._deciders.get(opcode)
         if decider is None:
@@ -128,7 +128,7 @@ class QuickWrites:
 
     def _create(
         self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
-    ) -> QuickWrite | None:
+    ) -> FastWrite | None:
         if not request.endswith(_OPEN_AND_PERSISTENT):
             return None
         (path_bytes,) = _INT.unpack_from(request, offset)
@@ -172,7 +172,7 @@ class QuickWrites:
 
     def _set_data(
         self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
-    ) -> QuickWrite | None:
+    ) -> FastWrite | None:
         (path_bytes,) = _INT.unpack_from(request, offset)
         path_end = offset + 4 + path_bytes
         if path_bytes < 1 or path_end > len(request):
@@ -204,7 +204,7 @@ class QuickWrites:
 
     def _delete(
         self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
-    ) -> QuickWrite | None:
+    ) -> FastWrite | None:
         (path_bytes,) = _INT.unpack_from(request, offset)
         path_end = offset + 4 + path_bytes
         if path_bytes < 2 or path_end + 4 != len(request):
@@ -240,7 +240,7 @@ class QuickWrites:
         node: DataNode | None,
         parent_path: str = "",
         parent: DataNode | None = None,
-    ) -> QuickWrite:
+    ) -> FastWrite:
         staged = self._staged
         staged.digest_sum = digest
         staged_node = staged.nodes[path] = node, zxid
@@ -251,8 +251,8 @@ class QuickWrites:
 
     # The commit
 
-    def commit(self, proposals: deque[Proposal | QuickProposal], count: int, now_ms: int) -> int:
-        """Apply and answer the quick ones among the next ``count`` proposals, up to one that is not; how many these are."""
+    def commit(self, proposals: deque[Proposal | FastProposal], count: int, now_ms: int) -> int:
+        """Apply and answer the fast ones among the next ``count`` proposals, up to one that is not; how many these are."""
         database, metrics, watches = self._database, self._metrics, self._watches
         done = run = 0
         run_since_ms = replied_since_ms = now_ms

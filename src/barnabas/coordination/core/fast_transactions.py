@@ -1,4 +1,4 @@
-"""The straight path of the common transactions on a learner: what a leader has decided by `QuickWrites`, or as it would.
+"""The fast path of the common transactions on a learner: what a leader has decided by `FastWrites`, or as it would.
 
 The general path decodes a transaction into objects and applies it with the operations (`Database.apply`). Here create, create2,
 setData and delete of persistent nodes that are open to all go from their bytes to the tree:
@@ -22,7 +22,7 @@ from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL
 from barnabas.wire.jute.transactions import TxnHeader
 
-__all__ = ["apply_quickly"]
+__all__ = ["apply_fast"]
 
 _INT = struct.Struct(">i")
 _HEADER = struct.Struct(">qiqqi")
@@ -33,7 +33,7 @@ _OPEN_TO_ALL = (1, 31, 5, b"world", 6, b"anyone", False)
 _SYSTEM = "/zookeeper"
 
 
-def apply_quickly(database: Database, payload: bytes) -> tuple[TxnHeader, Outcome, str] | None:
+def apply_fast(database: Database, payload: bytes) -> tuple[TxnHeader, Outcome, str] | None:
     """Apply a committed transaction; None, and nothing changed, if it is one for `Database.apply`.
 
     The last value is the path of the parent of a node that was created or deleted, else empty.

@@ -1,4 +1,4 @@
-"""The straight path of common writes does what the general path does: bytes, tree, watches and figures."""
+"""The fast path of common writes does what the general path does: bytes, tree, watches and figures."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.core.quick_transactions import apply_quickly
-from barnabas.coordination.core.quick_writes import QuickWrites, events_of
+from barnabas.coordination.core.fast_transactions import apply_fast
+from barnabas.coordination.core.fast_writes import FastWrites, events_of
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.statistics import Statistics
 from barnabas.coordination.core.tree import Staged
@@ -129,7 +129,7 @@ class Run:
                 harness.processor.propose_forwarded(self, request, [], harness.now_ms, harness.wall_ms)
         elif kind == "together":
             frames = [frame_of(number, *request) for number, request in enumerate(what, 1)]
-            self.receive_together(self.clients[0], frames)
+            self.receive_frames(self.clients[0], frames)
         elif kind == "damaged":
             (opcode, body), at, patch = what
             frame = encode_request(7, opcode, body)[4:]
@@ -141,13 +141,13 @@ class Run:
             if not client.connection.is_closed and not client.recorder.is_closed:
                 client.send(opcode, body)
 
-    def receive_together(self, client: Client, frames: list[bytes]) -> None:
+    def receive_frames(self, client: Client, frames: list[bytes]) -> None:
         harness = self.harness
         if client.connection.is_closed or client.recorder.is_closed:
             return
         if harness.processor.limits.auditor is None:
             processor = harness.processor
-            processor.receive_together(client.connection, frames, harness.now_ms, harness.wall_ms)
+            processor.receive_frames(client.connection, frames, harness.now_ms, harness.wall_ms)
             return
         for frame in frames:
             client.receive(frame)
@@ -200,50 +200,52 @@ def test_writes_have_the_effects_that_they_have_on_the_general_path(
     script: list[tuple[object, object]], global_outstanding: int
 ) -> None:
     """The log, the answers and events in their order, tree, watches and figures; an audited server takes the general path."""
-    quick = Run(Harness(global_outstanding=global_outstanding))
+    fast = Run(Harness(global_outstanding=global_outstanding))
     general = Run(Harness(global_outstanding=global_outstanding, auditor=AuditLog(lambda _: None)))
+    assert fast.harness.processor._fast is not None
+    assert general.harness.processor._fast is None
     for kind, what in script:
-        for run in (quick, general):
+        for run in (fast, general):
             run.step(kind, what)
-    assert quick.everything() == general.everything()
-    for run in (quick, general):
+    assert fast.everything() == general.everything()
+    for run in (fast, general):
         run.harness.sync()
-    assert quick.everything() == general.everything()
-    assert learned(quick.harness.log) == quick.harness.processor.database.tree.digest
+    assert fast.everything() == general.everything()
+    assert learned(fast.harness.log) == fast.harness.processor.database.tree.digest
 
 
 def learned(log: list[bytes]) -> int:
     """The digest of a learner's tree; it applies each transaction as the general path does, with the same events."""
-    quick, general = Database(), Database()
+    fast, general = Database(), Database()
     for payload in log:
         header, txn, digest = decode_transaction(payload)
         outcome, events = general.apply(header, txn, digest)
-        applied = apply_quickly(quick, payload)
+        applied = apply_fast(fast, payload)
         if applied is None:
-            quick.apply(header, txn, digest)
+            fast.apply(header, txn, digest)
         else:
             (same_header, same, parent_path) = applied
             assert same_header == header
             assert (same.type, same.path, repr(same.node)) == (outcome.type, outcome.path, repr(outcome.node))
             assert events_of(same.path, same.node, parent_path) == events
-        for database in (quick, general):
+        for database in (fast, general):
             assert database.digest_mismatches == 0
-        assert quick.tree.digest == general.tree.digest
-    assert (quick.last_zxid, list(quick.digest_log)) == (general.last_zxid, list(general.digest_log))
-    assert {path: (repr(node), node.acl) for path, node in quick.tree.nodes.items()} == {
+        assert fast.tree.digest == general.tree.digest
+    assert (fast.last_zxid, list(fast.digest_log)) == (general.last_zxid, list(general.digest_log))
+    assert {path: (repr(node), node.acl) for path, node in fast.tree.nodes.items()} == {
         path: (repr(node), node.acl) for path, node in general.tree.nodes.items()
     }
-    assert (quick.tree.children, quick.tree.ephemerals, quick.tree.data_bytes) == (
+    assert (fast.tree.children, fast.tree.ephemerals, fast.tree.data_bytes) == (
         general.tree.children,
         general.tree.ephemerals,
         general.tree.data_bytes,
     )
-    return quick.tree.digest
+    return fast.tree.digest
 
 
-def quick_writes(database: Database) -> QuickWrites:
+def fast_writes(database: Database) -> FastWrites:
     staged, watches = Staged(database.tree), Watches()
-    return QuickWrites(
+    return FastWrites(
         database,
         staged,
         watches,
@@ -256,7 +258,7 @@ def quick_writes(database: Database) -> QuickWrites:
 
 
 @pytest.mark.parametrize(
-    ("opcode", "body", "is_quick"),
+    ("opcode", "body", "is_fast"),
     [
         (OpCode.CREATE, CreateRequest("/new", b"1", OPEN, 0), True),
         (OpCode.CREATE2, CreateRequest("/a/new", b"", OPEN, 0), True),
@@ -283,18 +285,18 @@ def quick_writes(database: Database) -> QuickWrites:
     ids=str,
 )
 def test_the_straight_path_takes_what_succeeds_and_leaves_all_else_untouched(
-    opcode: OpCode, body: object, is_quick: bool
+    opcode: OpCode, body: object, is_fast: bool
 ) -> None:
     """What is left to the general path has staged nothing."""
     database = Database()
-    quick = quick_writes(database)
-    made = quick.decide_body(bytes(encode(CreateRequest("/a", b"", OPEN, 0))), 0, OpCode.CREATE, 1, 1, 1, 1000)
+    fast = fast_writes(database)
+    made = fast.decide_body(bytes(encode(CreateRequest("/a", b"", OPEN, 0))), 0, OpCode.CREATE, 1, 1, 1, 1000)
     assert made is not None
-    staged = quick._staged
+    staged = fast._staged
     before = dict(staged.nodes), staged.digest_sum
-    decided = quick.decide_body(bytes(encode(body)), 0, opcode, 1, 2, 2, 1000)
-    assert (decided is not None) is is_quick
-    if not is_quick:
+    decided = fast.decide_body(bytes(encode(body)), 0, opcode, 1, 2, 2, 1000)
+    assert (decided is not None) is is_fast
+    if not is_fast:
         assert (staged.nodes, staged.digest_sum) == before
 
 
@@ -312,18 +314,18 @@ def test_the_straight_path_takes_what_succeeds_and_leaves_all_else_untouched(
 def test_the_straight_path_leaves_nodes_that_are_not_open_or_empty(opcode: OpCode, body: object) -> None:
     """Below an ephemeral node, a protected node, and one with children."""
     database = Run(Harness()).harness.processor.database
-    assert quick_writes(database).decide_body(bytes(encode(body)), 0, opcode, 1, 2, 99, 1000) is None
+    assert fast_writes(database).decide_body(bytes(encode(body)), 0, opcode, 1, 2, 99, 1000) is None
 
 
 def test_many_writes_leave_the_digests_that_servers_compare() -> None:
     """One for each 128 transactions, of the tree as it was behind them."""
-    quick, general = Run(Harness()), Run(Harness(auditor=AuditLog(lambda _: None)))
-    for run in (quick, general):
+    fast, general = Run(Harness()), Run(Harness(auditor=AuditLog(lambda _: None)))
+    for run in (fast, general):
         for number in range(300):
             run.step(0, (OpCode.CREATE, CreateRequest(f"/a/{number}", b"", OPEN, 0)))
         run.harness.sync()
-    assert len(quick.harness.processor.database.digest_log) == 2
-    assert quick.everything() == general.everything()
+    assert len(fast.harness.processor.database.digest_log) == 2
+    assert fast.everything() == general.everything()
 
 
 @pytest.mark.parametrize("length", [-1, -5, MAX_INT, -MAX_INT - 1, 3])
@@ -332,9 +334,9 @@ def test_a_length_that_lies_is_left_to_the_general_path(length: int, at: int) ->
     """Of the path or of the data; also one that points before the request."""
     body = encode(CreateRequest("/a", b"12", OPEN, 0))
     body[at : at + 4] = length.to_bytes(4, "big", signed=True)
-    quick = quick_writes(Database())
-    assert quick.decide_body(bytes(body), 0, OpCode.CREATE, 1, 1, 1, 1000) is None
-    assert not quick._staged.nodes
+    fast = fast_writes(Database())
+    assert fast.decide_body(bytes(body), 0, OpCode.CREATE, 1, 1, 1, 1000) is None
+    assert not fast._staged.nodes
 
 
 def test_a_persistent_recursive_watch_fires_before_the_reply_to_the_same_client() -> None:
@@ -377,9 +379,9 @@ def test_a_transaction_that_does_not_fit_the_tree_is_left_to_the_general_path() 
     database = run.harness.replayed()
     before = database.tree.digest, database.last_zxid
     for payload in (created, changed, deleted):
-        assert apply_quickly(database, payload) is None
+        assert apply_fast(database, payload) is None
         assert (database.tree.digest, database.last_zxid) == before
-    assert apply_quickly(Database(), created) is None, "its parent is not there"
+    assert apply_fast(Database(), created) is None, "its parent is not there"
 
 
 def test_a_transaction_with_another_digest_than_the_tree_is_counted() -> None:
@@ -392,6 +394,6 @@ def test_a_transaction_with_another_digest_than_the_tree_is_counted() -> None:
     assert txn is not None
     assert digest is not None
     wrong = bytes(encode_transaction(header, txn, TxnDigest(digest.version, digest.tree_digest + 1)))
-    assert apply_quickly(database, wrong) is not None
+    assert apply_fast(database, wrong) is not None
     assert database.digest_mismatches == 1
     assert "/b/new" in database.tree.nodes
