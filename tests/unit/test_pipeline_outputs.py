@@ -143,7 +143,9 @@ def test_an_output_that_was_deleted_and_made_again_holds_no_batches(output: Keye
     opened = output.open()
     assert opened.last_epoch("flow", "query") == -1
     opened.close()
-    assert output.open().last_epoch("flow", "query") == -1
+    opened = output.open()
+    assert opened.last_epoch("flow", "query") == -1
+    opened.close()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])

@@ -107,11 +107,15 @@ class SqliteDatabase:
             self._connection = sqlite3.connect(
                 sink.url, timeout=_SQLITE_BUSY_S, isolation_level=None, check_same_thread=False
             )
-            # Readers go on while a batch is written, and a commit is on disk when it returns.
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            with self._transaction():
-                also(self._connection, self._prepare(types))
+            try:
+                # Readers go on while a batch is written, and a commit is on disk when it returns.
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                with self._transaction():
+                    also(self._connection, self._prepare(types))
+            except BaseException:
+                self._connection.close()
+                raise
         except sqlite3.Error as error:
             folder = Path(sink.url).absolute().parent
             advice = "" if folder.is_dir() else f"; there is no folder {folder}"
