@@ -1,6 +1,6 @@
 """The background work of a `DataPath`, with threads that the test decides about."""
 
-from barnabas.base.processes import StartWorker
+from barnabas.base.processes import StartProcess
 from barnabas.base.slices import Slices
 from barnabas.base.threads import InThread
 from barnabas.broker.storage.log_cleaner import LogCleaner
@@ -34,7 +34,7 @@ class StartedLogCleaner:
     """The log cleaner alone, started."""
 
     def __init__(
-        self, broker: DataPath, in_thread: InThread = at_once, start_worker: StartWorker | None = None
+        self, broker: DataPath, in_thread: InThread = at_once, start_worker: StartProcess | None = None
     ) -> None:
         self._cleaner = LogCleaner(broker.log_dirs, broker.config, broker.clock.worked_ms, start_worker)
         slices = Slices(broker.clock, broker.timers, in_thread)

@@ -1,5 +1,6 @@
 """Compaction against a dumb model, and each of its rules by itself."""
 
+import contextlib
 import random
 import shutil
 import tempfile
@@ -30,6 +31,7 @@ from barnabas.wire.kafka.records.batch_header import HEADER, BatchHeader, read_h
 from barnabas.wire.kafka.records.compression import CompressionType, compress
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
+from barnabas.wire.kafka.records.varints import put_varint
 from support.slicing import finish
 
 TP = TopicPartition("t", 0)
@@ -296,6 +298,102 @@ def test_batches_with_damaged_or_too_large_contents_stay_as_they_are(tmp_path: P
     assert compaction.outcome.unreadable_count == len(forged)
     kept = {header.base_offset: header.record_count for _, header in log.segments[0].headers(0)}
     assert kept == {0: 1, **{2 + 2 * number: 2 for number in range(len(forged))}, 2 + 2 * len(forged): 1}
+
+
+@pytest.mark.parametrize("batch_by_batch", [False, True])
+@pytest.mark.parametrize(
+    ("base", "delta", "value"),
+    [
+        (-(1 << 63), 0, None),
+        (NOW, (1 << 63) - 1, None),
+        (-(1 << 63), -1, b"v"),
+        ((1 << 63) - 1, (1 << 63) - 1, b"v"),
+        (NOW, -(1 << 63), b"v"),
+    ],
+)
+def test_timestamps_that_cannot_be_written_again_keep_their_batch_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: int, delta: int, value: bytes | None, batch_by_batch: bool
+) -> None:
+    """Any producer can send them. The batch is reported where it would have to change; compaction goes on behind it."""
+    if batch_by_batch:
+        monkeypatch.setattr("barnabas.log.compaction.ordinary_batches.MOST_ROWS", -1)
+    dirs, log = new_log(tmp_path)
+    fields = bytearray(b"\0")
+    put_varint(fields, delta)
+    body = bytearray()
+    for offset_delta, key in enumerate((b"x", b"a")):
+        record = bytearray(fields)
+        put_varint(record, offset_delta)
+        put_varint(record, 1)
+        record += key
+        put_varint(record, -1 if value is None else len(value))
+        record += (value or b"") + b"\0"
+        put_varint(body, len(record))
+        body += record
+    size = HEADER.size - 12 + len(body)
+    batch = bytearray(HEADER.pack(0, size, 0, 2, 0, 0, 1, base, NOW, -1, -1, -1, 2)) + body
+    seal(batch)
+    log.append_as_follower(batch, now_ms=NOW)
+    put(log, ("a", "1"), ("b", "2"), ("b", "3"))
+    log.roll(NOW)
+    before = log.segments[0].file.read_at(0, len(batch))
+    outcome = compact(dirs, log).outcome
+    assert outcome is not None
+    overflows = value is None or base + delta not in range(-(1 << 63), 1 << 63)
+    assert outcome.unreadable_count == overflows
+    if overflows:
+        assert log.segments[0].file.read_at(0, len(before)) == before
+    assert [(batch.header.base_offset, batch.header.record_count) for batch in batches(log)][-1] == (2, 2)
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
+@pytest.mark.parametrize("delta", [-1, 2, 1 << 30])
+def test_a_batch_with_an_offset_outside_of_it_stays_as_it_is(
+    tmp_path: Path, codec: CompressionType, delta: int
+) -> None:
+    """A follower takes what its leader has. The offset says nothing of a record, so its keys replace no others."""
+    dirs, log = new_log(tmp_path)
+    put(log, ("a", "1"), ("b", "1"))
+    forged = bytearray(build_batch([Record(0, NOW, b"a", b"2"), Record(delta, NOW, b"b", b"2")], base_offset=0,
+                                   compression=codec))  # fmt: skip
+    fields = list(HEADER.unpack_from(forged))
+    fields[0], fields[6] = 2, 1
+    forged[: HEADER.size] = HEADER.pack(*fields)
+    seal(forged)
+    log.append_as_follower(forged, now_ms=NOW)
+    put(log, ("b", "3"))
+    log.roll(NOW)
+    outcome = compact(dirs, log).outcome
+    assert outcome is not None
+    assert outcome.unreadable_count == 1
+    assert [(found.header.base_offset, found.header.record_count) for found in batches(log)] == [(0, 1), (2, 2), (4, 1)]
+
+
+def test_keys_that_are_put_into_the_map_twice_have_the_offsets_of_their_last_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece of which the short way has put a part goes batch by batch from its beginning: damage far behind, or a full map."""
+    monkeypatch.setattr("barnabas.log.compaction.ordinary_batches._BODY_BYTES", 100)
+    for name, map_bytes in (("damaged", 1 << 20), ("full", 64 * SLOT_BYTES)):
+        dirs, log = new_log(tmp_path / name)
+        for number in range(40):
+            put(log, (f"k{number % 4}", str(number)), (f"l{number}", ""), compression=CompressionType.LZ4)
+        if name == "damaged":
+            body = compress(CompressionType.LZ4, b"\1" * 9)
+            size = HEADER.size - 12 + len(body)
+            batch = bytearray(HEADER.pack(80, size, 0, 2, 0, CompressionType.LZ4, 0, NOW, NOW, -1, -1, -1, 1)) + body
+            seal(batch)
+            log.append_as_follower(batch, now_ms=NOW)
+            log.update_high_watermark(log.log_end_offset)
+        log.roll(NOW)
+        while cleanable(log, NOW).dirty_bytes:
+            compact(dirs, log, limits=LIMITS._replace(map_bytes=map_bytes))
+        kept: dict[bytes | None, bytes | None] = {}
+        with contextlib.suppress(CorruptDataError):  # the last batch
+            for found in batches(log):
+                kept.update((record.key, record.value) for record in found.records)
+        assert [kept[f"k{number}".encode()] for number in range(4)] == [b"36", b"37", b"38", b"39"]
+        assert len(kept) == 44
 
 
 def test_offsets_that_no_batch_of_the_segment_can_have_end_the_compaction(tmp_path: Path) -> None:

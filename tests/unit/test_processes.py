@@ -1,4 +1,4 @@
-"""Works in processes of their own: their steps, their errors, and their ends."""
+"""Tasks in processes of their own: their steps, their errors, and their ends."""
 
 import os
 import signal
@@ -19,9 +19,9 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_work_goes_on_step_by_step_in_another_process_and_ends_when_it_is_closed() -> None:
+def test_a_task_goes_on_step_by_step_in_another_process_and_ends_when_it_is_closed() -> None:
     """What it prints is no answer; what it raises is raised here, and it goes on after that."""
-    worker = start_worker("support.counting_work", 2)
+    worker = start_worker("support.counting_task", 2)
     first, pid = worker.step()
     with pytest.raises(FileNotFoundError) as raised:
         worker.step()
@@ -34,12 +34,12 @@ def test_a_work_goes_on_step_by_step_in_another_process_and_ends_when_it_is_clos
 
 def test_a_process_that_is_killed_is_lost_and_so_is_one_that_cannot_begin() -> None:
     """The caller learns it at its next step, and may close it."""
-    worker = start_worker("support.counting_work", 0)
+    worker = start_worker("support.counting_task", 0)
     os.kill(worker.step()[1], signal.SIGKILL)
     with pytest.raises(WorkerLostError):
         worker.step()
     worker.close()
-    worker = start_worker("support.no_such_work", 0)
+    worker = start_worker("support.no_such_task", 0)
     with pytest.raises(WorkerLostError):
         worker.step()
     worker.close()
@@ -50,14 +50,14 @@ def test_a_process_that_cannot_be_started_is_lost_at_once(monkeypatch: pytest.Mo
     for program in ("", "/no/such/python"):
         monkeypatch.setattr(sys, "executable", program)
         with pytest.raises(WorkerLostError):
-            start_worker("support.counting_work", 0)
+            start_worker("support.counting_task", 0)
 
 
 def test_a_worker_ends_with_the_process_that_asks_it() -> None:
     """Killed, so that it cannot say so."""
     script = (
         "import sys, time; from barnabas.base.processes import start_worker;"
-        "print(start_worker('support.counting_work', 0).step()[1], flush=True); time.sleep(60)"
+        "print(start_worker('support.counting_task', 0).step()[1], flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {script}"], stdout=subprocess.PIPE, text=True

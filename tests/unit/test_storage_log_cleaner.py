@@ -1,5 +1,6 @@
 """When the log cleaner compacts: the dirtiest log first, at most so many at a time, never what cannot be read."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
-from barnabas.base.processes import StartWorker, Worker, WorkerLostError, start_worker
+from barnabas.base.processes import StartProcess, WorkerLostError, WorkerProcess, start_worker
 from barnabas.broker.storage import log_cleaner
 from barnabas.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from barnabas.log.partition_log import PartitionLog
@@ -172,7 +173,7 @@ def test_a_stop_removes_what_was_not_finished(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "a-0").iterdir()) == names
 
 
-def compacted_bytes(tmp_path: Path, start: StartWorker | None) -> tuple[int, bytes]:
+def compacted_bytes(tmp_path: Path, start: StartProcess | None) -> tuple[int, bytes]:
     """What is left of a log, and how many steps that took."""
     broker = DataPath(tmp_path)
     log = dirty_log(broker, "a")
@@ -194,13 +195,13 @@ def test_a_large_log_is_compacted_in_a_process_of_its_own_as_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same bytes, in as many steps, and a thread does it where there are no processes."""
-    started: list[Worker] = []
+    started: list[WorkerProcess] = []
 
-    def noted(module: str, argument: object) -> Worker:
+    def noted(module: str, argument: object) -> WorkerProcess:
         started.append(start_worker(module, argument))
         return started[-1]
 
-    def failing(module: str, argument: object) -> Worker:
+    def failing(module: str, argument: object) -> WorkerProcess:
         raise WorkerLostError("too many processes")
 
     in_thread = compacted_bytes(tmp_path / "small", noted)
@@ -208,48 +209,57 @@ def test_a_large_log_is_compacted_in_a_process_of_its_own_as_in_a_thread(
     monkeypatch.setattr(log_cleaner, "_LEAST_WORKER_BYTES", 0)
     assert compacted_bytes(tmp_path / "large", noted) == in_thread
     assert len(started) == 1
-    assert compacted_bytes(tmp_path / "failing", failing) == in_thread
+    assert compacted_bytes(tmp_path / "failing", failing) == (in_thread[0] + 1, in_thread[1])
     assert len(started) == 1
 
 
-def test_a_log_whose_process_is_killed_is_left_as_it_is_and_compacted_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lost_at", [1, 4])
+def test_a_log_whose_process_is_lost_is_compacted_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, lost_at: int
 ) -> None:
-    """No file is left of the attempt, and the log dir stays online."""
+    """At once, with one warning; no file is left of the attempt, and no other process is started. A stop says nothing."""
     monkeypatch.setattr(log_cleaner, "_LEAST_WORKER_BYTES", 0)
-    broker = DataPath(tmp_path)
-    log = dirty_log(broker, "a")
-    names = sorted(path.name for path in (tmp_path / "a-0").iterdir())
-    workers: list[Worker] = []
+    started: list[WorkerProcess] = []
 
     class Killed:
-        """A worker that is killed after its third step."""
+        """A process that is killed before a step."""
 
-        def __init__(self, worker: Worker) -> None:
-            self._worker = worker
+        def __init__(self, process: WorkerProcess) -> None:
+            self._process = process
             self._steps = 0
 
         def step(self) -> Any:
             self._steps += 1
-            if self._steps == 4 and len(workers) == 1:
-                self._worker.close()
-            return self._worker.step()
+            if self._steps == lost_at:
+                self._process._process.kill()  # type: ignore[attr-defined]  # as anyone may kill it
+            return self._process.step()
 
         def close(self) -> None:
-            self._worker.close()
+            self._process.close()
 
-    def start(module: str, argument: object) -> Worker:
-        workers.append(Killed(start_worker(module, argument)))
-        return workers[-1]
+    def start(module: str, argument: object) -> WorkerProcess:
+        started.append(Killed(start_worker(module, argument)))
+        return started[-1]
 
-    StartedLogCleaner(broker, start_worker=start)
-    run_for(broker, 15_000)
-    assert len(workers) == 1
-    assert sorted(path.name for path in (tmp_path / "a-0").iterdir()) == names
-    assert log.offline is None
-    run_for(broker, 615_000)
-    assert len(workers) == 2
-    assert log.bounds.cleaned_offset == 20
+    caplog.set_level(logging.WARNING)
+    for name in ("small", "lost"):
+        (tmp_path / name).mkdir()
+    expected = compacted_bytes(tmp_path / "small", None)[1]
+    assert compacted_bytes(tmp_path / "lost", start)[1] == expected
+    assert len(started) == 1
+    assert not list((tmp_path / "lost" / "a-0").glob("*.cleaned"))
+    (record,) = caplog.records
+    assert "Logs are compacted in threads" in record.message
+    caplog.clear()
+    broker = DataPath(tmp_path / "stopped")
+    dirty_log(broker, "a")
+    waiting: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+    cleaner = StartedLogCleaner(broker, lambda work, done: waiting.append((work, done)), start)
+    broker.timers.advance(15_000)
+    ((_, done),) = waiting
+    cleaner.stop()
+    done(WorkerLostError("killed"))
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(("worked_ms", "rest_ms"), [(0.0, 0), (0.1, 0), (3.0, 6), (9.0, 10)])

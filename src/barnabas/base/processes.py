@@ -1,11 +1,12 @@
-"""The seam to processes: work that computes for long goes on in a process of its own, step by step as it is asked to.
+"""The seam to processes: a task that computes for long goes on in a process of its own, step by step as it is asked to.
 
 A thread shares the interpreter with the event loop: beside one that computes, each request waits several times for the time
-after which threads are switched. A process shares nothing but files. It is started for one work, gets plain values and returns
-such, and ends with its work: so does its memory. It works only between a question and its answer, at a lower priority than the process that
+after which threads are switched. A process shares nothing but files. It is started for one task, gets plain values and returns
+such, and ends with its task: so does its memory. It works only between a question and its answer, at a lower priority than the process that
 asks, and ends by itself when that one is gone.
 """
 
+import contextlib
 import importlib
 import os
 import pickle
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["StartWorker", "Worker", "WorkerLostError", "serve_worker", "start_worker"]
+__all__ = ["StartProcess", "WorkerLostError", "WorkerProcess", "serve_worker", "start_worker"]
 
 _NICENESS = 5
 _MAIN = "import sys; sys.path[:] = {path!r}; from barnabas.base.processes import serve_worker; serve_worker()"
@@ -28,11 +29,11 @@ class WorkerLostError(BarnabasError):
     """The process could not be started, or has ended."""
 
 
-class Worker(Protocol):
-    """A work under way in another process. In any thread, one call at a time."""
+class WorkerProcess(Protocol):
+    """A task under way in another process. In any thread, one call at a time."""
 
     def step(self) -> Any:
-        """Go on, and return what the work's own ``step`` returns. Raises what it raises, and `WorkerLostError`."""
+        """Go on, and return what the task's own ``step`` returns. Raises what it raises, and `WorkerLostError`."""
         ...
 
     def close(self) -> None:
@@ -40,12 +41,12 @@ class Worker(Protocol):
         ...
 
 
-StartWorker = Callable[[str, object], Worker]
-"""Takes the name of a module whose function ``begin`` makes a work, and its argument. Raises `WorkerLostError`."""
+StartProcess = Callable[[str, object], WorkerProcess]
+"""Takes the name of a module whose function ``begin`` makes a task, and its argument. Raises `WorkerLostError`."""
 
 
 class _Process:
-    """A `Worker` in a process of the operating system."""
+    """A `WorkerProcess` of the operating system."""
 
     def __init__(self, module: str, argument: object) -> None:
         if not sys.executable:
@@ -87,35 +88,39 @@ class _Process:
     def close(self) -> None:
         self._process.kill()
         # To free its memory takes a while.
-        threading.Thread(target=self._reap, name="reap-worker", daemon=True).start()
+        threading.Thread(target=self._wait, name="ended-worker", daemon=True).start()
 
-    def _reap(self) -> None:
-        with self._process:
-            pass  # closes the pipes and waits
+    def _wait(self) -> None:
+        for pipe in (self._questions, self._answers):
+            assert pipe is not None
+            with contextlib.suppress(OSError):  # what was not sent is lost with the process
+                pipe.close()
+        self._process.wait()
 
 
-def start_worker(module: str, argument: object) -> Worker:
-    """Begin a work in a process of its own: see `StartWorker`."""
+def start_worker(module: str, argument: object) -> WorkerProcess:
+    """Begin a task in a process of its own: see `StartProcess`."""
     return _Process(module, argument)
 
 
 def serve_worker() -> None:
     """The other side: the whole life of a worker's process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
-    if hasattr(os, "nice"):
+    for number in (signal.SIGINT, signal.SIGTERM):  # to a whole group they are for the process that asks
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError, AttributeError):
         os.nice(_NICENESS)
     questions = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
     module, argument = pickle.load(questions)  # noqa: S301  # from our own parent
-    work = importlib.import_module(module).begin(argument)
+    task = importlib.import_module(module).begin(argument)
     while True:
         try:
             pickle.load(questions)  # noqa: S301
         except EOFError:
             return
         try:
-            answer, failure = work.step(), None
+            answer, failure = task.step(), None
         except Exception as error:
             answer, failure = None, error
         try:

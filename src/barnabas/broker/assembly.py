@@ -16,7 +16,7 @@ from barnabas.base.clock import CallLater, Clock
 from barnabas.base.errors import ConfigError
 from barnabas.base.files import Files
 from barnabas.base.network import Connection, FrameHandler, Network
-from barnabas.base.processes import StartWorker
+from barnabas.base.processes import StartProcess
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
 from barnabas.base.slices import InOrder, Slices
@@ -111,7 +111,7 @@ class Environment:
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     """Start work that waits. Its exceptions are logged, and it is cancelled when the broker stops."""
     in_thread: InThread
-    start_worker: StartWorker | None
+    start_worker: StartProcess | None
     """None where there are no processes."""
 
 

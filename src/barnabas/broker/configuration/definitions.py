@@ -288,7 +288,7 @@ _LOG = (
         "log.cleaner.io.buffer.size",
         INT,
         524288,
-        "A quarter of the bytes that all compactions read at a time.",
+        "Bytes that all compactions read at a time; in processes of their own four times as many.",
         NOT_NEGATIVE,
     ),
     _a(

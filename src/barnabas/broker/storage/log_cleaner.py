@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from barnabas.base.clock import Now
 from barnabas.base.errors import CorruptDataError
-from barnabas.base.processes import StartWorker
+from barnabas.base.processes import StartProcess, WorkerLostError
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.storage.effects import Effects, InSlices, Later, RunBeside
 from barnabas.log.compaction.cleanable import Cleanable, cleanable
@@ -37,9 +37,9 @@ __all__ = ["LogCleaner"]
 
 logger = logging.getLogger(__name__)
 
-_MAX_CHUNK_BYTES = 2 << 20
+_MAX_CHUNK_BYTES = 512 * 1024
 _BUFFERS_A_CHUNK = 4
-"""Batches are read together, the faster the more: a fifth less processor time than of a chunk as large as the buffer."""
+"""In a process of its own. Batches are read together, the faster the more, but a thread must not hold the interpreter long."""
 _LEAST_PERIOD_MS = 100
 _LEAST_WORKER_BYTES = 48 << 20
 """What a thread compacts in half a second. A process of its own takes 0.2 s to start, and 30 MiB of memory meanwhile."""
@@ -63,7 +63,7 @@ class LogCleaner:
         log_dirs: LogDirs,
         config: BrokerConfig,
         loop_worked_ms: Callable[[], float],
-        start_worker: StartWorker | None,
+        start_worker: StartProcess | None,
     ) -> None:
         """``loop_worked_ms`` is the processor time that the event loop's thread has used.
 
@@ -90,14 +90,15 @@ class LogCleaner:
             if not is_in_thread:
                 self._abandon(compaction)
 
-    def _limits(self) -> CompactionLimits:
-        """The share of one compaction."""
+    def _limits(self, *, is_apart: bool) -> CompactionLimits:
+        """The share of one compaction, in a process of its own or in a thread."""
         config = self._config
         shares: int = max(config["log.cleaner.threads"], 1)
         return CompactionLimits(
             map_bytes=config["log.cleaner.dedupe.buffer.size"] // shares,
             map_load_factor=config["log.cleaner.io.buffer.load.factor"],
-            chunk_bytes=min(config["log.cleaner.io.buffer.size"] * _BUFFERS_A_CHUNK // shares, _MAX_CHUNK_BYTES),
+            chunk_bytes=min(config["log.cleaner.io.buffer.size"] // shares, _MAX_CHUNK_BYTES)
+            * (_BUFFERS_A_CHUNK if is_apart else 1),
         )
 
     # Which log is next
@@ -154,14 +155,16 @@ class LogCleaner:
 
     def _begin(self, found: Cleanable, now: Now) -> Effects:
         log = found.log
+        is_large = found.clean_bytes + found.dirty_bytes >= _LEAST_WORKER_BYTES
+        start_worker = self._start_worker if is_large else None
         try:
             compaction = Compaction(
                 log,
                 found.first_dirty_offset,
                 found.upto_offset,
-                self._limits(),
+                self._limits(is_apart=start_worker is not None),
                 now.wall_ms,
-                self._start_worker if found.clean_bytes + found.dirty_bytes >= _LEAST_WORKER_BYTES else None,
+                start_worker,
             )
         except KafkaError as error:
             self._mark_uncleanable(log, error, now)
@@ -185,6 +188,8 @@ class LogCleaner:
     def _stepped(self, compaction: Compaction, began: "_StepBegan", error: BaseException | None, now: Now) -> Effects:
         """A step has ended: swap segments, finish, or rest until the next step."""
         self._running[compaction] = False
+        if isinstance(error, WorkerLostError):
+            return self._go_on_in_threads(compaction, error, now)
         if error is not None:
             self._failed(compaction, error, now)
             return ()
@@ -247,6 +252,14 @@ class LogCleaner:
             log.availability.fail(error, "compacting")
         else:
             self._mark_uncleanable(log, error, now)
+
+    def _go_on_in_threads(self, compaction: Compaction, error: WorkerLostError, now: Now) -> Effects:
+        """A process could not be started, or was lost: begin again without, and start no others."""
+        self._abandon(compaction)
+        if self._start_worker is not None and not self._is_stopped:
+            self._start_worker = None
+            logger.warning("Logs are compacted in threads until this broker is started again: %s", error)
+        return self._begin_due(now)
 
     def _abandon(self, compaction: Compaction) -> None:
         self._running.pop(compaction, None)

@@ -12,6 +12,7 @@ not read again, and keys are looked up only of records in front of it.
 A batch that is damaged stays as it is, byte for byte. Its keys are not in the map, so it is the reason for no record to go.
 """
 
+import struct
 from collections.abc import Collection, Generator, Mapping
 from typing import NamedTuple
 
@@ -38,6 +39,9 @@ from barnabas.wire.kafka.records.batch_header import (
 )
 from barnabas.wire.kafka.records.compression import CompressionType, compress
 from barnabas.wire.kafka.records.varints import put_varint
+
+_INT64 = np.iinfo(np.int64)
+_TOO_FAR = "timestamps so far apart that it cannot be written again"
 
 __all__ = ["BatchFilter", "LastRecord", "Mapped", "damage"]
 
@@ -134,14 +138,27 @@ class BatchFilter:
                 yield
             if group is not None:
                 yield from self._filter_group(group, is_due, stays)
-        for group in read_groups(chunk, markers, self._limit_bytes, self._report):
-            if group is not None:
-                for batch_number, number in enumerate(group.numbers):
-                    stays[number] = yield from self._with_horizon(group, batch_number, group.rows_of(batch_number))
+        yield from self._give_horizons(chunk, markers, stays)
         for number, found in enumerate(chunk.batches):
             if stays[number] is None and self._is_last_of_producer(found.header):
                 stays[number] = _empty(found.header)
         return stays
+
+    def _give_horizons(
+        self, chunk: Chunk, markers: list[int], stays: list[Buffer | None]
+    ) -> Generator[None, None, None]:
+        """Markers of empty transactions go when their horizon has passed."""
+        for group in read_groups(chunk, markers, self._limit_bytes, self._report):
+            if group is None:
+                continue
+            for batch, (number, header) in enumerate(zip(group.numbers, group.headers, strict=True)):
+                rows = group.rows_of(batch)
+                if rows.start == rows.stop:
+                    continue  # damaged
+                try:
+                    stays[number] = yield from self._with_horizon(group, batch, rows)
+                except (OverflowError, struct.error):
+                    self._report(header, _TOO_FAR)
 
     def _without_whole_batches(self, chunk: Chunk, wanted: list[int], stays: list[Buffer | None]) -> list[int]:
         """The batches that must be read; of the others it is known that all records stay, or none."""
@@ -188,10 +205,13 @@ class BatchFilter:
             rows = group.rows_of(batch)
             if rows.start == rows.stop:
                 continue  # damaged
-            if batch in needs_horizon and header.delete_horizon_ms is None:
-                stays[number] = yield from self._with_horizon(group, batch, rows, keep[rows])
-            elif kept.counts[batch] < header.record_count:
-                stays[number] = kept.rebuilt(batch)
+            try:
+                if batch in needs_horizon and header.delete_horizon_ms is None:
+                    stays[number] = yield from self._with_horizon(group, batch, rows, keep[rows])
+                elif kept.counts[batch] < header.record_count:
+                    stays[number] = kept.rebuilt(batch)
+            except (OverflowError, struct.error):
+                self._report(header, _TOO_FAR)
 
     def _is_newest(self, group: RecordGroup) -> npt.NDArray[np.bool_]:
         """Which rows stay: those past the map, and the newest record of each key."""
@@ -214,14 +234,18 @@ class BatchFilter:
     ) -> Generator[None, None, Buffer]:
         """A batch of these rows, or of those to keep, that carries the delete horizon.
 
-        The base timestamp gives its place to the horizon: every record's delta changes.
+        The base timestamp gives its place to the horizon: every record's delta changes. Raises `OverflowError` and
+        `struct.error` where that takes more than 64 bits.
         """
         header, data, columns = group.headers[batch], group.data, group.columns
         shift = header.base_timestamp - self._new_horizon_ms
-        deltas = columns.timestamp_delta[rows] + shift
+        deltas = columns.timestamp_delta[rows]
         starts, stops = columns.offset_start[rows], group.rows.stop[rows]
         if keep is not None:
             deltas, starts, stops = deltas[keep], starts[keep], stops[keep]
+        if not _INT64.min <= int(deltas.min()) + shift <= int(deltas.max()) + shift <= _INT64.max:
+            raise OverflowError
+        deltas = deltas + shift
         body = bytearray()
         fields = zip(deltas.tolist(), starts.tolist(), stops.tolist(), strict=True)
         for number, (delta, after_timestamp, stop) in enumerate(fields, 1):

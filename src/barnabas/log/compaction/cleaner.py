@@ -1,7 +1,20 @@
-"""Reads and writes the segments of one compaction: see `compaction`. Kafka: `Cleaner`.
+"""Compacting the segments of one log: of each key only the newest record stays (KIP-58, KIP-354, KIP-534). Kafka: `Cleaner`.
 
-It knows the log by its `CleaningPlan` and its files only, so it may run in any thread, or in a process of its own. numpy is
-imported with this module, which is why nothing else imports it before there is something to compact.
+Two passes over closed segments, which are not written to any more. The first reads the keys of the dirty range, from where
+the last compaction ended up to the first segment that must stay, into an `OffsetMap`; it ends early where the map is
+full. The second rewrites all segments from the log's beginning to there, in groups that fit one segment, and drops each
+record that the map knows a newer one for.
+
+A step goes through one piece of ``chunk_bytes``, or through some thousand records where the piece has other than ordinary batches. The
+cleaner knows the log by its `CleaningPlan` and its files only, so it may run in any thread, or in a process of its own.
+
+Offsets never change and no batch is merged with another, so followers and consumers may read on at any offset.
+
+A batch that cannot be read (a wrong CRC, records that do not fill it, more bytes or records than a leader takes), or that could
+not be written again, is reported and stays as it is; compaction continues after it. Only where a header does not say where the next batch
+begins is there no way on, and the compaction fails.
+
+numpy is imported with this module, which is why nothing else imports it before there is something to compact.
 """
 
 from collections.abc import Generator, Iterator

@@ -1,27 +1,15 @@
-"""Compacting one log: of each key only the newest record stays (KIP-58, KIP-354, KIP-534). Kafka: `Cleaner`.
+"""One compaction of one log: how the log and the cleaning of its segments meet. Kafka: LogCleaner.cleanLog, LogCleanerManager.
 
-Two passes over closed segments, which are not written to any more. The first reads the keys of the dirty range, from where
-the last compaction ended up to the first segment that must stay, into an `OffsetMap`; it ends early where the map is
-full. The second rewrites all segments from the log's beginning to there, in groups that fit one segment, and drops each
-record that the map knows a newer one for.
-
-The work is cut into steps of at most about ``chunk_bytes`` and some thousand records. A step may run in another thread than the
-log's: it reads closed segments through files of its own and writes ``.cleaned`` files; what it needs of the log's state
-was taken when the `Compaction` was made. Only `swap`, a few renames, touches the log, and belongs to the log's thread, as
-does `is_possible`, to be asked before each step. Apache's cleaner thread and its locks are this split of ownership here.
-
-Offsets never change and no batch is merged with another, so followers and consumers may read on at any offset.
-
-A batch that cannot be read (a wrong CRC, records that do not fill it, more bytes or records than a leader takes) is reported
-and stays as it is; compaction continues after it. Only where a header does not say where the next batch begins is there no
-way on, and the compaction fails.
+What `Cleaner` needs of the log's state is taken when the `Compaction` is made: a `CleaningPlan` of plain values. The cleaning
+advances by steps, in whatever thread calls `step`, or in a process of its own. It reads closed segments, which do not
+change, through files of its own, and writes ``.cleaned`` files. Only `swap`, a few renames, touches the log, and belongs to the log's thread,
+as does `is_possible`, to be asked before each step. Apache's cleaner thread and its locks are this split of ownership here.
 """
 
-import logging
 from collections import deque
 from itertools import pairwise
 
-from barnabas.base.processes import StartWorker, WorkerLostError
+from barnabas.base.processes import StartProcess
 from barnabas.log.append_checks import unpacked_limit_bytes
 from barnabas.log.compaction.cleaned_segment import CleanedFiles, remove_cleaned
 from barnabas.log.compaction.plan import (
@@ -37,8 +25,6 @@ from barnabas.log.segment.segment import Segment
 from barnabas.wire.kafka.records.contents import load_columns
 
 __all__ = ["Compaction"]
-
-logger = logging.getLogger(__name__)
 
 _WORKER = "barnabas.log.compaction.worker"
 
@@ -66,7 +52,7 @@ class Compaction:
         upto_offset: int,
         limits: CompactionLimits,
         now_ms: int,
-        start_worker: StartWorker | None = None,
+        start_worker: StartProcess | None = None,
     ) -> None:
         """``upto_offset`` is the base offset of the first segment that stays. On the log's thread.
 
@@ -161,11 +147,7 @@ class Compaction:
 
     def _begin(self) -> CleaningWork:
         if self._start_worker is not None:
-            try:
-                return self._start_worker(_WORKER, self.plan)
-            except WorkerLostError as error:
-                logger.warning("%s is compacted in a thread: %s", self.log.topic_partition, error)
-                self._start_worker = None
+            return self._start_worker(_WORKER, self.plan)
         load_columns()
         from barnabas.log.compaction.cleaner import Cleaner  # with numpy
 

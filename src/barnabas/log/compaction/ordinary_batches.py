@@ -179,6 +179,9 @@ def _map_bodies(bodies: _Bodies, headers: HeaderColumns, offsets: OffsetMap, fir
     columns, damaged = read_columns(bodies.data, rows.start, rows.stop)
     if damaged:
         return False
+    last_deltas = (headers.last_offset - headers.base_offset)[bodies.numbers].repeat(counts)
+    if ((columns.offset_delta < 0) | (columns.offset_delta > last_deltas)).any():
+        return False
     found = headers.base_offset[bodies.numbers].repeat(counts) + columns.offset_delta
     wanted = (columns.key_size >= 0) & (found >= first_offset)
     rows_wanted: slice | npt.NDArray[np.bool_] = slice(None) if wanted.all() else wanted
@@ -260,9 +263,12 @@ class _Block:
         if (kept_counts != self._counts[numbers]).any():
             return False
         latest = np.maximum.reduceat(np.where(keep, timestamp_deltas, np.iinfo(np.int64).min), first_rows)
-        self._max_timestamps[numbers] = np.where(
-            headers.has_append_time[numbers], self._max_timestamps[numbers], headers.base_timestamp[numbers] + latest
-        )
+        base, has_append_time = headers.base_timestamp[numbers], headers.has_append_time[numbers]
+        with np.errstate(over="ignore"):
+            largest = base + latest
+        if ((base ^ largest) & (latest ^ largest) < 0)[~has_append_time].any():
+            return False  # more than 64 bits
+        self._max_timestamps[numbers] = np.where(has_append_time, self._max_timestamps[numbers], largest)
         start, stop = rows.start[keep], rows.stop[keep]
         if bodies.data is self._data:
             self._sizes[numbers] = HEADER_BYTES + np.add.reduceat(np.where(keep, rows.stop - rows.start, 0), first_rows)

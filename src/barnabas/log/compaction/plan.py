@@ -94,7 +94,10 @@ class CleaningWork(Protocol):
     """A cleaning under way. In any thread, one call at a time."""
 
     def step(self) -> StepReport:
-        """Go on for a while. Raises `OSError`, and `CorruptDataError` or `KafkaError` for batches that cannot be read."""
+        """Go on for a while.
+
+        Raises `OSError`, `CorruptDataError` or `KafkaError` for batches that cannot be read, and `WorkerLostError`.
+        """
         ...
 
     def close(self) -> None:

@@ -96,10 +96,17 @@ class RecordGroup:
         ends = np.array([0, *self.ends])
         sizes = ends[1:] - ends[:-1]
         batch_of_row = np.arange(len(sizes)).repeat(sizes)
+        last_deltas = np.array([header.last_offset_delta for header in self.headers], np.int64)[batch_of_row]
+        is_outside = (columns.offset_delta < 0) | (columns.offset_delta > last_deltas)
+        if is_outside.any():
+            damaged += is_outside.nonzero()[0].tolist()
         if damaged:
             batches = np.unique(batch_of_row[damaged])
             for batch in batches.tolist():
-                report(self.headers[batch], "a record does not fill its length as it says")
+                report(
+                    self.headers[batch],
+                    "a record does not fill its length as it says, or has an offset outside its batch",
+                )
             stays: npt.NDArray[np.bool_] = ~np.isin(batch_of_row, batches)
             sizes[batches] = 0
             self.ends = np.cumsum(sizes).tolist()

@@ -1,4 +1,4 @@
-"""A work for `barnabas.base.processes`: counts its steps, in another process."""
+"""A task for `barnabas.base.processes`: counts its steps, in another process."""
 
 import os
 
