@@ -241,13 +241,8 @@ class FastWrites:
         parent_path: str = "",
         parent: DataNode | None = None,
     ) -> FastWrite:
-        staged = self._staged
-        staged.digest_sum = digest
-        staged_node = staged.nodes[path] = node, zxid
-        if parent is None:
-            return transaction, zxid, reply, path, staged_node, "", None
-        staged_parent = staged.nodes[parent_path] = parent, zxid
-        return transaction, zxid, reply, path, staged_node, parent_path, staged_parent
+        staged, staged_parent = self._staged.stage(digest, zxid, path, node, parent_path, parent)
+        return transaction, zxid, reply, path, staged, parent_path, staged_parent
 
     # The commit
 
@@ -295,18 +290,15 @@ class FastWrites:
 
     def _apply(self, path: str, staged: StagedNode, parent_path: str, staged_parent: StagedNode | None) -> int:
         """Move a staged change to the tree; the bytes that were written."""
-        tree, nodes = self._database.tree, self._staged.nodes
-        node = staged[0]
-        if nodes.get(path) is staged:
-            del nodes[path]
+        tree, node = self._database.tree, staged[0]
+        self._staged.settle(path, staged)
         if staged_parent is None:
             assert node is not None
             tree.put(path, node)
             return len(path) + len(node.data or b"")
         parent = staged_parent[0]
         assert parent is not None
-        if nodes.get(parent_path) is staged_parent:
-            del nodes[parent_path]
+        self._staged.settle(parent_path, staged_parent)
         if node is not None:
             tree.put_child(path, node, parent_path, parent)
             return len(path) + len(node.data or b"")

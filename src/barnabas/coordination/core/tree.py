@@ -331,7 +331,7 @@ class Tree:
             self.quotas.loaded(self.nodes, self.children)
 
 
-StagedNode = tuple[DataNode | None, object]
+StagedNode = tuple[DataNode | None, list[TreeChange] | int]
 """A node, and what stands for the transaction that put it there: the list of its changes, or its zxid."""
 
 
@@ -381,6 +381,30 @@ class Staged:
             staged = nodes.get(path)
             if staged is not None and staged[1] is changes:
                 del nodes[path]
+
+    def stage(
+        self,
+        digest_sum: int,
+        zxid: int,
+        path: str,
+        node: DataNode | None,
+        parent_path: str,
+        parent: DataNode | None,
+    ) -> tuple[StagedNode, StagedNode | None]:
+        """Stage a whole transaction of one node, and of its parent if that changes. What is returned goes to `settle`."""
+        self.digest_sum = digest_sum
+        staged_node: StagedNode = (node, zxid)
+        self.nodes[path] = staged_node
+        if parent is None:
+            return staged_node, None
+        staged_parent: StagedNode = (parent, zxid)
+        self.nodes[parent_path] = staged_parent
+        return staged_node, staged_parent
+
+    def settle(self, path: str, staged: StagedNode) -> None:
+        """What `stage` has staged is in the tree; a later change of the path stays."""
+        if self.nodes.get(path) is staged:
+            del self.nodes[path]
 
     def get(self, path: str) -> DataNode | None:
         staged = self.nodes.get(path or "/")
