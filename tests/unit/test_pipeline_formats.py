@@ -172,7 +172,11 @@ def test_a_registry_that_is_away_ends_the_task_and_makes_no_bad_rows(monkeypatch
 
 @pytest.mark.parametrize(
     ("answer", "problem"),
-    [(b"junk\r\n\r\n", "does not answer"), (b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\n{}", "refuses schema 1: No")],
+    [
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"ok": true}', "gives no schema 1: is it a registry"),
+        (b"junk\r\n\r\n", "does not answer"),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\n{}", "refuses schema 1: No"),
+    ],
 )
 def test_an_answer_that_is_not_a_registrys_makes_no_bad_rows(
     monkeypatch: pytest.MonkeyPatch, answer: bytes, problem: str
@@ -189,6 +193,10 @@ def test_a_schema_of_another_kind_is_a_reason(registry: RegistryForTests) -> Non
     decode = open_decoder("avro", None, registry.address, None)
     with pytest.raises(DecodingError, match="the value's schema 1 is no Avro schema"):
         decode(with_id(1, b""))
+    for text in ("5", "null", '{"fields": 5}', '{"type": "record"}'):
+        registry.schemas[7] = text
+        with pytest.raises(DecodingError, match="the value's schema 7 is no Avro schema"):
+            open_decoder("avro", None, registry.address, None)(with_id(7, b""))
     with pytest.raises(DecodingError, match="the value's schema 2 is no Protobuf file"):
         open_decoder("protobuf", None, registry.address, None)(with_id(2, b"\0"))
 

@@ -321,6 +321,10 @@ def _replay(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         return 0
     would = "would go" if arguments.dry_run else "went"
     print(f"{result.sent:,} dead letters {would} back to their topics; {result.still_bad:,} are bad still")
+    if result.left_out:
+        print(
+            f"{result.left_out:,} records of the topic are left out: of other flows, or from topics that are not read"
+        )
     for reason, count in sorted(result.reasons.items(), key=lambda each: -each[1])[:10]:
         print(f"  {count:,}: {reason}")
     return 0

@@ -26,7 +26,7 @@ from barnabas.client.codecs import Codec
 from barnabas.client.errors import ClientError, ConfigurationError, ConnectError, SerializationError
 from barnabas.client.web import WEB_ERRORS, basic_authorization, open_request, split_login, without_login
 
-__all__ = ["SchemaRegistry", "UnknownSchemaError"]
+__all__ = ["SchemaRegistry", "UnknownSchemaError", "UnsupportedSchemaError"]
 
 _HEADER = struct.Struct(">bI")
 _MAGIC = 0
@@ -40,6 +40,10 @@ _NO_SUCH_SCHEMA = 40403
 
 class UnknownSchemaError(ConfigurationError):
     """The registry answers that it has no schema with this id."""
+
+
+class UnsupportedSchemaError(ConfigurationError):
+    """The registry has the schema, but it is of a kind that is not supported."""
 
 
 class ProtobufMessage(Protocol):
@@ -159,7 +163,9 @@ class SchemaRegistry:
             query = f"?format={form}" if form else ""
             found = self._ask(f"/schemas/ids/{schema_id}{query}", f"schema {schema_id}")
             if found.get("references"):
-                raise ConfigurationError(f"schema {schema_id} refers to other schemas, which is not supported")
+                raise UnsupportedSchemaError(f"schema {schema_id} refers to other schemas, which is not supported")
+            if not isinstance(found.get("schema"), str):
+                raise ConfigurationError(f"the registry at {self._url} gives no schema {schema_id}: is it a registry?")
             self._schemas[schema_id, form] = found
         return self._schemas[schema_id, form]
 

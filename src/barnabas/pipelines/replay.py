@@ -4,7 +4,7 @@ Several sources and flows may have one topic for dead letters; a replay takes th
 
 What makes them fit is a flow that was corrected (another format, column type, expectation), or an SQL expression for a new
 value. Those that still do not fit become dead letters again, with today's reason. The position in the dead letters' topic is
-committed to the group ``FLOW-replay`` (``FLOW-SOURCE-replay``, if sources share the topic), so a second replay puts nothing through twice; a replay that dies before its commit
+committed to the group ``FLOW/SOURCE-replay`` (at first it is that of ``FLOW-replay``, an earlier version's), so a second replay puts nothing through twice; a replay that dies before its commit
 does its part again.
 """
 
@@ -40,6 +40,8 @@ class Replayed:
     sent: int
     still_bad: int
     reasons: dict[str, int]
+    left_out: int
+    """Records of other flows, or from topics that the source does not read: another replay may take them."""
 
 
 def replay_dead_letters(
@@ -55,9 +57,10 @@ def replay_dead_letters(
     topics = source.topics or sorted({each.topic for each in source_cluster(source).partitions()})
     ends = cluster.at_marks(dict.fromkeys(partitions, -1))
     begins = cluster.at_marks(dict.fromkeys(partitions, -2))
-    group = _Group(kafka, _group_of(flow, source))
+    group = _Group(kafka, f"{flow.name}/{source.name}-replay")
+    before = _Group(kafka, f"{flow.name}-replay")
     try:
-        committed = group.position(list(ends))
+        committed = {**before.position(list(ends)), **group.position(list(ends))}
         starts = {name: max(begins[name], committed.get(name, 0)) for name in ends}
         letters = (
             spark.read.format("barnabas")
@@ -72,20 +75,15 @@ def replay_dead_letters(
             .load()
         )
         with without_spark_logging():
-            result = _replay(flow, source, letters.where(F.size("headers") > 0), topics, value, is_dry=is_dry)
+            result = _replay(flow, source, letters, topics, value, is_dry=is_dry)
         if not is_dry:
             group.commit(ends)
     except PySparkException as error:
         raise reason_of(error) from error
     finally:
         group.close()
+        before.close()
     return result
-
-
-def _group_of(flow: Flow, source: Source) -> str:
-    """A group for each topic of dead letters, as before there could be several sources to one; else for each source."""
-    shares = [each.name for each in flow.sources if each.bad_rows_topic == source.bad_rows_topic]
-    return f"{flow.name}-replay" if len(shares) == 1 else f"{flow.name}-{source.name}-replay"
 
 
 def _replay(
@@ -133,7 +131,7 @@ def _replay(
             # Dead letters first: if the second step fails, the next replay finds all of them again.
             _write(letters_again, source, source.bad_rows_topic)
             _write(good, source, None)
-        return Replayed(sent, sum(reasons.values()), reasons)
+        return Replayed(sent, sum(reasons.values()), reasons, letters.count() - sent - sum(reasons.values()))
     finally:
         marked.unpersist()
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client.errors import ClientError, ConnectError
-from barnabas.client.registry import SchemaRegistry, UnknownSchemaError
+from barnabas.client.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
 
 __all__ = [
     "Decode",
@@ -63,6 +63,8 @@ class _Schemas:
                 return self._registry.schema(schema_id, form=form)
             except UnknownSchemaError as error:
                 raise DecodingError(f"the registry has no schema {schema_id}") from error
+            except UnsupportedSchemaError as error:
+                raise DecodingError(str(error)) from error
             except ConnectError as error:
                 if pause_s is None:
                     raise RegistryError(f"no schema {schema_id}: {error}") from error
@@ -115,7 +117,7 @@ def _avro_of_registry(schemas: _Schemas, own: Any) -> Decode:
     def writer_schema(schema_id: int) -> Any:
         try:
             return parse_schema(json.loads(schemas.text(schema_id, "AVRO")))
-        except (ValueError, SchemaParseException, UnknownType) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, SchemaParseException, UnknownType) as error:
             raise DecodingError(f"the value's schema {schema_id} is no Avro schema: {error}") from error
 
     def decode(value: bytes) -> dict[str, Any]:
