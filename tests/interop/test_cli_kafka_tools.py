@@ -169,6 +169,7 @@ def test_a_group_is_moved_and_the_overview_shows_its_lag(cluster: Up) -> None:
     assert [topic["records"] for topic in found["topics"] if topic["name"] == "sought"] == [3]
     assert run("completion", "--words", "topics", *base, "--topic", "sou") == "sought\n"
     assert run("completion", "--words", "consumer-groups", *base, "--group", "see") == "seekers\n"
+    assert run("completion", "--words", "configs", *base, "--broker", "") == "0\n"
 
 
 def test_apaches_command_lines_work_unchanged(cluster: Up, tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ def test_everything_of_a_record_comes_back(bootstrap: str, topic: str) -> None:
         producer.send(topic, None, "k", partition=2, timestamp_ms=12_345, headers=headers)
     (record,) = read(bootstrap, topic, 1)
     assert (record.key, record.value, record.partition, record.timestamp_ms) == ("k", None, 2, 12_345)
+    assert record.timestamp_type == 0  # CreateTime
     assert list(record.headers) == headers
 
 

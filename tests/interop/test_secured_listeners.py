@@ -1,4 +1,4 @@
-"""Clients that are not ours at brokers with TLS and SASL: librdkafka, aiokafka, kafka-python, kcat, Apache's tools and broker."""
+"""Clients that are not ours at brokers with TLS and SASL: librdkafka, aiokafka, kafka-python, kcat, Apache's tools."""
 
 import asyncio
 import ssl

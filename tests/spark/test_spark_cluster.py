@@ -18,6 +18,7 @@ pyspark = pytest.importorskip("pyspark")
 
 from barnabas.pipelines.jvm import find_java, prepare_home  # noqa: E402
 from barnabas.pipelines.session import cache_dir  # noqa: E402
+from support.pages import DOCS, commands  # noqa: E402
 from support.ports import free_ports  # noqa: E402
 
 FLOW = """\
@@ -113,10 +114,13 @@ def test_a_flow_runs_on_two_workers_with_the_code_of_this_machine(cluster: Any, 
     (tmp_path / "flow.toml").write_text(FLOW.format(topic=topic, bootstrap=cluster.bootstrap))
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     (tmp_path / "helper.py").write_text("WORD = 'shipped'\n")
+    (page,) = commands(DOCS / "how-to" / "pipeline-cluster.md")
+    words = page.line.replace("spark://spark1:7077", master).replace("orders.toml", "flow.toml").split()
+    assert words == ["barnabas", "pipeline", "run", "flow.toml", "--master", master]
     done = subprocess.run(
-        [sys.executable, "-m", "barnabas", "pipeline", "run", str(tmp_path / "flow.toml"), "--once", "--master", master,
+        [sys.executable, "-m", *words, "--once",
          "--set", 'resources.py_files=["helper.py"]', "--set", "resources.memory=512m"],
-        capture_output=True, text=True, timeout=500, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert f"starting Spark for {topic} on {master}" in done.stderr

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
@@ -24,6 +23,7 @@ from barnabas.cli.watching import show_repeatedly
 from barnabas.client.errors import AuthorizationError, ConnectError
 from barnabas.client.records import Record
 from barnabas.wire.kafka.errors import ErrorCode
+from support.needs import needs
 
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=timezone(timedelta(hours=1)))
 
@@ -133,13 +133,13 @@ TRIALS = {
 PLAIN = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}
 
 
-@pytest.mark.parametrize("shell", [shell for shell in TRIALS if shutil.which(shell)])
+@pytest.mark.parametrize("shell", [pytest.param(shell, marks=needs(shell)) for shell in TRIALS])
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [("console-", ["console-consumer", "console-producer"]), ("topics --exc", ["--exclude-internal"])],
 )
 def test_shells_offer_what_the_command_prints(shell: str, typed: str, offered: list[str], tmp_path: Path) -> None:
-    """With the shells that this machine has; no file of the folder is among the words."""
+    """No file of the folder is among the words."""
     barnabas = tmp_path / "barnabas"
     barnabas.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m barnabas "$@"\n')
     barnabas.chmod(0o755)
@@ -206,9 +206,9 @@ def test_a_record_is_a_line_for_people_or_for_scripts() -> None:
 
 
 def test_every_script_and_class_leads_to_a_command() -> None:
-    """None points to a command that does not exist, but for those that another release adds."""
+    """None points to a command that does not exist."""
     assert set(CLASSES.values()) <= set(COMMANDS)
-    assert set(SCRIPTS.values()) - set(COMMANDS) <= {"zookeeper-server-stop"}
+    assert set(SCRIPTS.values()) <= set(COMMANDS)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What the commands that start servers say when they cannot."""
 
 import contextlib
+import errno
 import logging
 import signal
 import threading
@@ -31,6 +32,20 @@ def test_a_configuration_of_kraft_mode_gets_an_answer_that_explains(
     assert "configures a node of KRaft mode (process.roles, controller.quorum.voters)" in shown
     assert "set zookeeper.connect=HOST:PORT" in shown
     assert "barnabas up" in shown
+
+
+def test_a_full_disk_is_one_line_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No traceback, whatever write it is that fails."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
+
+    monkeypatch.setattr("barnabas.cli.up._run", full)
+    assert main(["up", "--data-dir", str(tmp_path)]) == 1
+    remedy = "free some space, or choose another folder with --data-dir"
+    assert f"{tmp_path}: No space left on device; {remedy}\n" in capsys.readouterr().err
 
 
 def test_a_broker_without_coordination_says_what_it_waits_for(

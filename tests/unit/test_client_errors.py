@@ -22,9 +22,11 @@ from barnabas.client import (
     AuthorizationError,
     ClientError,
     ClosedError,
+    CommitError,
     ConfigurationError,
     ConnectError,
     Consumer,
+    FencedError,
     Producer,
     RefusedError,
     SerializationError,
@@ -37,6 +39,7 @@ from barnabas.client import (
 )
 from barnabas.client.errors import from_librdkafka, refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from support.needs import ROOT
 
 PACKAGE = Path(barnabas.client.__file__).parent
 NO_BROKER = {"bootstrap.servers": "127.0.0.1:1"}
@@ -75,6 +78,14 @@ def test_no_module_of_the_client_raises_another_error() -> None:
     assert strange == []
 
 
+def test_the_reference_names_every_error_and_every_method_of_admin() -> None:
+    """A page that lacks one would keep it from those who read and do not look into the code."""
+    page = (ROOT / "docs" / "reference" / "client.md").read_text()
+    errors = {name for name in barnabas.client.__all__ if name.endswith("Error")} - {"ClientError"}
+    methods = {name for name in vars(Admin) if not name.startswith("_")} - {"close"}
+    assert {name for name in errors | methods if f"`{name}`" not in page} == set()
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -82,6 +93,10 @@ def test_no_module_of_the_client_raises_another_error() -> None:
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
         (ErrorCode.UNSUPPORTED_VERSION, UnsupportedError),
         (ErrorCode.INVALID_PARTITIONS, RefusedError),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, FencedError),
+        (ErrorCode.ILLEGAL_GENERATION, CommitError),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, AuthorizationError),
+        (ErrorCode.SECURITY_DISABLED, UnsupportedError),
     ],
 )
 def test_a_brokers_error_code_chooses_the_class(code: ErrorCode, kind: type[RefusedError]) -> None:

@@ -174,3 +174,12 @@ def test_the_partitions_of_a_topic_that_is_not_there_are_refused_soon(barnabas_c
         with pytest.raises(UnknownTopicError, match="cannot learn the partitions of absent.*create it first"):
             producer.partitions_for("absent")
         assert time.monotonic() - began < _METADATA_S
+
+
+@pytest.mark.barnabas(settings={"auto.create.topics.enable": "false"})
+def test_a_record_for_a_topic_that_is_not_there_fails_before_its_delivery_timeout(barnabas_cluster: Cluster) -> None:
+    """That would be two minutes; the cause has its class."""
+    with Producer({"bootstrap.servers": barnabas_cluster.bootstrap_servers}) as producer:
+        with pytest.raises(DeliveryError) as failed:
+            producer.send("absent", "x").result(60)
+        assert isinstance(failed.value.__cause__, UnknownTopicError)

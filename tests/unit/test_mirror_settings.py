@@ -1,9 +1,12 @@
 """What is mirrored, and the safe properties."""
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli import mirror_maker
+from barnabas.cli.main import main
 from barnabas.client.properties import plan_producer
 from barnabas.mirror.settings import (
     MirrorSettings,
@@ -29,6 +32,15 @@ def test_topics_are_chosen_by_their_whole_name(include: str, exclude: str | None
     """As Java matches; a comma is an "or"; the clusters' own topics never."""
     topics = ["a", "ab", "b.c", "__consumer_offsets", "__transaction_state"]
     assert TopicFilter(include, exclude).choose(topics) == chosen
+
+
+def test_the_class_of_kafkas_mirror_is_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """run-class kafka.tools.MirrorMaker, with the --new.consumer of older tutorials."""
+    file = tmp_path / "both.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=g\n")
+    words = ["--new.consumer", "--consumer.config", str(file), "--num.streams", "2", "--producer.config", str(file)]
+    assert main(["run-class", "kafka.tools.MirrorMaker", *words, "--whitelist=.*"]) == 1
+    assert "127.0.0.1:1 refused the connection" in capsys.readouterr().err
 
 
 def test_a_pattern_that_is_none_is_refused() -> None:
@@ -125,6 +137,7 @@ def test_a_pattern_that_can_match_one_letter_names_only_is_reported_with_the_one
     """``./*`` is any character and then slashes."""
     assert TopicFilter("a,./*").warnings == ["./* matches no topic of more than one letter; .* matches all topics"]
     assert TopicFilter(".*", "./+").warnings == ["./+ matches no topic of more than one letter; .* matches all topics"]
+    assert TopicFilter(".").warnings == [". matches no topic of more than one letter; .* matches all topics"]
     assert TopicFilter(".*", "a.*").warnings == []
     said = ignored_properties(MirrorSettings(consumer={}, producer={}, topics=TopicFilter("./*")))
     assert said == ["./* matches no topic of more than one letter; .* matches all topics"]

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from barnabas.client.producer import Producer, Receipt
     from barnabas.client.records import Delivery, Headers, Record
-    from barnabas.client.registry import SchemaRegistry, UnknownSchemaError
+    from barnabas.client.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
 
 __all__ = [
     "BYTES",
@@ -96,6 +96,7 @@ __all__ = [
     "UnknownSchemaError",
     "UnknownTopicError",
     "UnsupportedError",
+    "UnsupportedSchemaError",
 ]
 
 _HOMES = {
@@ -141,6 +142,7 @@ _HOMES = {
     "UnknownSchemaError": "registry",
     "UnknownTopicError": "errors",
     "UnsupportedError": "errors",
+    "UnsupportedSchemaError": "registry",
 }
 
 if not TYPE_CHECKING:  # a type checker sees the imports above alone, and finds names that do not exist

@@ -27,6 +27,7 @@ from barnabas.client.log_dirs import LogDirContents
 from barnabas.client.offsets import LATEST, FoundOffset
 from barnabas.client.properties import RENAMED_IN_ALL, property_text
 from barnabas.client.reassignments import Reassignment
+from barnabas.client.scram_users import ScramPassword, alter_scram_users, describe_scram_users
 from barnabas.client.topics import TopicDescription
 from barnabas.wire.kafka.errors import ErrorCode
 
@@ -223,6 +224,14 @@ class Admin:
     def alter_client_quotas(self, entity: QuotaEntity, changes: Mapping[str, float | None]) -> None:
         """Set quotas of an entity such as ``(("user", "ann"),)``; None removes one."""
         alter_client_quotas(self.connection, entity, changes)
+
+    def scram_users(self, users: Sequence[str] | None = None) -> Mapping[str, Mapping[str, int]]:
+        """Iterations by mechanism, by user; of all users with SCRAM credentials unless some are named."""
+        return describe_scram_users(self.connection, users)
+
+    def alter_scram_users(self, changes: Sequence[ScramPassword]) -> None:
+        """Set passwords of users, or delete their credentials. The first user's failure is raised."""
+        alter_scram_users(self.connection, changes)
 
     def close(self) -> None:
         """Close all connections."""

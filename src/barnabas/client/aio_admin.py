@@ -67,6 +67,8 @@ class AsyncAdmin:
     delete_acls = _awaited(Admin.delete_acls)
     client_quotas = _awaited(Admin.client_quotas)
     alter_client_quotas = _awaited(Admin.alter_client_quotas)
+    scram_users = _awaited(Admin.scram_users)
+    alter_scram_users = _awaited(Admin.alter_scram_users)
 
     async def close(self) -> None:
         """Close all connections."""

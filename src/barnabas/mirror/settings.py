@@ -28,8 +28,8 @@ _INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__sh
 
 _FOR_EVER_MS = "2147483647"
 _BLOCK_MS = "1000"
-# One character, then only slashes: what a reader who thinks of file patterns writes for "all".
-_ONE_LETTER = re.compile(r"\./[*+?]")
+# One character, and then only slashes if anything: what a reader who thinks of file patterns writes for "all".
+_ONE_LETTER = re.compile(r"\.(?:/[*+?])?")
 _SERIALIZERS = (
     "serializer.class",
     "key.serializer.class",
