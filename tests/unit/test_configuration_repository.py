@@ -256,3 +256,16 @@ def test_a_user_whose_deletion_could_not_be_read_at_first_is_gone_with_the_next_
     znodes.remove(config_path("users", "bob"))
     znodes.perform(reader.repository.reload_users())
     assert reader.credentials.find("SCRAM-SHA-256", "bob") is None
+
+
+def test_a_listeners_property_that_a_hand_wrote_for_all_brokers_is_compared_with_nothing() -> None:
+    """It is not in effect: with the file's value the broker starts again, with the hand's it does not."""
+    znodes = Znodes()
+    tls = {"listeners": "SSL://h:1", "inter.broker.listener.name": "SSL", "ssl.client.auth": "required"}
+    broker = Broker(znodes, **tls)
+    name = "listener.name.ssl.ssl.client.auth"
+    broker.configs.update_broker_config({name: "none"}, {})
+    with pytest.raises(KafkaError, match="cannot be changed while the broker runs"):
+        znodes.perform(broker.repository.alter_broker(0, lambda _: {name: "none"}, validate_only=False))
+    znodes.perform(broker.repository.alter_broker(0, lambda _: {name: "required"}, validate_only=False))
+    assert Broker(znodes, **tls).configs.values["ssl.client.auth"] == "required"

@@ -26,7 +26,14 @@ from barnabas.net.ssl_contexts import SslSettings
 from barnabas.security.jaas import LoginModule, login_module, parse_jaas
 from barnabas.security.key_stores import KeyStore, check_store_type
 
-__all__ = ["BrokerLogin", "ListenerSecurity", "SaslSettings", "check_listener_security", "read_listener_security"]
+__all__ = [
+    "BrokerLogin",
+    "ListenerSecurity",
+    "SaslSettings",
+    "check_listener_security",
+    "effective_text",
+    "read_listener_security",
+]
 
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -180,6 +187,25 @@ class _ListenerView:
         return self._values
 
 
+def effective_text(values: Values, name: str) -> str:
+    """What holds for a property of listeners under any of its names; the default for a listener that cannot use it.
+
+    Raises `ConfigError` for listeners that cannot be.
+    """
+    found = listener_setting(name)
+    if found is None:
+        return values.texts.get(name, SECURITY_SETTINGS[name].default or "")
+    setting = found.setting
+    usable = _has_tls if setting.name.startswith("ssl.") else _has_sasl
+    address = next((each for each in listeners(values) if each.name == found.listener and usable(each)), None)
+    if address is None:
+        return setting.default or ""
+    view = _ListenerView(values, address.name)
+    if setting.name == "ssl.client.auth":
+        return _client_auth(view, _has_sasl(address))
+    return values.texts.get(view.name(setting.name, found.mechanism), setting.default or "")
+
+
 def _stores(view: _ListenerView, has_sasl: bool) -> SslSettings:
     key, chain = view("ssl.keystore.key") or "", view("ssl.keystore.certificate.chain") or ""
     trusted = view("ssl.truststore.certificates") or ""
@@ -232,7 +258,7 @@ def _name_of(view: _ListenerView, name: str) -> str:
 def _client_auth(view: _ListenerView, has_sasl: bool) -> str:
     """What the property of all listeners asks is not asked of clients that authenticate with SASL, as in Kafka."""
     own = view.name("ssl.client.auth") != "ssl.client.auth"
-    return view("ssl.client.auth") if own or not has_sasl else "none"
+    return str(view("ssl.client.auth")) if own or not has_sasl else "none"
 
 
 def _login_modules(view: _ListenerView, jaas_text: str | None) -> dict[str, tuple[str, LoginModule]]:

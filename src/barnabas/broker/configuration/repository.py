@@ -43,6 +43,7 @@ from barnabas.broker.configuration.scram_credentials import (
     texts_after_changes,
     unsanitized,
 )
+from barnabas.broker.configuration.security_settings import security_setting
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.security.scram import ScramCredential
 from barnabas.wire.jute.opcodes import CreateMode
@@ -208,7 +209,9 @@ class ConfigRepository:
 
         def checked(texts: Mapping[str, str]) -> dict[str, str]:
             changed = change(texts)
-            base = configs.static if broker is None else configs.static.replace(configs.cluster_texts)
+            # What a hand wrote for listeners is not in effect, so nothing is compared with it.
+            cluster_texts = {n: text for n, text in configs.cluster_texts.items() if security_setting(n) is None}
+            base = configs.static if broker is None else configs.static.replace(cluster_texts)
             after = validate_broker_config(base, changed, per_broker=broker is not None)
             check_thread_counts(configs.values, after, [name for name in changed if changed[name] != texts.get(name)])
             return changed

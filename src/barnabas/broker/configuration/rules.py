@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.settings import Values
+from barnabas.base.settings import Kind, Values
 from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
+from barnabas.broker.configuration.listener_security import effective_text
 from barnabas.broker.configuration.refused import asks_for_protection, is_refused
-from barnabas.broker.configuration.security_settings import LISTENER_PREFIX, SECURITY_SETTINGS, listener_setting
+from barnabas.broker.configuration.security_settings import listener_setting, security_setting
 from barnabas.broker.configuration.table import UpdateMode
 from barnabas.log.settings import LogConfig, defaults_from_broker
 
@@ -19,7 +20,12 @@ def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_br
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
     if not per_broker:
-        single = sorted(name for name in texts if UPDATE_MODES.get(name) is UpdateMode.PER_BROKER)
+        # Brokers may have other listeners, or other values for them: what is no change to one is a change to another.
+        single = sorted(
+            name
+            for name in texts
+            if UPDATE_MODES.get(name) is UpdateMode.PER_BROKER or listener_setting(name) is not None
+        )
         if single:
             raise ConfigError(
                 "Cannot update these configs at default cluster level, broker id must be specified: "
@@ -32,9 +38,17 @@ def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_br
 
 
 def _refuse_changed_security(settings: Values, texts: Mapping[str, str]) -> None:
-    """Raises `ConfigError` for a property of listeners with another value than it has: they are read at the start."""
+    """Raises `ConfigError` for a property of listeners with another value than it has: they are read at the start.
+
+    A password is refused whatever its value, for a comparison would say who guesses it, and the znode would hold it. A key
+    store's file too: with the same name Kafka reads the file again.
+    """
     for name, text in texts.items():
-        if _changes_security(settings, name, text):
+        setting = security_setting(name)
+        if setting is None:
+            continue
+        is_fixed = setting.kind is Kind.PASSWORD or name.endswith("store.location")
+        if is_fixed or _changes_security(settings, name, text):
             raise ConfigError(
                 f"{name} cannot be changed while the broker runs in this version: change it in the properties file and "
                 "start the broker again"
@@ -42,24 +56,19 @@ def _refuse_changed_security(settings: Values, texts: Mapping[str, str]) -> None
 
 
 def _changes_security(settings: Values, name: str, text: str) -> bool:
-    """Whether a property of listeners has another value than the one that holds, which may be that of all listeners."""
-    found = listener_setting(name)
-    setting = SECURITY_SETTINGS.get(name) if found is None else found.setting
-    if setting is None:
-        return False
-    names = [name, setting.name]
-    if found is not None and found.mechanism is not None:
-        names.insert(1, f"{LISTENER_PREFIX}{found.listener.lower()}.{setting.name}")
-    holds = next((settings.texts[each] for each in names if each in settings.texts), setting.default or "")
-    return text.strip() != holds.strip()
+    """Whether a property of listeners has another value than the one that holds for them."""
+    return text.strip() != effective_text(settings, name).strip()
 
 
 def check_protection(entity: str, static: Values, texts: Mapping[str, str]) -> None:
     """Raises `ConfigError` when a dynamic property of brokers asks for protection that does not exist, or changes what
-    ``static``, the properties file, says."""
+    ``static``, the properties file, says. What `validate_broker_config` accepts is no reason."""
     for name, text in texts.items():
-        is_other = name in DEFINITIONS and name not in SECURITY_SETTINGS and not is_refused(name)
-        if (not is_other and asks_for_protection(name, text)) or _changes_security(static, name, text):
+        if security_setting(name) is not None and name == name.lower():
+            is_wrong = _changes_security(static, name, text)
+        else:
+            is_wrong = (name not in DEFINITIONS or is_refused(name)) and asks_for_protection(name, text)
+        if is_wrong:
             raise ConfigError(
                 f"The dynamic configuration of broker {entity} sets {name}, which asks for protection that does not exist "
                 "in this version, or that is read from the properties file alone. Delete it (configs --alter "

@@ -22,6 +22,7 @@ __all__ = [
     "ListenerSetting",
     "asks_for_security",
     "listener_setting",
+    "security_setting",
 ]
 
 LISTENER_PREFIX = "listener.name."
@@ -89,6 +90,12 @@ def listener_setting(name: str) -> ListenerSetting | None:
     if inner in SECURITY_SETTINGS and inner not in _OF_THE_BROKER and inner != "sasl.jaas.config":
         return ListenerSetting(listener.upper(), None, SECURITY_SETTINGS[inner])
     return None
+
+
+def security_setting(name: str) -> Setting | None:
+    """The property of listeners that a name stands for, with or without a prefix; None for another name."""
+    found = listener_setting(name)
+    return SECURITY_SETTINGS.get(name) if found is None else found.setting
 
 
 def asks_for_security(setting: Setting, text: str) -> bool:
