@@ -278,6 +278,19 @@ def test_a_session_expires_by_its_leaders_clock_though_its_server_is_a_follower(
             assert alive.exists("/alive") is not None
 
 
+def test_the_first_frame_of_a_session_that_moves_to_another_member_may_be_large(tmp_path: Path) -> None:
+    """Watches that are set again are such a frame; before a session, a frame may have 1 KB."""
+    with ensemble(tmp_path) as members:
+        members.until_serving()
+        client = RawClient(next(iter(members.members.values())).client_port)
+        for number, member in members.members.items():
+            session = client.response
+            client = RawClient(member.client_port, session_id=session.session_id, password=session.password or b"")
+            request = CreateRequest(f"/large{number}", bytes(500_000), list(OPEN_ACL), 0)
+            assert client.call(OpCode.CREATE, request)[1] == 0, member.mode()
+        assert client.call(OpCode.CLOSE_SESSION)[1] == 0
+
+
 def test_an_observer_serves_clients_and_does_not_vote(tmp_path: Path) -> None:
     """It takes writes and shows them; without one of the two voters the other stops, whatever the observer does."""
     with ensemble(tmp_path, observers=(3,)) as members:

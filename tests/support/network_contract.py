@@ -320,6 +320,28 @@ class NetworkContract:
 
         self.run(run)
 
+    def test_a_handler_that_raises_ends_its_connection_and_no_other(self) -> None:
+        """What is behind the frame would be lost or handed on twice; the loop reports the error."""
+
+        async def run(network: Network) -> None:
+            reported: list[object] = []
+
+            def fail(_: memoryview) -> None:
+                raise ArithmeticError
+
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+            async with Pair(network) as pair, Pair(network) as other:
+                pair.connection.send([framed(b"first")])
+                await pair.clients[0].until(lambda r: r.frames)
+                pair.servers[0].frame = fail  # type: ignore[method-assign]
+                pair.connection.send([framed(b"second"), framed(b"third")])
+                await pair.clients[0].until(lambda r: r.ended)
+                other.connection.send([framed(b"fourth")])
+                await other.clients[0].until(lambda r: r.frames)
+            assert len(reported) == 1
+
+        self.run(run)
+
     def test_closing_after_sending_loses_nothing(self) -> None:
         """What was given to send before the close arrives, then the end."""
 

@@ -423,6 +423,9 @@ class _SocketConnection:
         """Hand on the whole frames of ``data``; keep the rest. The answers leave together."""
         try:
             self._hand_on(data)
+        except BaseException:
+            self.close()  # what is behind the frame that failed is not kept, so the next would begin in its middle
+            raise
         finally:
             self._gathers = False
             if self._outgoing and not self._writing and not self._closed:

@@ -10,6 +10,7 @@ In ZooKeeper: NettyServerCnxnFactory with X509Util, ClientCnxnSocketNetty.
 import asyncio
 import ssl
 import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
@@ -24,6 +25,8 @@ _HANDSHAKE_TIMEOUT_S = 10
 _SHUTDOWN_TIMEOUT_S = 2
 _NEVER_HELD_BYTES = 1 << 30  # the largest that event loops take
 _BACKLOG = 1024
+_DELIVERY_S = 0.005
+"""How long frames that came together are handed on in one step of the event loop."""
 
 
 class TlsNetwork:
@@ -144,8 +147,18 @@ class TlsConnection(asyncio.Protocol):
         if self._is_delivering or handler is None:
             return
         self._is_delivering = True
+        try:
+            self._hand_on(handler)
+        except BaseException:
+            self.close()  # the frame that failed would be handed on again
+            raise
+        finally:
+            self._is_delivering = False
+
+    def _hand_on(self, handler: FrameHandler) -> None:
         received = self._received
         position = 0
+        deadline_s = time.perf_counter() + _DELIVERY_S
         if self.is_stream and received and not (self._is_paused or self._is_held or self._is_closing):
             position = len(received)
             handler.frame(memoryview(bytearray(received)))
@@ -154,6 +167,10 @@ class TlsConnection(asyncio.Protocol):
             and len(received) - position >= 4
             and not (self._is_paused or self._is_held or self._is_closing)
         ):
+            if position and time.perf_counter() > deadline_s:
+                self._transport.pause_reading()
+                asyncio.get_running_loop().call_soon(self._read_on)
+                break
             (size,) = _LENGTH.unpack_from(received, position)
             if not 0 <= size <= self.max_frame_bytes:
                 prefix = bytes(received[position : position + 12])
@@ -167,7 +184,6 @@ class TlsConnection(asyncio.Protocol):
             handler.frame(memoryview(received[position + 4 : stop]))
             position = stop
         del received[:position]
-        self._is_delivering = False
 
     def _read_on(self) -> None:
         if not (self._is_paused or self._is_held or self._is_closing):

@@ -211,6 +211,7 @@ class Processor:
             if write is None:
                 break
             unlogged.append(write[0])
+            self._last_zxid = zxid  # at once: a later decision may raise
             proposal = client, now_ms, write
             proposals.append(proposal)
             waiting.append(proposal)
@@ -223,7 +224,6 @@ class Processor:
                 break
         taken = zxid - first_zxid
         if taken:
-            self._last_zxid = zxid - 1
             self.tracker.touch(session, now_ms)
             client.last_opcode = last[7]  # the last byte of the opcode, which is a small one
             client.statistics.received += taken

@@ -90,10 +90,13 @@ class ClientTransport:
         if not self._max_frame_bytes:
             return self._server.received(self.client, frames)
         taken = self._server.received(self.client, frames[:1])  # behind it another limit may hold
-        if self.client.session is not None:
-            self._connection.max_frame_bytes = self._max_frame_bytes
-            self._max_frame_bytes = 0
+        self._admit()
         return taken
+
+    def _admit(self) -> None:
+        """With a session, frames may be large. A learner waits for its leader before it gives one back."""
+        if self._max_frame_bytes and self.client.session is not None:
+            self._connection.max_frame_bytes, self._max_frame_bytes = self._max_frame_bytes, 0
 
     @property
     def takes_requests(self) -> bool:
@@ -153,6 +156,7 @@ class ClientTransport:
     def release(self) -> None:
         self._holds -= 1
         if not self._holds:
+            self._admit()
             self._connection.resume()
 
     def soon(self, work: Callable[[int], None]) -> None:

@@ -158,8 +158,7 @@ class CoordinationServer:
         self._peers: dict[ClientTransport, None] = {}  # a dict, because the order of a set depends on memory addresses
         self._by_address: Counter[str] = Counter()
         self._flushing: list[ClientTransport] = []
-        self._is_logging = False
-        self._logging_scheduled = False
+        self._is_logging = self._log_has_ended = self._logging_scheduled = False
         self._logged = asyncio.Event()
         self._is_closing = False
         self._failure: asyncio.Future[None] | None = None
@@ -375,9 +374,11 @@ class CoordinationServer:
             await self._quorum_peer.close()
         if self._election_peers is not None:
             await self._election_peers.close()
-        while self._is_logging:
+        while self._is_logging or (self._log_source.unlogged and self._quorum_peer is None and not self._log_has_ended):
             self._logged.clear()
+            self._log()
             await self._logged.wait()
+        self._log_has_ended = True
         await self.snapshots.cancel()
         self._flush()
         await self._close_connections()
@@ -497,6 +498,8 @@ class CoordinationServer:
     def _log(self) -> None:
         """Give all unlogged transactions to the thread; a leader proposes them first."""
         self._logging_scheduled = False
+        if self._log_has_ended:
+            return
         if self._quorum_peer is not None:
             self._quorum_peer.propose()
         source = self._log_source
@@ -542,6 +545,7 @@ class CoordinationServer:
     def _fail(self, error: BaseException) -> None:
         """The disk failed: the content of the log is unknown, so the server stops."""
         logger.critical("Stopping, because the transaction log cannot be written: %s", error)
+        self._log_has_ended = True  # a next sync may succeed, and would acknowledge what this one has lost
         self._metrics.counters["unrecoverable_error_count"] += 1
         self._is_closing = True
         self._logged.set()

@@ -423,6 +423,13 @@ class _Endpoint:
     def _deliver(self) -> None:
         """Hand on the whole frames; keep the rest."""
         self._delivery_planned = False
+        try:
+            self._hand_on()
+        except BaseException:
+            self.close()
+            raise
+
+    def _hand_on(self) -> None:
         handler = self._handler
         assert handler is not None
         received = self._received
