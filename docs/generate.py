@@ -108,8 +108,10 @@ def configuration() -> str:
         "",
         "These ask for protection that this version does not have. A broker with another value than the default does "
         "not start, and a dynamic change to one is answered with an error. The same holds for every other name that "
-        "begins with `ssl.`, `sasl.`, `zookeeper.ssl.`, `delegation.token.`, `password.encoder.` or `listener.name.`, and "
-        "for a setting of TLS or SASL that no listener can use.",
+        "begins with `ssl.`, `sasl.`, `zookeeper.ssl.`, `zookeeper.sasl.`, `delegation.token.`, `password.encoder.`, "
+        "`listener.name.`, `listeners.name`, `authorizer.`, `super.user`, `allow.everyone`, `principal.` or `security.`, "
+        "also with `_` or `-` for a dot, for a name that differs from a protecting one by a letter, and for a setting of "
+        "TLS or SASL that no listener can use.",
         "",
         *_settings_table(refused.values()),
         "",

@@ -18,8 +18,8 @@ from barnabas.broker.configuration.listeners import (
     inter_broker_listener,
     listeners,
 )
-from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, asks_for_protection
-from barnabas.broker.configuration.rules import validate_broker_config
+from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED
+from barnabas.broker.configuration.rules import check_protection, validate_broker_config
 from barnabas.broker.configuration.security_settings import ROWS_SECURITY
 from barnabas.broker.configuration.without_effect import ROWS_WITHOUT_EFFECT
 
@@ -167,7 +167,8 @@ def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: st
     assert "secret" not in str(error.value).replace(name, "")
     with pytest.raises(ConfigError):
         validate_broker_config(values(), {name: text}, per_broker=True)
-    assert asks_for_protection(name, text)
+    with pytest.raises(ConfigError, match=re.escape(name)):
+        check_protection("0", values(), {name: text})
 
 
 @pytest.mark.parametrize(
@@ -188,6 +189,19 @@ def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: st
         ("listener.name.INTERNAL.ssl.client.auth", "none", "write listener.name.internal.ssl.client.auth"),
         ("connections.max.reauth.mss", "5", "looks like connections.max.reauth.ms"),
         ("inter.broker.listener.nam", "SSL", "looks like inter.broker.listener.name"),
+        ("plain_sasl_jaas_config", "secret", "listener.name.LISTENER.MECHANISM.sasl.jaas.config"),
+        ("ssl_client_auth", "required", "looks like ssl.client.auth"),
+        ("SSL-Client-Auth", "required", "looks like ssl.client.auth"),
+        ("ssl_client_auht", "required", "this option of TLS does not exist"),
+        ("inter_broker_listener_nam", "SSL", "looks like inter.broker.listener.name"),
+        ("authorizer_class_name", "a.B", "looks like authorizer.class.name"),
+        ("authorizer-class", "a.B", "clients are not authorized"),
+        ("super_users", "User:secret", "looks like super.users"),
+        ("sasl_enabled_mechanisms", "PLAIN", "looks like sasl.enabled.mechanisms"),
+        ("sasl-enabled-mechanisms", "PLAIN", "looks like sasl.enabled.mechanisms"),
+        ("listener_security_protocol_map", "PLAINTEXT:SSL", "looks like listener.security.protocol.map"),
+        ("listeners.name.internal.ssl.client.auth", "required", "there are no such settings of listeners"),
+        ("listener-name.internal.ssl.client.auth", "required", "single listeners have settings of TLS and SASL only"),
     ],
 )
 def test_a_property_that_secures_no_listener_is_refused(name: str, text: str, words: str) -> None:
@@ -198,7 +212,8 @@ def test_a_property_that_secures_no_listener_is_refused(name: str, text: str, wo
     assert "secret" not in str(error.value)
     with pytest.raises(ConfigError):
         validate_broker_config(values(), {name: text}, per_broker=True)
-    assert asks_for_protection(name, text)
+    with pytest.raises(ConfigError, match=re.escape(name)):
+        check_protection("0", values(), {name: text})
 
 
 @pytest.mark.parametrize(
@@ -219,7 +234,7 @@ def test_a_property_that_secures_no_listener_is_refused(name: str, text: str, wo
 def test_a_harmless_value_of_a_refused_property_is_accepted(name: str, text: str) -> None:
     """Defaults that stand in a file change nothing."""
     assert DEFINITIONS.parse({"zookeeper.connect": "z:2181", name: text}).is_set(name)
-    assert not asks_for_protection(name, text)
+    check_protection("0", values(), {name: text})
 
 
 def test_what_is_given_without_effect_is_reported_and_nothing_else() -> None:

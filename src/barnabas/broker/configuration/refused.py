@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Setting, ValueCheck
-from barnabas.broker.configuration.security_settings import SECURITY_SETTINGS, asks_for_security, listener_setting
+from barnabas.broker.configuration.security_settings import SECURITY_SETTINGS, listener_setting
 from barnabas.broker.configuration.table import Row, read_table
 
 __all__ = ["NOT_LISTED", "ROWS_REFUSED", "asks_for_protection", "is_refused", "refuse_protection", "wrong_unlisted"]
@@ -134,6 +134,7 @@ _PREFIXES = {
     "password.encoder.": "passwords are not kept in the coordination service",
     "listener.name.": "single listeners have settings of TLS and SASL only",
     "listener.names.": "there are no such settings of listeners",
+    "listeners.name": "there are no such settings of listeners",
     "zookeeper.sasl.": "brokers do not authenticate to the coordination service",
     "authorizer.": "clients are not authorized",
     "super.user": "clients are not authorized",
@@ -191,9 +192,11 @@ _NEAR_MISS = 0.92
 def wrong_unlisted(name: str, text: str) -> str | None:
     """The error of a property that is in no table, if its name shows that it asks for protection; None otherwise.
 
-    A name with capitals is no property of Kafka's, which ignores it. Here it is refused as the one that was meant.
+    A name with capitals, or with _ or - for a dot as environment variables and YAML have it, is no property of Kafka's,
+    which ignores it. Here it is refused as the one that was meant.
     """
     lower = name.lower()
+    dotted = lower.replace("_", ".").replace("-", ".")
     secured = SECURITY_SETTINGS.get(lower)
     if secured is None and (found := listener_setting(lower)) is not None:
         secured = found.setting
@@ -202,15 +205,18 @@ def wrong_unlisted(name: str, text: str) -> str | None:
     if lower in _NAMES_BY_LOWER:
         meant = _NAMES_BY_LOWER[lower]
         return refuse_protection(name, _MISSING[meant])(text.strip()) if asks_for_protection(meant, text) else None
-    if lower.endswith(".sasl.jaas.config") and not lower.startswith("listener.name."):
-        return f"the property of a listener is listener.name.LISTENER.{lower}"
+    if dotted.endswith(".sasl.jaas.config") and not dotted.startswith(("listener.name.", "listeners.name")):
+        inner = lower if lower.endswith(".sasl.jaas.config") else "MECHANISM.sasl.jaas.config"
+        return f"the property of a listener is listener.name.LISTENER.{inner}"
+    if dotted in _PROTECTING and text.strip():
+        return f"it is no setting, and looks like {dotted}: write that"
     for prefix, missing in _PREFIXES.items():
-        if lower.startswith(prefix):
-            inner = lower.split(".", 3)[3] if prefix == "listener.name." and name.count(".") > 2 else ""
+        if dotted.startswith(prefix):
+            inner = lower.split(".", 3)[3] if lower.startswith("listener.name.") and name.count(".") > 2 else ""
             if inner in _NAMES_BY_LOWER and not asks_for_protection(_NAMES_BY_LOWER[inner], text):
                 return None
             return refuse_protection(name, missing)(text.strip())
-    close = get_close_matches(lower, _PROTECTING, 1, _NEAR_MISS)
+    close = get_close_matches(dotted, _PROTECTING, 1, _NEAR_MISS)
     return f"it is no setting, and looks like {close[0]}: write that" if close and text.strip() else None
 
 
@@ -231,16 +237,7 @@ def is_refused(name: str) -> bool:
 
 
 def asks_for_protection(name: str, text: str) -> bool:
-    """Whether a dynamic property, of any name, cannot have this value because it asks for protection.
-
-    What listeners can have is read from the properties file alone.
-    """
-    if name in SECURITY_SETTINGS:
-        return asks_for_security(SECURITY_SETTINGS[name], text)
-    if (found := listener_setting(name)) is not None:
-        return name != name.lower() or asks_for_security(found.setting, text)
-    if name in _OTHERS:
-        return False
+    """Whether a property that listeners do not have cannot have this value because it asks for protection."""
     if name not in _SETTINGS:
         return wrong_unlisted(name, text) is not None
     try:

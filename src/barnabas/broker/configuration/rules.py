@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.settings import Kind, Values
+from barnabas.base.settings import Kind, Setting, Values
 from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
 from barnabas.broker.configuration.listener_security import effective_text
 from barnabas.broker.configuration.refused import asks_for_protection, is_refused
@@ -48,24 +48,28 @@ def _refuse_changed_security(settings: Values, texts: Mapping[str, str]) -> None
         if setting is None:
             continue
         is_fixed = setting.kind is Kind.PASSWORD or name.endswith("store.location")
-        if is_fixed or _changes_security(settings, name, text):
+        if is_fixed or _changes_security(settings, setting, name, text):
             raise ConfigError(
                 f"{name} cannot be changed while the broker runs in this version: change it in the properties file and "
                 "start the broker again"
             )
 
 
-def _changes_security(settings: Values, name: str, text: str) -> bool:
+def _changes_security(settings: Values, setting: Setting, name: str, text: str) -> bool:
     """Whether a property of listeners has another value than the one that holds for them."""
-    return text.strip() != effective_text(settings, name).strip()
+    try:
+        return bool(setting.parse(text) != setting.parse(effective_text(settings, name)))
+    except ConfigError:
+        return True
 
 
 def check_protection(entity: str, static: Values, texts: Mapping[str, str]) -> None:
     """Raises `ConfigError` when a dynamic property of brokers asks for protection that does not exist, or changes what
     ``static``, the properties file, says. What `validate_broker_config` accepts is no reason."""
     for name, text in texts.items():
-        if security_setting(name) is not None and name == name.lower():
-            is_wrong = _changes_security(static, name, text)
+        setting = security_setting(name)
+        if setting is not None and name == name.lower():
+            is_wrong = _changes_security(static, setting, name, text)
         else:
             is_wrong = (name not in DEFINITIONS or is_refused(name)) and asks_for_protection(name, text)
         if is_wrong:
