@@ -4,6 +4,7 @@ import contextlib
 import errno
 import logging
 import signal
+import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from barnabas.cli.main import main
 from barnabas.cli.supervisor import Supervisor, _blocked_signals
+from barnabas.cli.up_files import BrokerFiles
 
 
 def server_properties(tmp_path: Path, text: str) -> str:
@@ -91,3 +93,14 @@ def test_a_signal_waits_while_a_child_starts() -> None:
         assert came == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_the_properties_file_that_up_writes_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """An override may hold a password; a file of before, which all could read, is replaced."""
+    path = tmp_path / "server.properties"
+    path.write_text("")
+    path.chmod(0o644)
+    override = {"ssl.keystore.password": "geheim"}
+    assert BrokerFiles(tmp_path, "localhost", [9092], "localhost:2181", 0, override).write(0) == path
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "ssl.keystore.password=geheim\n" in path.read_text()

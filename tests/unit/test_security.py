@@ -147,7 +147,12 @@ def test_a_jaas_file_gives_users_and_credentials() -> None:
     [
         (JAAS, "Missing", "has no section Missing"),
         (JAAS, "Empty", "has no section Empty"),
-        (JAAS, "Kerberos", "Krb5LoginModule, which is not supported"),
+        (JAAS, "Kerberos", "another login module in its section Kerberos, number 1"),
+        (
+            'Client { DigestLoginModule required username="b" password=x;geheim heim; };',
+            "Client",
+            "section Client, number 2",
+        ),
         (JAAS, "Server", "no username and password"),
         ("Client { x required password", "Client", "= is expected"),
         ('Client { x required password="geheim', "Client", "not closed"),

@@ -190,11 +190,7 @@ class BrokerFiles:
         return {name: str(value) for name, value in settings.items()} | dict(self._overrides)
 
     def write(self, broker_id: int) -> Path:
-        """Write a broker's properties file."""
+        """Write a broker's properties file, which only its owner can read."""
         path = self._directory / f"server{broker_id or ''}.properties"
-        text = properties_text(self.properties(broker_id))
-        if self._security is None:
-            path.write_text(text)
-        else:
-            write_private(path, text)
+        write_private(path, properties_text(self.properties(broker_id)))  # overrides may hold passwords, too
         return path

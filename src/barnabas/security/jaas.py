@@ -120,11 +120,11 @@ def _digest_module(text: str, name: str, section: str) -> LoginModule:
     modules = parse_jaas(text, name).get(section)
     if not modules:
         raise ConfigError(f"{name} has no section {section}")
-    for module in modules:
-        if not module.name.endswith(_DIGEST_MODULE):
+    for number, module in enumerate(modules, 1):
+        if not module.name.endswith(_DIGEST_MODULE):  # its name may be a piece of a password without quotation marks
             raise ConfigError(
-                f"{name} asks in its section {section} for {module.name}, which is not supported: only "
-                f"org.apache.zookeeper.server.auth.{_DIGEST_MODULE} (DIGEST-MD5) is"
+                f"{name} names another login module in its section {section}, number {number}: only "
+                f"org.apache.zookeeper.server.auth.{_DIGEST_MODULE} (DIGEST-MD5) is supported"
             )
     return modules[0]
 
