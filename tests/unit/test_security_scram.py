@@ -7,7 +7,8 @@ import hmac
 import pytest
 
 from barnabas.security.errors import SaslError
-from barnabas.security.scram import SCRAM_MECHANISMS, ScramClient
+from barnabas.security.sasl_client import login_of_broker
+from barnabas.security.scram import SCRAM_MECHANISMS, SaltedPassword, ScramClient, ScramServer, scram_credential
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -98,3 +99,38 @@ def test_a_signature_before_the_proof_is_refused() -> None:
     """A client that has computed nothing yet must not accept an empty signature."""
     with pytest.raises(SaslError, match="does not know the password"):
         client().verify(b"v=" + base64.b64encode(b"\0"))
+
+
+@pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS)
+def test_a_password_is_salted_once_for_each_salt_and_number_of_iterations(mechanism: str) -> None:
+    """The same bytes are the same object: they were not computed again. A server cannot fill the memory."""
+    password = SaltedPassword(mechanism, "pencil")
+    found = password.salted(b"salt", 4096)
+    assert found == hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism], b"pencil", b"salt", 4096)
+    assert password.salted(b"salt", 4096) is found
+    assert len({found, password.salted(b"other", 4096), password.salted(b"salt", 4097)}) == 3
+    for number in range(20):
+        password.salted(b"%d" % number, 4096)
+    assert len(password._known) <= 8
+
+
+@pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS)
+def test_a_broker_proves_itself_on_each_connection_and_computes_no_more_than_kafkas_brokers_ask_for(
+    mechanism: str,
+) -> None:
+    """Before anything is computed: who answers need not be a broker."""
+    nonces = iter("abcd")
+    begin = login_of_broker(mechanism, "broker", "pencil", lambda: next(nonces))
+    for iterations in (4096, 16384, 16384):
+        salted = hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism], b"pencil", b"salt", iterations)
+        credential = scram_credential(mechanism, salted, b"salt", iterations)
+        server = ScramServer(mechanism, {"broker": credential}.get, "xyz")
+        conversation = begin()
+        final = server.evaluate(conversation.send(server.evaluate(next(conversation))))
+        with pytest.raises(StopIteration):
+            conversation.send(final)
+        assert server.user == "broker"
+    conversation = begin()
+    assert next(conversation) == b"n,,n=broker,r=d"
+    with pytest.raises(SaslError, match="16385 SCRAM iterations: 4096 to 16384 are accepted"):
+        conversation.send(b"r=dxyz,s=c2FsdA==,i=16385")

@@ -7,7 +7,7 @@ In Kafka: `KafkaServer.startup`. ZooKeeper's `setupRequestProcessors` is the mod
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_admin import ConfigAdmin
 from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
-from barnabas.broker.configuration.listener_security import BrokerLogin, ListenerSecurity, SaslSettings
+from barnabas.broker.configuration.listener_security import ListenerSecurity, SaslSettings
 from barnabas.broker.configuration.listeners import listeners
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.scram_credentials import ScramCredentials
@@ -67,7 +67,7 @@ from barnabas.log.settings import LogConfig
 from barnabas.net.tls_layer import TlsLink
 from barnabas.security.plain import PlainServer
 from barnabas.security.principals import subject_name
-from barnabas.security.sasl_client import converse
+from barnabas.security.sasl_client import login_of_broker
 from barnabas.security.scram import SCRAM_MECHANISMS, ScramServer
 from barnabas.wire.kafka.api import ApiKey
 
@@ -130,7 +130,10 @@ class BrokerComponents:
         self.slices = Slices(environment.clock, environment.call_later, environment.in_thread)
         self.metadata = MetadataCache(environment.cluster_id)
         login = environment.security[environment.inter_broker_listener].login
-        self._login = None if login is None else ChannelLogin(login.mechanism, partial(self._prove, login))
+        self._login: ChannelLogin | None = None
+        if login is not None:
+            begin = login_of_broker(login.mechanism, login.username, login.password, self._nonce)
+            self._login = ChannelLogin(login.mechanism, begin)
         self.credentials = ScramCredentials()
         self.channels = Channels(
             environment.broker_id,
@@ -402,9 +405,6 @@ class BrokerComponents:
         if name == "PLAIN":
             return PlainServer(sasl.plain_users)
         return ScramServer(name, partial(self.credentials.find, name), self._nonce())
-
-    def _prove(self, login: BrokerLogin) -> Generator[bytes, bytes, None]:
-        return converse(login.mechanism, login.username, login.password, self._nonce())
 
     def _nonce(self) -> str:
         return self.environment.rng.randbytes(_NONCE_BYTES).hex()

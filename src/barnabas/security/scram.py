@@ -24,8 +24,10 @@ from dataclasses import dataclass, field
 from barnabas.security.errors import SaslError
 
 __all__ = [
+    "MAX_SCRAM_ITERATIONS",
     "MIN_SCRAM_ITERATIONS",
     "SCRAM_MECHANISMS",
+    "SaltedPassword",
     "ScramClient",
     "ScramCredential",
     "ScramServer",
@@ -37,7 +39,10 @@ SCRAM_MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 MIN_SCRAM_ITERATIONS = 4096
 """Kafka's clients and servers ask for so many."""
+MAX_SCRAM_ITERATIONS = 16384
+"""Kafka's brokers give users at most so many."""
 _MAX_ITERATIONS = 1_000_000  # about a second: a server must not decide how long a client computes
+_REMEMBERED = 8
 _NO_BINDING = "n,,"
 _FIRST = re.compile(r"r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9/+=]+),i=([1-9][0-9]{0,9})(?:,.*)?")
 _FINAL = re.compile(r"(?:e=([^,]*)|v=([A-Za-z0-9/+=]+))(?:,.*)?")
@@ -143,13 +148,42 @@ def _unescaped(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
+class SaltedPassword:
+    """A client's password, hashed as servers ask for it; the last answers are remembered, for many connections have the same.
+
+    It may be used by several threads.
+    """
+
+    def __init__(self, mechanism: str, password: str, *, max_iterations: int = _MAX_ITERATIONS) -> None:
+        """Raises `SaslError` for a password that UTF-8 cannot hold."""
+        self._hash = SCRAM_MECHANISMS[mechanism]
+        self._password = _bytes(password, "the password")
+        self._max_iterations = max_iterations
+        self._known: dict[tuple[bytes, int], bytes] = {}
+
+    def salted(self, salt: bytes, iterations: int) -> bytes:
+        """Raises `SaslError` for too few iterations, and for more than a server may ask for."""
+        if not MIN_SCRAM_ITERATIONS <= iterations <= self._max_iterations:
+            raise SaslError(
+                f"the server asks for {iterations} SCRAM iterations: {MIN_SCRAM_ITERATIONS} to {self._max_iterations} are "
+                "accepted"
+            )
+        found = self._known.get((salt, iterations))
+        if found is None:
+            found = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
+            if len(self._known) >= _REMEMBERED:
+                self._known = {}
+            self._known[salt, iterations] = found
+        return found
+
+
 class ScramClient:
     """One authentication. ``nonce`` is printable ASCII without commas, and must not be predictable."""
 
-    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
-        """Raises `SaslError` for a name or a password that UTF-8 cannot hold."""
+    def __init__(self, mechanism: str, username: str, password: str | SaltedPassword, nonce: str) -> None:
+        """Raises `SaslError` for a name or a password that UTF-8 cannot hold. A `SaltedPassword` is of the same mechanism."""
         self._hash = SCRAM_MECHANISMS[mechanism]
-        self._password = _bytes(password, "the password")
+        self._password = SaltedPassword(mechanism, password) if isinstance(password, str) else password
         _bytes(username, "the user's name")
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
@@ -169,11 +203,7 @@ class ScramClient:
         nonce, salt, iterations = match[1], _decoded(match[2]), int(match[3])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise SaslError("the server's SCRAM nonce does not continue the client's")
-        if not MIN_SCRAM_ITERATIONS <= iterations <= _MAX_ITERATIONS:
-            raise SaslError(
-                f"the server asks for {iterations} SCRAM iterations: {MIN_SCRAM_ITERATIONS} to {_MAX_ITERATIONS} are accepted"
-            )
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
+        salted = self._password.salted(salt, iterations)
         binding = base64.b64encode(_NO_BINDING.encode()).decode("ascii")
         without_proof = f"c={binding},r={nonce}"
         signed = f"{self._first_bare},{text},{without_proof}".encode()

@@ -58,7 +58,7 @@ class ChannelLogin(NamedTuple):
 
     mechanism: str
     conversation: Callable[[], Generator[bytes, bytes, None]]
-    """Begins the client's side of the mechanism (`barnabas.security.sasl_client.converse`)."""
+    """Begins the client's side of the mechanism (`barnabas.security.sasl_client.login_of_broker`)."""
 
 
 class Channels:
@@ -242,8 +242,11 @@ class _Channel:
         if shaken.error_code:
             raise self._refused(ErrorCode.of(shaken.error_code).message)
         lifetime_ms = 0
-        conversation = login.conversation()
-        token: bytes | None = next(conversation)
+        try:
+            conversation = login.conversation()
+            token: bytes | None = next(conversation)
+        except SaslError as error:
+            raise self._refused(str(error)) from None
         while token is not None:
             answer = await self._ask(SaslAuthenticateRequest(auth_bytes=token))
             if answer.error_code:

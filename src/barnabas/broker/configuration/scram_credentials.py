@@ -15,7 +15,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from barnabas.security.scram import MIN_SCRAM_ITERATIONS, SCRAM_MECHANISMS, ScramCredential, scram_credential
+from barnabas.security.scram import (
+    MAX_SCRAM_ITERATIONS,
+    MIN_SCRAM_ITERATIONS,
+    SCRAM_MECHANISMS,
+    ScramCredential,
+    scram_credential,
+)
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -33,7 +39,6 @@ logger = logging.getLogger(__name__)
 
 MECHANISMS_BY_TYPE = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """By the numbers of the protocol."""
-_MAX_ITERATIONS = 16384  # of Kafka: a login would take long
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
 _ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
 
@@ -129,7 +134,7 @@ class ScramChange(NamedTuple):
             return
         if self.iterations < MIN_SCRAM_ITERATIONS:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-        if self.iterations > _MAX_ITERATIONS:
+        if self.iterations > MAX_SCRAM_ITERATIONS:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
         if not self.salted_password or not self.salt:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt and the salted password must not be empty")
