@@ -1,14 +1,14 @@
-"""Lab: primary-backup beside majority, with the same clients.
+"""Lab: primary-backup beside a majority quorum, with the same failures.
 
 Primary-backup, as in an in-sync set: a write waits for every replica in the set, a dead one is dropped from it, and the
-last one goes on alone. f replicas so survive f-1 failures.
+last one goes on alone. f+1 replicas so survive f failures.
 
 Majority, as in a quorum of a fixed group: a write needs more than half of all replicas, dead ones counted. 2f+1 replicas
-survive f failures; below a majority the producer gets an error.
+survive f failures; below a majority the client gets an error.
 
-Both are shown with topics of three replicas. The second topic asks for two of three by min.insync.replicas, and so has a
-majority's rule of survival. It does not have a majority's way of waiting: its leader waits for all that are in sync, where
-a quorum waits for the fastest half. A true quorum, of coordination servers, is in the lab ensemble_election.py.
+Here f is 2: a topic of three replicas stands beside an ensemble of five coordination servers, and each loses one after the other.
+A second topic asks for two of three by min.insync.replicas, and so has a majority's rule of survival. It does not have a
+majority's way of waiting: its leader waits for all that are in sync, where a quorum waits for the fastest half.
 """
 
 import sys
@@ -20,37 +20,50 @@ from barnabas.client import Producer
 
 ALL = "--request-required-acks -1 --message-send-max-retries 0"
 TOPICS = ("backup", "majority")
+SERVERS = 5
 LAG_MS = 3000
 NEXT = 5
 
 
 def body(lab: Lab) -> None:
-    """Take one broker after the other from both topics."""
-    lab.step("1. Two topics of three replicas; they differ in min.insync.replicas")
+    """Take one broker after the other from both topics, and as many servers from the ensemble."""
+    lab.step("1. Two topics of three replicas, which differ in min.insync.replicas, and an ensemble of five servers")
     # Broker 0 leads both, so that it can be the one that stays to the end.
     lab.create("backup", "--replica-assignment 0:1:2 --config min.insync.replicas=1")
     lab.create("majority", "--replica-assignment 0:1:2 --config min.insync.replicas=2")
     outcomes = [written(lab, "three live")]
 
-    lab.step("2. Broker 1 is lost")
+    lab.step("2. Broker 1 is lost, and server 1 of the ensemble")
     lab.cluster.kill_broker(1)
+    lab.cluster.kill_zookeeper(1)
     lab.until(lambda: all(lab.in_sync(topic, {0, 2}) for topic in TOPICS), "in-sync sets of two")
     outcomes.append(written(lab, "two live"))
 
-    lab.step("3. Broker 2 is lost")
+    lab.step("3. Broker 2 is lost, and server 2")
     lab.cluster.kill_broker(2)
+    lab.cluster.kill_zookeeper(2)
     lab.until(lambda: all(lab.in_sync(topic, {0}) for topic in TOPICS), "in-sync sets of one")
     outcomes.append(written(lab, "one lives"))
 
     lab.step("4. Who survives what")
-    lab.say(f"{'replicas':<12}{'primary-backup':<18}{'majority':<18}")
-    for when, backup, majority in outcomes:
-        lab.say(f"{when:<12}{_word(backup):<18}{_word(majority):<18}")
-    lab.check("primary-backup: 3 replicas survive 2 losses (f survive f-1)", holds=all(each[1] for each in outcomes))
+    lab.cluster.kill_zookeeper(3)
+    alone = decided(lab, "/three-lost")
+    lab.say(f"{'replicas':<12}{'primary-backup':<18}{'two of three':<18}{'quorum of five':<18}")
+    for when, *acknowledged in outcomes:
+        lab.say(f"{when:<12}" + "".join(f"{_word(each):<18}" for each in acknowledged))
+    lab.say(f"{'one more lost':<12}{'':<17}{'':<18}{_word(alone):<18}")
+    lab.check("primary-backup: 3 replicas survive 2 losses (f+1 survive f)", holds=all(each[1] for each in outcomes))
     lab.check(
-        "majority: 3 replicas survive 1 loss (2f+1 survive f), then writers get an error",
+        "a rule of two of three: 3 replicas survive 1 loss, then writers get an error",
         holds=[each[2] for each in outcomes] == [True, True, False],
     )
+    lab.check(
+        "a quorum: 5 servers survive 2 losses (2f+1 survive f), and not a third",
+        holds=[each[3] for each in outcomes] == [True, True, True] and not alone,
+    )
+    for server in (1, 2, 3):
+        lab.cluster.start_zookeeper(server)
+    lab.until(lambda: lab.broker_ids_quietly() == "[0]", "the ensemble, with broker 0's session")
     kept = lab.read("majority")
     lab.check("reading does not need a majority: " + ", ".join(kept), holds=kept == ["three-live", "two-live"])
 
@@ -127,12 +140,17 @@ def seconds_for(producer: Producer, value: str) -> float:
     return time.monotonic() - began
 
 
-def written(lab: Lab, when: str) -> tuple[str, bool, bool]:
-    """Write one record to each topic; whether it was acknowledged."""
+def written(lab: Lab, when: str) -> tuple[str, bool, bool, bool]:
+    """Write one record to each topic, and a znode; whether each was acknowledged."""
     results = [
         "not delivered" not in lab.produce(topic, [when.replace(" ", "-")], ALL, may_fail=True) for topic in TOPICS
     ]
-    return when, results[0], results[1]
+    return when, results[0], results[1], decided(lab, f"/{when.replace(' ', '-')}")
+
+
+def decided(lab: Lab, path: str) -> bool:
+    """Whether the ensemble makes a znode."""
+    return f"Created {path}" in lab.barnabas(f"zookeeper-shell $ZK create {path} x", may_fail=True)
 
 
 def _word(acknowledged: bool) -> str:
@@ -141,4 +159,4 @@ def _word(acknowledged: bool) -> str:
 
 if __name__ == "__main__":
     settings = {"replica.lag.time.max.ms": str(LAG_MS)}
-    sys.exit(run("Primary-backup and majority", body, settings=settings))
+    sys.exit(run("Primary-backup and majority", body, zk_servers=SERVERS, settings=settings))

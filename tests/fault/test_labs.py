@@ -96,8 +96,10 @@ def rejoined(text: str) -> None:
 
 
 def majority(text: str) -> None:
-    rows = re.findall(r"^(\w+ lives?) +(\w+) +(\w+)", text, re.MULTILINE)
-    assert [row[1:] for row in rows] == [("acknowledged",) * 2, ("acknowledged",) * 2, ("acknowledged", "refused")]
+    rows = re.findall(r"^(\w+ lives?) +(\w+) +(\w+) +(\w+)", text, re.MULTILINE)
+    yes, no = "acknowledged", "refused"
+    assert [row[1:] for row in rows] == [(yes, yes, yes), (yes, yes, yes), (yes, no, yes)]
+    assert re.search(r"^one more lost +refused", text, re.MULTILINE)
     assert "Leader: none" in text
     prices = {row[0]: row[1:] for row in re.findall(r"^(first|next) +(?:([\d.]+) s)? +([\d.]+) s$", text, re.MULTILINE)}
     (on_two, first), (_, after) = prices["first"], prices["next"]
