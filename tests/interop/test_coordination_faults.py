@@ -202,6 +202,16 @@ def test_connections_of_one_address_are_limited_and_silent_ones_closed(tmp_path:
         eventually(lambda: four_letter_word(server.port, b"ruok") == b"imok")
 
 
+def test_connections_of_all_addresses_are_limited(tmp_path: Path) -> None:
+    """maxCnxns; those that are there are served."""
+    with coordination_server(tmp_path, maxCnxns=2) as server:
+        client, other = RawClient(server.port), RawClient(server.port)
+        with socket.create_connection(("127.0.0.2", server.port), source_address=("127.0.0.3", 0)) as extra:
+            assert_closed(server, extra, "one connection too many")
+        for each in (client, other):
+            assert each.call(OpCode.GET_DATA, GetDataRequest("/", False))[1] == 0
+
+
 def test_a_client_that_does_not_read_its_replies_costs_bounded_memory(tmp_path: Path) -> None:
     """A megabyte per reply, a thousand requests, nothing read."""
     with coordination_server(tmp_path) as server:

@@ -134,3 +134,17 @@ def test_ctrl_c_stops_a_cluster_of_a_terminal(tmp_path: Path, monkeypatch: pytes
     finally:
         terminal.close()
     assert list(tmp_path.glob("barnabas*")) == []
+
+
+def test_the_shell_completes_commands_and_paths(cluster: Up) -> None:
+    """The tabulator key, as in zkCli."""
+    terminal = Terminal("zookeeper-shell", cluster.zookeeper)
+    try:
+        terminal.read_until(b"(CONNECTED) 0] ")
+        terminal.press(b"getAc\t /brokers/to\t\n")
+        terminal.read_until(b"getAcl /brokers/topics")
+        terminal.read_until(b": cdrwa")
+        terminal.press(b"quit\n")
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
