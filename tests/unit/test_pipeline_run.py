@@ -202,3 +202,10 @@ def test_a_flow_on_spark_connect_is_refused_with_what_to_name_instead() -> None:
     """Its checks and sinks need a driver of their own."""
     with pytest.raises(BarnabasError, match=r"resources\.master: .*does not run over Spark Connect.*spark://host:7077"):
         main(["check", str(EXAMPLE), "--without-spark", "--set", "resources.master=sc://spark1:15002"])
+
+
+def test_a_connection_that_breaks_in_a_run_is_no_fault_of_the_checkpoint(tmp_path: Path) -> None:
+    """The JVM was killed, for one."""
+    message = r"^the connection to Spark's JVM broke .* it goes on from its checkpoint$"
+    with pytest.raises(PipelineError, match=message), _locked(tmp_path / "state"):
+        raise ConnectionRefusedError(111, "Connection refused")

@@ -107,6 +107,10 @@ def _locked(checkpoint: Path) -> Iterator[None]:
             except BlockingIOError as error:
                 raise PipelineError(f"another process runs the flow with the checkpoint {checkpoint}") from error
             yield
+    except ConnectionError as error:  # of the run: nothing here connects
+        raise PipelineError(
+            f"the connection to Spark's JVM broke ({error.strerror or error}): run the flow again, it goes on from its checkpoint"
+        ) from error
     except OSError as error:
         raise PipelineError(f"cannot use the checkpoint {checkpoint}: {error.strerror}") from error
 
