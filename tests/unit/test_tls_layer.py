@@ -59,6 +59,8 @@ def layer(folder: Path, handshake_timeout_s: float = 10, **changes: object) -> T
 class TestTlsLayer(NetworkContract):
     """The contract of every network, over TLS over sockets."""
 
+    takes_frames = False
+
     folder: Path
 
     def run(self, test: Callable[[Network], Coroutine[object, object, None]]) -> None:
