@@ -10,7 +10,7 @@ from functools import partial
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting, Values, at_least, between, one_of
-from barnabas.net.ssl_contexts import SslSettings
+from barnabas.net.ssl_contexts import TLS_PROTOCOLS, SslSettings
 from barnabas.security.key_stores import KeyStore, check_store_type
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "JAAS_FILE",
     "OPERATOR_SETTINGS",
     "PROMETHEUS_PROVIDER",
-    "TLS_PROTOCOL_NAMES",
     "TLS_SETTINGS",
     "hash_name",
     "read_jaas",
@@ -43,7 +42,6 @@ def _digest_algorithm(value: str) -> str | None:
 
 JAAS_FILE = "java.security.auth.login.config"
 """The setting that names the file with users and passwords of SASL."""
-TLS_PROTOCOL_NAMES = ("TLSv1.2", "TLSv1.3")
 
 
 def hash_name(algorithm: str) -> str:
@@ -80,7 +78,7 @@ def _store(settings: Values, name: str, read_text: Callable[[str], str]) -> KeyS
 def _tls_protocols(settings: Values, prefix: str) -> tuple[str, ...]:
     """The protocols that the settings with a prefix (ssl, ssl.quorum) allow."""
     protocols = settings[f"{prefix}.enabledProtocols"] or [settings[f"{prefix}.protocol"]]
-    return tuple(protocols) if all(protocols) else TLS_PROTOCOL_NAMES
+    return tuple(protocols) if all(protocols) else TLS_PROTOCOLS
 
 
 def read_tls_options(settings: Values, prefix: str, why: str, read_text: Callable[[str], str]) -> SslSettings:
@@ -178,8 +176,8 @@ TLS_SETTINGS = [
         "ssl.clientAuth", Kind.STRING, "need",
         "Whether clients must show a certificate, may, or are not asked.", one_of("need", "want", "none"),
     ),
-    Setting("ssl.protocol", Kind.STRING, "", "The protocol, if ssl.enabledProtocols is not set.", one_of("", *TLS_PROTOCOL_NAMES)),
-    Setting("ssl.enabledProtocols", Kind.LIST, "", "TLSv1.2, TLSv1.3, or both; empty for both.", one_of(*TLS_PROTOCOL_NAMES)),
+    Setting("ssl.protocol", Kind.STRING, "", "The protocol, if ssl.enabledProtocols is not set.", one_of("", *TLS_PROTOCOLS)),
+    Setting("ssl.enabledProtocols", Kind.LIST, "", "TLSv1.2, TLSv1.3, or both; empty for both.", one_of(*TLS_PROTOCOLS)),
     Setting("ssl.handshakeDetectionTimeoutMillis", Kind.INT, "5000", "Has no effect: a handshake may take 10 s.", at_least(0)),
 ]  # fmt: skip
 """TLS for clients."""

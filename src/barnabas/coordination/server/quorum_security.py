@@ -13,11 +13,10 @@ from barnabas.base.settings import Kind, Setting, Values, at_least, one_of
 from barnabas.coordination.quorum.authentication import QuorumAuthentication
 from barnabas.coordination.server.access_settings import (
     JAAS_FILE,
-    TLS_PROTOCOL_NAMES,
     read_jaas,
     read_tls_options,
 )
-from barnabas.net.ssl_contexts import SslSettings
+from barnabas.net.ssl_contexts import TLS_PROTOCOLS, SslSettings
 from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server
 from barnabas.security.jaas import digest_credentials, digest_users
 from barnabas.security.key_stores import check_store_type
@@ -66,10 +65,10 @@ QUORUM_SECURITY_SETTINGS = [
     ),
     Setting(
         "ssl.quorum.protocol", Kind.STRING, "", "The protocol, if ssl.quorum.enabledProtocols is not set.",
-        one_of("", *TLS_PROTOCOL_NAMES),
+        one_of("", *TLS_PROTOCOLS),
     ),
     Setting(
-        "ssl.quorum.enabledProtocols", Kind.LIST, "", "TLSv1.2, TLSv1.3, or both; empty for both.", one_of(*TLS_PROTOCOL_NAMES)
+        "ssl.quorum.enabledProtocols", Kind.LIST, "", "TLSv1.2, TLSv1.3, or both; empty for both.", one_of(*TLS_PROTOCOLS)
     ),
     Setting(
         "ssl.quorum.handshakeDetectionTimeoutMillis", Kind.INT, "5000",
