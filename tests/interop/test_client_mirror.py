@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.interop]
 BOUNCES = int(os.environ.get("BARNABAS_BOUNCES", "2"))
 EACH = 10_000
+START_MS = int(time.time() * 1000) - 1_000_000  # older records than log.retention.ms may be deleted at any time
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,8 @@ def fill(cluster: Up, topic: str, count: int, *, partitions: int = 3, first: int
         admin.create_topic(topic, partitions=partitions, replication_factor=1, if_not_exists=True)
     with Producer({"bootstrap.servers": cluster.bootstrap}) as producer:
         for n in range(first, first + count):
-            producer.send(topic, f"value {n}", key=f"key {n % 50}", timestamp_ms=1000 + n, headers=[("n", b"%d" % n)])
+            headers = [("n", b"%d" % n)]
+            producer.send(topic, f"value {n}", key=f"key {n % 50}", timestamp_ms=START_MS + n, headers=headers)
 
 
 def read(cluster: Up, topic: str) -> list[Record]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +26,8 @@ from support.needs import needs_reference
 from support.reference import apache_cluster, apache_tool
 from support.servers import up
 from support.waiting import eventually
+
+START_MS = int(time.time() * 1000) - 100_000  # older records than log.retention.ms may be deleted at any time
 
 pytestmark = [pytest.mark.interop]
 
@@ -113,9 +116,9 @@ def test_everything_of_a_record_comes_back(bootstrap: str, topic: str) -> None:
     """Key, value, headers that repeat, timestamp, partition; nulls stay nulls."""
     headers = [("a", b"1"), ("a", None), ("b", b"")]
     with Producer({"bootstrap.servers": bootstrap}) as producer:
-        producer.send(topic, None, "k", partition=2, timestamp_ms=12_345, headers=headers)
+        producer.send(topic, None, "k", partition=2, timestamp_ms=START_MS, headers=headers)
     (record,) = read(bootstrap, topic, 1)
-    assert (record.key, record.value, record.partition, record.timestamp_ms) == ("k", None, 2, 12_345)
+    assert (record.key, record.value, record.partition, record.timestamp_ms) == ("k", None, 2, START_MS)
     assert record.timestamp_type == 0  # CreateTime
     assert list(record.headers) == headers
 
@@ -308,7 +311,7 @@ def test_a_consumer_pauses_seeks_and_looks_offsets_up(bootstrap: str, topic: str
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with Producer({"bootstrap.servers": bootstrap}) as producer:
         for number in range(10):
-            producer.send(topic, str(number), partition=number % 2, timestamp_ms=1000 * (number + 1))
+            producer.send(topic, str(number), partition=number % 2, timestamp_ms=START_MS + 1000 * number)
     with Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}) as consumer:
         consumer.assign([first, second])
         handed_out = 0
@@ -334,7 +337,10 @@ def test_a_consumer_pauses_seeks_and_looks_offsets_up(bootstrap: str, topic: str
         eventually(has_all, timeout_s=60, what="both ends")
         assert len(values) + len(rest) == 7
         assert consumer.position([first]) == {first: 5}
-        assert consumer.offsets_for_times({first: 3000, second: 99_000}) == {first: 1, second: None}
+        assert consumer.offsets_for_times({first: START_MS + 2000, second: START_MS + 99_000}) == {
+            first: 1,
+            second: None,
+        }
         consumer.seek(topic, 0, 4)
         (record,) = consumer.consume(1, 60)
         assert (record.partition, record.offset, record.value) == (0, 4, "8")

@@ -240,7 +240,8 @@ def produce_with_librdkafka(bootstrap: str, topic: str) -> int:
 def test_apaches_broker_and_ours_take_over_each_others_log_dirs(tmp_path: Path) -> None:
     """Back and forth, after clean stops and after kills, and no record is lost or changed."""
     settings = {"log.segment.bytes": "60000", "offsets.topic.num.partitions": "1",
-                "transaction.state.log.num.partitions": "1", "zookeeper.session.timeout.ms": "4000"}  # fmt: skip
+                "transaction.state.log.num.partitions": "1", "zookeeper.session.timeout.ms": "4000",
+                "log.retention.ms": "-1"}  # the records of `fill` are old  # fmt: skip
     logs = tmp_path / "kafka-logs-0"
     partition = TopicPartition("mixed", 0)
     with apache_cluster(tmp_path, settings=settings) as cluster:
