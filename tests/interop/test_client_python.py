@@ -273,6 +273,26 @@ def test_a_topic_that_is_not_there_is_reported_by_both_sides(bootstrap: str) -> 
             consumer.poll(60)
 
 
+def test_a_consumer_that_may_create_topics_waits_for_the_topic_it_causes_to_be_made(bootstrap: str) -> None:
+    """The brokers' first answer is that they do not know it; a moment later they do."""
+    name = f"created-by-reading-{next(_numbers)}"
+    settings = {"group.id": name, "allow.auto.create.topics": "true", "auto.offset.reset": "earliest"}
+    with Consumer({"bootstrap.servers": bootstrap, **settings}) as consumer:
+        consumer.subscribe([name])
+        with Admin({"bootstrap.servers": bootstrap}) as admin:
+
+            def is_made() -> bool:
+                assert consumer.poll(0.2) is None
+                return name in admin.list_topics()
+
+            eventually(is_made, timeout_s=30, what="the topic is made")
+        with Producer({"bootstrap.servers": bootstrap}) as producer:
+            producer.send(name, "first")
+        record = consumer.poll(30)
+    assert record is not None
+    assert record.value == "first"
+
+
 def test_a_partition_that_is_not_there_is_reported(bootstrap: str, topic: str) -> None:
     """librdkafka waits for it in silence. A number of partitions that no request can hold is refused."""
     with (

@@ -42,7 +42,7 @@ from barnabas.client.properties import ConsumerPlan, plan_consumer
 from barnabas.client.property_names import property_hint
 from barnabas.client.rebalances import OnPartitions, Rebalances
 from barnabas.client.records import Record
-from barnabas.client.unknown_topics import UNKNOWN_TOPIC_NAMES, UnknownTopics, hint_of_topic
+from barnabas.client.unknown_topics import UNKNOWN_TOPIC_NAMES, UnknownTopics
 
 __all__ = ["CLOSE_CONSUMER_TIMEOUT_S", "Consumer", "OnCommit"]
 
@@ -137,8 +137,7 @@ class Consumer(Generic[K, V]):
         self.iteration_timeout_s = None if plan.iteration_timeout_ms is None else plan.iteration_timeout_ms / 1000
         self._rebalances = Rebalances(incremental=_is_incremental(plan.librdkafka))
         self._errors = ErrorLog()
-        self._creates_topics = str(plan.librdkafka.get("allow.auto.create.topics", "false")) == "true"
-        self._unknown = UnknownTopics(may_be_created=self._creates_topics)
+        self._unknown = UnknownTopics()
         self._close_timeout_s = close_timeout_s
         self.closed = False
         self._has_group = bool(plan.librdkafka.get("group.id"))
@@ -297,13 +296,10 @@ class Consumer(Generic[K, V]):
                     self._fetched.add(message)
                     continue
                 self._errors(error)
-                if error.name() in UNKNOWN_TOPIC_NAMES and not self._creates_topics:
+                if error.name() in UNKNOWN_TOPIC_NAMES:
                     self._unknown.add(message.topic() or "")
                 elif error.name() not in _PASSING and not error.retriable():
-                    topic = message.topic() or ""
-                    is_unknown = topic and error.name() in UNKNOWN_TOPIC_NAMES
-                    hint = hint_of_topic(self.librdkafka, topic) if is_unknown else ""
-                    raise from_librdkafka(error, f"cannot read {topic or 'records'}{hint}")
+                    raise from_librdkafka(error, f"cannot read {message.topic() or 'records'}")
             if self._fetched.waiting:
                 return True
             self._unknown.check(self.librdkafka)

@@ -1,4 +1,5 @@
-"""Topics that a broker does not know: perhaps new, so they are asked for again before they count as missing.
+"""Topics that a broker does not know: perhaps new, or being created, so they are asked for again before they count as
+missing.
 
 librdkafka says nothing of partitions that are assigned and not there, so they are asked for, too.
 
@@ -15,7 +16,7 @@ from barnabas.base.hints import did_you_mean
 from barnabas.client.errors import UnknownTopicError, from_librdkafka
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["BEING_MADE_S", "UNKNOWN_TOPIC_NAMES", "UnknownTopics", "hint_of_topic"]
+__all__ = ["BEING_MADE_S", "UNKNOWN_TOPIC_NAMES", "UnknownTopics"]
 
 UNKNOWN_TOPIC_NAMES = frozenset(("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"))
 BEING_MADE_S = 2.0
@@ -25,8 +26,7 @@ BEING_MADE_S = 2.0
 class UnknownTopics:
     """The topics that brokers do not know, of one consumer, with the time at which to ask again."""
 
-    def __init__(self, *, may_be_created: bool) -> None:
-        self._may_be_created = may_be_created
+    def __init__(self) -> None:
         self._due: dict[str, float] = {}
         self._wanted: dict[str, int] = {}
 
@@ -58,8 +58,8 @@ class UnknownTopics:
                 continue  # no broker answers now; librdkafka reports the topic again
             if found is None:
                 continue
-            if found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES and not self._may_be_created:
-                raise from_librdkafka(found.error, f"cannot read {topic}{hint_of_topic(librdkafka, topic)}")
+            if found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES:
+                raise from_librdkafka(found.error, f"cannot read {topic}{_hint(librdkafka, topic)}")
             last = self._wanted.get(topic, -1)
             if found.error is None and last >= len(found.partitions) > 0:
                 there = f"the topic has partitions 0 to {len(found.partitions) - 1}"
@@ -67,7 +67,7 @@ class UnknownTopics:
                 raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, remedy="")
 
 
-def hint_of_topic(librdkafka: Any, topic: str) -> str:
+def _hint(librdkafka: Any, topic: str) -> str:
     """``; did you mean TOPIC?`` where a topic has a name like this one."""
     try:
         return did_you_mean(topic, librdkafka.list_topics(timeout=BEING_MADE_S).topics)
