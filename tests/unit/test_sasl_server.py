@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from barnabas.broker.requests.sasl_connection import SaslConnection
 from barnabas.broker.requests.sasl_server_authenticator import SaslServerAuthenticator
 from barnabas.security.errors import SaslError
+from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.plain import PlainServer
 from barnabas.security.sasl_client import converse
-from barnabas.security.scram import SCRAM_MECHANISMS, ScramServer, scram_credential
+from barnabas.security.scram import ScramServer, scram_credential
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsRequest
@@ -36,7 +37,7 @@ def credential(mechanism: str, user: str):
     """As a broker has it."""
     if user not in USERS:
         return None
-    salted = hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism], USERS[user].encode(), b"salt", 4096)
+    salted = hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism].hash, USERS[user].encode(), b"salt", 4096)
     return scram_credential(mechanism, salted, b"salt", 4096)
 
 

@@ -7,8 +7,9 @@ import hmac
 import pytest
 
 from barnabas.security.errors import SaslError
+from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.sasl_client import login_of_broker
-from barnabas.security.scram import SCRAM_MECHANISMS, SaltedPassword, ScramClient, ScramServer, scram_credential
+from barnabas.security.scram import SaltedPassword, ScramClient, ScramServer, scram_credential
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -33,7 +34,7 @@ def test_the_messages_are_those_of_the_rfc() -> None:
 @pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS)
 def test_a_server_that_has_the_stored_keys_alone_accepts_the_proof(mechanism: str) -> None:
     """What RFC 5802 has a server do: the proof gives the client's key, whose hash is the stored key."""
-    name = SCRAM_MECHANISMS[mechanism]
+    name = SCRAM_MECHANISMS[mechanism].hash
     salted = hashlib.pbkdf2_hmac(name, "päss,=".encode(), b"salt", 4096)
     stored = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
     made = ScramClient(mechanism, "a,b=c", "päss,=", "abc")
@@ -106,7 +107,7 @@ def test_a_password_is_salted_once_for_each_salt_and_number_of_iterations(mechan
     """The same bytes are the same object: they were not computed again. A server cannot fill the memory."""
     password = SaltedPassword(mechanism, "pencil")
     found = password.salted(b"salt", 4096)
-    assert found == hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism], b"pencil", b"salt", 4096)
+    assert found == hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism].hash, b"pencil", b"salt", 4096)
     assert password.salted(b"salt", 4096) is found
     assert len({found, password.salted(b"other", 4096), password.salted(b"salt", 4097)}) == 3
     for number in range(20):
@@ -122,7 +123,7 @@ def test_a_broker_proves_itself_on_each_connection_and_computes_no_more_than_kaf
     nonces = iter("abcd")
     begin = login_of_broker(mechanism, "broker", "pencil", lambda: next(nonces))
     for iterations in (4096, 16384, 16384):
-        salted = hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism], b"pencil", b"salt", iterations)
+        salted = hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism].hash, b"pencil", b"salt", iterations)
         credential = scram_credential(mechanism, salted, b"salt", iterations)
         server = ScramServer(mechanism, {"broker": credential}.get, "xyz")
         conversation = begin()

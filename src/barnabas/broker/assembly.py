@@ -25,15 +25,16 @@ from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
 from barnabas.broker.apis.releases import limit_to_release
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.channels import ChannelLogin, Channels
+from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.znodes import BrokerInfo
 from barnabas.broker.configuration import definitions
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.configuration.channel_builder import ChannelBuilder, channel_login, enables_scram
 from barnabas.broker.configuration.config_admin import ConfigAdmin
 from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
-from barnabas.broker.configuration.listener_security import ListenerSecurity, SaslSettings
+from barnabas.broker.configuration.listener_security import ListenerSecurity
 from barnabas.broker.configuration.listeners import listeners
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.scram_credentials import ScramCredentials
@@ -53,8 +54,6 @@ from barnabas.broker.replication.service import AlterPartitionSender, FetcherDep
 from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas, canonical_address
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
-from barnabas.broker.requests.sasl_connection import SaslConnection
-from barnabas.broker.requests.sasl_server_authenticator import SaslMechanism, SaslServerAuthenticator
 from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from barnabas.broker.storage.schedule import StorageSchedule
@@ -64,11 +63,6 @@ from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
-from barnabas.net.tls_layer import TlsLink
-from barnabas.security.plain import PlainServer
-from barnabas.security.principals import subject_name
-from barnabas.security.sasl_client import login_of_broker
-from barnabas.security.scram import SCRAM_MECHANISMS, ScramServer
 from barnabas.wire.kafka.api import ApiKey
 
 __all__ = ["BrokerComponents", "Environment", "connection_limits"]
@@ -115,7 +109,6 @@ class Environment:
     """None where there are no processes."""
 
 
-_NONCE_BYTES = 24
 _HANDLERS = load_handlers()
 """Imported with this module, before a loop runs: these modules and their messages take 40 ms."""
 
@@ -129,11 +122,7 @@ class BrokerComponents:
         self.purgatory = Purgatory(environment.call_later)
         self.slices = Slices(environment.clock, environment.call_later, environment.in_thread)
         self.metadata = MetadataCache(environment.cluster_id)
-        login = environment.security[environment.inter_broker_listener].login
-        self._login: ChannelLogin | None = None
-        if login is not None:
-            begin = login_of_broker(login.mechanism, login.username, login.password, self._nonce)
-            self._login = ChannelLogin(login.mechanism, begin)
+        self._login = channel_login(environment.security[environment.inter_broker_listener].login, environment.rng)
         self.credentials = ScramCredentials()
         self.channels = Channels(
             environment.broker_id,
@@ -152,10 +141,9 @@ class BrokerComponents:
     def _make_configuration(self) -> None:
         environment = self.environment
         self.configs = DynamicConfig(environment.config, lambda: self.replicas.topics())
-        enabled = {name for each in environment.security.values() if each.sasl for name in each.sasl.mechanisms}
         self.config_repository = ConfigRepository(
             self.configs,
-            self.credentials if enabled & SCRAM_MECHANISMS.keys() else None,
+            self.credentials if enables_scram(environment.security.values()) else None,
             environment.broker_id,
             environment.clock.wall_ms,
         )
@@ -372,42 +360,15 @@ class BrokerComponents:
             slices=self.slices,
         )
         self.channels.call_self = self.dispatcher.call
+        self._channel_builder = ChannelBuilder(
+            environment.security, self.credentials, self.dispatcher, environment.call_later, environment.rng
+        )
 
     # Connections
 
     def accept(self, listener: str, connection: Connection) -> FrameHandler:
         """The frame handler of a new connection."""
-        opened = self.dispatcher.accept(listener, connection)
-        security = self.environment.security[listener]
-        if security.sasl is not None:
-            sasl = security.sasl
-            return SaslConnection(
-                self.dispatcher,
-                opened,
-                connection,
-                SaslServerAuthenticator(sasl.mechanisms, partial(self._mechanism, sasl), sasl.max_reauth_ms),
-                self.environment.call_later,
-                max_receive_bytes=sasl.max_receive_bytes,
-                failure_delay_ms=sasl.failure_delay_ms,
-            )
-        if isinstance(connection, TlsLink):
-
-            def take_name() -> None:
-                certificate = connection.peer_certificate
-                if certificate and (name := subject_name(certificate)) is not None:
-                    opened.client.principal = f"User:{name}"
-
-            connection.on_secured = take_name
-        return opened
-
-    def _mechanism(self, sasl: SaslSettings, name: str) -> SaslMechanism:
-        """The server's side of a mechanism that is enabled."""
-        if name == "PLAIN":
-            return PlainServer(sasl.plain_users)
-        return ScramServer(name, partial(self.credentials.find, name), self._nonce())
-
-    def _nonce(self) -> str:
-        return self.environment.rng.randbytes(_NONCE_BYTES).hex()
+        return self._channel_builder.accept(listener, connection)
 
     @property
     def coordination(self) -> CoordinationClient:

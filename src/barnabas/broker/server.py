@@ -37,7 +37,6 @@ from barnabas.broker.configuration.listeners import (
     inter_broker_listener,
     listeners,
 )
-from barnabas.broker.configuration.security_settings import BROKER_JAAS_FILE
 from barnabas.broker.groups.offsets_topic import count_offsets_partitions
 from barnabas.broker.membership.registration import stored_broker_id
 from barnabas.broker.replication.selection import replica_selector
@@ -49,6 +48,7 @@ from barnabas.net.descriptors import descriptor_limit, kept_log_files
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.ssl_contexts import client_context, server_context
 from barnabas.net.tls_layer import TlsLayer
+from barnabas.security.jaas import JAAS_FILE
 from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["BrokerServer"]
@@ -86,7 +86,7 @@ class BrokerServer:
         self._config = BrokerConfig(settings)
         self._addresses = listeners(settings)
         self._inter_broker_listener = inter_broker_listener(settings)
-        self._security = read_listener_security(settings, _read_jaas(settings[BROKER_JAAS_FILE]))
+        self._security = read_listener_security(settings, _read_jaas(settings[JAAS_FILE]))
         self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(settings)]
         connection_limits(settings, _first_address, descriptor_limit())
         replica_selector(settings["replica.selector.class"])
@@ -441,7 +441,7 @@ def _read_jaas(path: str | None) -> str | None:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"{BROKER_JAAS_FILE}: {path} cannot be read: {reason}") from None
+        raise ConfigError(f"{JAAS_FILE}: {path} cannot be read: {reason}") from None
 
 
 def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], object]) -> Timer:

@@ -10,12 +10,8 @@ from collections.abc import Mapping
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import print_json
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.scram_users import (
-    SCRAM_TYPES,
-    ScramPassword,
-    alter_scram_users,
-    describe_scram_users,
-)
+from barnabas.client.scram_users import ScramPassword, alter_scram_users, describe_scram_users
+from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.scram import MIN_SCRAM_ITERATIONS
 
 __all__ = ["alter_users", "describe_users", "names_scram", "passwords_of"]
@@ -25,9 +21,9 @@ _VALUE = re.compile(r"(?:iterations=(-?[0-9]+),)?password=(.+)", re.DOTALL)
 
 def names_scram(changes: Mapping[str, object]) -> bool:
     """Whether changes of a user are about SCRAM. Raises `ConfigError` for some that are and some that are not."""
-    scram = [name for name in changes if name in SCRAM_TYPES]
+    scram = [name for name in changes if name in SCRAM_MECHANISMS]
     if scram and len(scram) < len(changes):
-        others = ", ".join(name for name in changes if name not in SCRAM_TYPES)
+        others = ", ".join(name for name in changes if name not in SCRAM_MECHANISMS)
         raise ConfigError(f"{', '.join(scram)} and {others} cannot be changed at once: use two commands")
     return bool(scram)
 

@@ -3,77 +3,50 @@
 For users that must exist before a broker starts, such as those of the brokers themselves. In Kafka: ConfigCommand.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from barnabas.base.randomness import new_random
-from barnabas.broker.cluster.znodes import (
-    CONFIG_CHANGE_PREFIX,
-    CONFIG_CHANGES,
-    config_path,
-    decode_config,
-    encode_config,
-    encode_config_change,
-)
+from barnabas.broker.cluster.channels import Channels
+from barnabas.broker.cluster.service import Interpreter
+from barnabas.broker.cluster.znodes import CONFIG_CHANGES
+from barnabas.broker.configuration.repository import alter_entity
 from barnabas.broker.configuration.scram_credentials import ScramChange, sanitized, texts_after_changes
 from barnabas.cli.scram_commands import passwords_of
-from barnabas.client.scram_users import SCRAM_TYPES, salt_password
+from barnabas.client.scram_users import ScramPassword, salt_password
 from barnabas.coordination.client import BlockingClient, CoordinationClient
 from barnabas.net.sockets import SocketNetwork
-from barnabas.wire.jute.errors import ErrorCode as Keeper
-from barnabas.wire.jute.errors import KeeperError
-from barnabas.wire.jute.opcodes import CreateMode
+from barnabas.security.mechanisms import SCRAM_MECHANISMS
 
 __all__ = ["alter_users_in_zookeeper"]
 
 _CONNECT_TIMEOUT_MS = 10_000
 
 
-class _Found(NamedTuple):
-    data: bytes | None
-    version: int
-
-
 def alter_users_in_zookeeper(servers: str, user: str, changes: Mapping[str, str | None]) -> None:
     """As `alter_users`, without a broker. Raises `KeeperError`, `KafkaError`, `ConfigError`."""
-    new = []
-    for each in passwords_of(user, changes):
-        number = SCRAM_TYPES[each.mechanism]
-        if each.password is None:
-            new.append(ScramChange(user, number))
-        else:
-            salt, salted = salt_password(each.password, each.mechanism, each.iterations)
-            new.append(ScramChange(user, number, each.iterations, salt, salted))
-        new[-1].check()
-    path = config_path("users", sanitized(user))
+    checked = [_change(user, password) for password in passwords_of(user, changes)]
+    for each in checked:
+        each.check()
     with BlockingClient(SocketNetwork, servers, rng=new_random()) as client:
         client.start(_CONNECT_TIMEOUT_MS)
-        while not client.call(lambda keeper: _replace(keeper, path, user, new)):
-            pass  # changed by another one meanwhile
+        client.call(partial(_alter, user=user, changes=checked))
     print(f"Completed updating config for user {user}.")
 
 
-async def _replace(keeper: CoordinationClient, path: str, user: str, changes: list[ScramChange]) -> bool:
-    await keeper.ensure_path("/config/users")
-    await keeper.ensure_path(CONFIG_CHANGES)
-    try:
-        data, stat = await keeper.get(path)
-        found: _Found | None = _Found(data, stat.version)
-    except KeeperError as error:
-        if error.code != Keeper.NO_NODE:
-            raise
-        found = None
-    texts = {} if found is None else decode_config(path, found.data)
-    after = encode_config(texts_after_changes(texts, changes))
-    try:
-        if found is None:
-            await keeper.create(path, after)
-        else:
-            await keeper.set_data(path, after, found.version)
-    except KeeperError as error:
-        if error.code in (Keeper.NODE_EXISTS, Keeper.BAD_VERSION, Keeper.NO_NODE):
-            return False
-        raise
-    note = encode_config_change(f"users/{sanitized(user)}")
-    await keeper.create(f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}", note, mode=CreateMode.PERSISTENT_SEQUENTIAL)
-    return True
+def _change(user: str, wanted: ScramPassword) -> ScramChange:
+    number = SCRAM_MECHANISMS[wanted.mechanism].number
+    if wanted.password is None:
+        return ScramChange(user, number)
+    salt, salted = salt_password(wanted.password, wanted.mechanism, wanted.iterations)
+    return ScramChange(user, number, wanted.iterations, salt, salted)
+
+
+async def _alter(client: CoordinationClient, user: str, changes: Sequence[ScramChange]) -> None:
+    """As a broker does it."""
+    for path in ("/config/users", CONFIG_CHANGES):
+        await client.ensure_path(path)
+    no_brokers = Channels(-1, SocketNetwork(), request_timeout_ms=_CONNECT_TIMEOUT_MS)
+    steps = alter_entity("users", sanitized(user), lambda texts: texts_after_changes(texts, changes))
+    await Interpreter(client, no_brokers, asyncio.ensure_future).perform(steps)

@@ -12,15 +12,16 @@ In Kafka: `ProducerConfig`, `ConsumerConfig`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
-from barnabas.client.errors import ConfigurationError
+from barnabas.client.errors import ConfigurationError, LibrdkafkaOnlyError
 from barnabas.client.stores import STORE_PROPERTIES, translate_stores
 from barnabas.security.jaas import login_module
+from barnabas.security.mechanisms import LOGIN_MODULES
 
 __all__ = [
     "KNOWN_FOR_LOGIN",
@@ -32,6 +33,7 @@ __all__ = [
     "plan_consumer",
     "plan_producer",
     "property_text",
+    "refuse_other_names",
     "refuse_unprotected",
     "renamed_for_all",
     "security_properties",
@@ -145,6 +147,7 @@ KNOWN_FOR_LOGIN = frozenset(
 
 _OF_SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
 _PROTOCOL = "security.protocol"
+_LOGIN_MODULES = tuple(name.rpartition(".")[2] for name in LOGIN_MODULES.values())
 _CREDENTIALS = ("sasl.password", "sasl.jaas.config", "sasl.oauthbearer.client.secret")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SAME_TWICE = ("sasl.mechanisms",)  # and two values would be two ways to send a password
@@ -468,13 +471,22 @@ def refuse_unprotected(given: Mapping[str, Any]) -> None:
                 )
 
 
+def refuse_other_names(given: Mapping[str, str], prefix: str, known: Collection[str]) -> None:
+    """What is not done must not be taken for done; librdkafka refuses what it does not know either."""
+    for name in given:
+        if name.startswith(prefix) and name not in known:
+            raise LibrdkafkaOnlyError(
+                f"{name} is not supported by this client{did_you_mean(name, known)}", remedy="leave it out"
+            )
+
+
 def _login_options(jaas: str) -> dict[str, str]:
     """The options of the login module in ``sasl.jaas.config``."""
     try:
         module = login_module(jaas, "sasl.jaas.config")
     except ConfigError as error:
         raise ConfigurationError(str(error)) from None
-    if not module.name.endswith(("PlainLoginModule", "ScramLoginModule")):
+    if not module.name.endswith(_LOGIN_MODULES):  # shaded libraries put a prefix before the package
         raise ConfigurationError(
             "sasl.jaas.config is supported for PlainLoginModule and ScramLoginModule; "
             "set librdkafka's sasl.* properties for other mechanisms"

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.errors import refusal
-from barnabas.security.scram import MIN_SCRAM_ITERATIONS, SCRAM_MECHANISMS
+from barnabas.security.mechanisms import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_NUMBER
+from barnabas.security.scram import MIN_SCRAM_ITERATIONS
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -24,10 +25,8 @@ from barnabas.wire.kafka.messages.describe_user_scram_credentials import (
     UserName,
 )
 
-__all__ = ["SCRAM_TYPES", "ScramPassword", "alter_scram_users", "describe_scram_users", "salt_password"]
+__all__ = ["ScramPassword", "alter_scram_users", "describe_scram_users", "salt_password"]
 
-SCRAM_TYPES = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""The protocol's numbers."""
 _SALT_BYTES = 24
 
 
@@ -43,14 +42,14 @@ class ScramPassword(NamedTuple):
 def salt_password(password: str, mechanism: str, iterations: int) -> tuple[bytes, bytes]:
     """A new salt, and the password salted with it."""
     salt = secrets.token_bytes(_SALT_BYTES)
-    return salt, hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism], password.encode(), salt, iterations)
+    return salt, hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism].hash, password.encode(), salt, iterations)
 
 
 def alter_scram_users(connection: AdminConnection, changes: Sequence[ScramPassword]) -> None:
     """Set and delete credentials. Raises `RefusedError` with the first user's failure; others may have been changed."""
     deletions, upsertions = [], []
     for user, mechanism, password, iterations in changes:
-        number = SCRAM_TYPES[mechanism]
+        number = SCRAM_MECHANISMS[mechanism].number
         if password is None:
             deletions.append(ScramCredentialDeletion(name=user, mechanism=number))
         else:
@@ -85,13 +84,13 @@ def describe_scram_users(
     )
     if response.error_code:
         raise refusal(response.error_code, response.error_message)
-    names = {number: mechanism for mechanism, number in SCRAM_TYPES.items()}
     found = {}
     for result in response.results:
         if result.error_code and result.error_code != ErrorCode.RESOURCE_NOT_FOUND:
             raise refusal(result.error_code, f"{result.user}: {result.error_message}")
         if not result.error_code:
             found[result.user] = {
-                names.get(info.mechanism, str(info.mechanism)): info.iterations for info in result.credential_infos
+                SCRAM_MECHANISMS_BY_NUMBER.get(info.mechanism, str(info.mechanism)): info.iterations
+                for info in result.credential_infos
             }
     return found

@@ -17,7 +17,10 @@ from typing import NamedTuple
 
 from barnabas.base.errors import ConfigError
 
-__all__ = ["LoginModule", "digest_credentials", "digest_users", "login_module", "parse_jaas"]
+__all__ = ["JAAS_FILE", "LoginModule", "digest_credentials", "digest_users", "login_module", "parse_jaas"]
+
+JAAS_FILE = "java.security.auth.login.config"
+"""Java's system property with the name of such a file; here a property of brokers and of coordination servers."""
 
 _TOKEN = re.compile(
     r"""\s+|//[^\n]*|\#[^\n]*|/\*.*?\*/|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{};=]|[^\s{};="']+)""", re.DOTALL

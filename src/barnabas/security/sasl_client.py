@@ -6,8 +6,9 @@ In Kafka: `SaslClientAuthenticator`, `ScramSaslClient`.
 from collections.abc import Callable, Generator
 
 from barnabas.security.errors import SaslError
+from barnabas.security.mechanisms import PLAIN, SCRAM_MECHANISMS
 from barnabas.security.plain import plain_message
-from barnabas.security.scram import MAX_SCRAM_ITERATIONS, SCRAM_MECHANISMS, SaltedPassword, ScramClient
+from barnabas.security.scram import MAX_SCRAM_ITERATIONS, SaltedPassword, ScramClient
 
 __all__ = ["converse", "login_of_broker"]
 
@@ -20,7 +21,7 @@ def converse(
     ``nonce`` as for `ScramClient`; ``salted`` is the password of SCRAM for many conversations. Raises `SaslError`.
     """
     if mechanism not in SCRAM_MECHANISMS:
-        if mechanism != "PLAIN":
+        if mechanism != PLAIN:
             raise SaslError(f"there is no mechanism {mechanism} here")
         yield plain_message(username, password)
         return

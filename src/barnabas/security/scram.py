@@ -22,20 +22,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.security.errors import SaslError
+from barnabas.security.mechanisms import SCRAM_MECHANISMS
 
 __all__ = [
     "MAX_SCRAM_ITERATIONS",
     "MIN_SCRAM_ITERATIONS",
-    "SCRAM_MECHANISMS",
     "SaltedPassword",
     "ScramClient",
     "ScramCredential",
     "ScramServer",
     "scram_credential",
 ]
-
-SCRAM_MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""The hash of each mechanism."""
 
 MIN_SCRAM_ITERATIONS = 4096
 """Kafka's clients and servers ask for so many."""
@@ -67,7 +64,7 @@ class ScramCredential:
 
 def scram_credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
     """Of a password that is salted already: ``hashlib.pbkdf2_hmac`` of its bytes."""
-    name = SCRAM_MECHANISMS[mechanism]
+    name = SCRAM_MECHANISMS[mechanism].hash
     client_key = hmac.digest(salted_password, b"Client Key", name)
     server_key = hmac.digest(salted_password, b"Server Key", name)
     return ScramCredential(salt, hashlib.new(name, client_key).digest(), server_key, iterations)
@@ -78,7 +75,7 @@ class ScramServer:
 
     def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None], nonce: str) -> None:
         """``find`` returns a user's credential, None for a user without one."""
-        self._hash = SCRAM_MECHANISMS[mechanism]
+        self._hash = SCRAM_MECHANISMS[mechanism].hash
         self._find = find
         self._nonce = nonce
         self._credential: ScramCredential | None = None
@@ -156,7 +153,7 @@ class SaltedPassword:
 
     def __init__(self, mechanism: str, password: str, *, max_iterations: int = _MAX_ITERATIONS) -> None:
         """Raises `SaslError` for a password that UTF-8 cannot hold."""
-        self._hash = SCRAM_MECHANISMS[mechanism]
+        self._hash = SCRAM_MECHANISMS[mechanism].hash
         self._password = _bytes(password, "the password")
         self._max_iterations = max_iterations
         self._known: dict[tuple[bytes, int], bytes] = {}
@@ -182,7 +179,7 @@ class ScramClient:
 
     def __init__(self, mechanism: str, username: str, password: str | SaltedPassword, nonce: str) -> None:
         """Raises `SaslError` for a name or a password that UTF-8 cannot hold. A `SaltedPassword` is of the same mechanism."""
-        self._hash = SCRAM_MECHANISMS[mechanism]
+        self._hash = SCRAM_MECHANISMS[mechanism].hash
         self._password = SaltedPassword(mechanism, password) if isinstance(password, str) else password
         _bytes(username, "the user's name")
         self._nonce = nonce

@@ -15,19 +15,15 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.scram_users import SCRAM_TYPES, ScramPassword, alter_scram_users
+from barnabas.client.scram_users import ScramPassword, alter_scram_users
+from barnabas.security.mechanisms import LOGIN_MODULES, SASL_MECHANISMS, SCRAM_MECHANISMS
 from barnabas.testing.private_files import write_private
 
 __all__ = ["SECURITY_PROTOCOLS", "ClusterSecurity"]
 
 SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", *SCRAM_TYPES)
 _BROKER = "barnabas-broker"
 _NAME = re.compile(r"""[^\s{};="',\\]+""")
-_MODULES = {
-    name: f"org.apache.kafka.common.security.{package}LoginModule required"
-    for name, package in (("PLAIN", "plain.Plain"), *((each, "scram.Scram") for each in SCRAM_TYPES))
-}
 _DAYS = 7
 _RENEWED_S = 4 * 24 * 3600.0
 _WAIT_S = 30.0
@@ -114,7 +110,7 @@ class ClusterSecurity:
             options = {"username": _BROKER, "password": self._broker_password}
             options |= {f"user_{name}": password for name, password in users.items()}
             properties |= {
-                "sasl.enabled.mechanisms": ",".join(_MECHANISMS),
+                "sasl.enabled.mechanisms": ",".join(SASL_MECHANISMS),
                 "sasl.mechanism.inter.broker.protocol": "PLAIN",
                 f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config": _jaas("PLAIN", options),
             }
@@ -133,7 +129,7 @@ class ClusterSecurity:
         passwords = [
             ScramPassword(user, mechanism, password)
             for user, password in self.users.items()
-            for mechanism in SCRAM_TYPES
+            for mechanism in SCRAM_MECHANISMS
         ]
         with AdminConnection(bootstrap_servers, self.own_properties()) as admin:
             alter_scram_users(admin, passwords)
@@ -149,7 +145,7 @@ class ClusterSecurity:
     def _can_log_in(self, server: str, user: str) -> bool:
         with (
             contextlib.suppress(BarnabasError, OSError),
-            AdminConnection(server, self.client_properties(user, [*SCRAM_TYPES][-1])) as admin,
+            AdminConnection(server, self.client_properties(user, [*SCRAM_MECHANISMS][-1])) as admin,
         ):
             admin.describe_cluster()
             return True
@@ -173,8 +169,8 @@ class ClusterSecurity:
             user = next(iter(self.users)) if user is None else user
             if user not in self.users:
                 raise BarnabasError(f"there is no user {user}: they are {', '.join(self.users)}")
-            if mechanism not in _MECHANISMS:
-                raise BarnabasError(f"there is no mechanism {mechanism}: they are {', '.join(_MECHANISMS)}")
+            if mechanism not in SASL_MECHANISMS:
+                raise BarnabasError(f"there is no mechanism {mechanism}: they are {', '.join(SASL_MECHANISMS)}")
             password = self.users[user]
         elif user is not None:
             raise BarnabasError(f"security={self.protocol!r} has no users")
@@ -202,4 +198,4 @@ class ClusterSecurity:
 
 def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
     quoted = ('{}="{}"'.format(name, text.replace("\\", "\\\\").replace('"', '\\"')) for name, text in options.items())
-    return f"{_MODULES[mechanism]} {' '.join(quoted)};"
+    return f"{LOGIN_MODULES[mechanism]} required {' '.join(quoted)};"

@@ -12,8 +12,8 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
-from barnabas.broker.configuration.scram_credentials import MECHANISMS_BY_TYPE
 from barnabas.broker.requests.request import Request
+from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.scram import ScramCredential
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -25,8 +25,6 @@ from barnabas.wire.kafka.messages.describe_user_scram_credentials import (
 )
 
 __all__ = ["API"]
-
-_TYPES = {mechanism: number for number, mechanism in MECHANISMS_BY_TYPE.items()}
 
 
 def _handle(services: Services, request: Request) -> None:
@@ -63,7 +61,7 @@ def _result(user: str, credentials: dict[str, ScramCredential]) -> DescribeUserS
             credential_infos=[],
         )
     infos = [
-        CredentialInfo(mechanism=_TYPES[mechanism], iterations=credential.iterations)
+        CredentialInfo(mechanism=SCRAM_MECHANISMS[mechanism].number, iterations=credential.iterations)
         for mechanism, credential in credentials.items()
     ]
     return DescribeUserScramCredentialsResult(

@@ -11,9 +11,10 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, ValueCheck, Values, at_least, between, one_of
 from barnabas.broker.configuration.listener_security import check_listener_security
 from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, wrong_unlisted
-from barnabas.broker.configuration.security_settings import BROKER_JAAS_FILE, ROWS_SECURITY, listener_setting
+from barnabas.broker.configuration.security_settings import ROWS_SECURITY, listener_setting
 from barnabas.broker.configuration.table import UpdateMode
 from barnabas.broker.configuration.without_effect import DYNAMIC_THREADS, ROWS_WITHOUT_EFFECT, WITHOUT_EFFECT
+from barnabas.security.jaas import JAAS_FILE
 
 __all__ = [
     "DEFINITIONS",
@@ -465,7 +466,7 @@ def _check_all(values: Values) -> None:
 
 _TABLES = (*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED, *NOT_LISTED)
 _JAAS_FILE = Setting(
-    BROKER_JAAS_FILE,
+    JAAS_FILE,
     STRING,
     None,
     "A JAAS file with the section KafkaServer, for SASL: Java's system property, which Kafka does not have among its own.",
@@ -485,7 +486,7 @@ DEFINITIONS = Definitions(
 NOT_DESCRIBED = frozenset(
     (
         *(row.setting.name for row in NOT_LISTED),
-        BROKER_JAAS_FILE,
+        JAAS_FILE,
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
         "replica.alter.log.dirs.io.max.bytes.per.second",

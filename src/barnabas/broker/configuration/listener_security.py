@@ -15,16 +15,15 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values, invalid_value
 from barnabas.broker.configuration.listeners import ListenerAddress, inter_broker_listener, listeners
 from barnabas.broker.configuration.security_settings import (
-    BROKER_JAAS_FILE,
-    BROKER_MECHANISMS,
     LISTENER_PREFIX,
     SECURITY_SETTINGS,
     asks_for_security,
     listener_setting,
 )
 from barnabas.net.ssl_contexts import SslSettings
-from barnabas.security.jaas import LoginModule, login_module, parse_jaas
+from barnabas.security.jaas import JAAS_FILE, LoginModule, login_module, parse_jaas
 from barnabas.security.key_stores import KeyStore, check_store_type
+from barnabas.security.mechanisms import LOGIN_MODULES, PLAIN, SASL_MECHANISMS
 
 __all__ = [
     "BrokerLogin",
@@ -35,11 +34,6 @@ __all__ = [
     "read_listener_security",
 ]
 
-_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
 _USER = "user_"
 _CONTROLS = ("required", "requisite", "sufficient", "optional")
 
@@ -91,10 +85,10 @@ def check_listener_security(values: Values) -> None:
     """Raises `ConfigError` for a property that asks for security which no listener can give."""
     for name, text in values.texts.items():
         setting = SECURITY_SETTINGS.get(name)
-        if setting is None and name != BROKER_JAAS_FILE and listener_setting(name) is None:
+        if setting is None and name != JAAS_FILE and listener_setting(name) is None:
             continue
         addresses = listeners(values)
-        if name == BROKER_JAAS_FILE and text.strip():
+        if name == JAAS_FILE and text.strip():
             _require(any(map(_has_sasl, addresses)), name, "no listener has SASL")
         elif setting is not None and asks_for_security(setting, text):
             if name == "sasl.jaas.config":
@@ -265,28 +259,28 @@ def _login_modules(view: _ListenerView, jaas_text: str | None) -> dict[str, tupl
     """The JAAS entry of each mechanism, with the place where it stands: its own property, or the JAAS file."""
     mechanisms = view("sasl.enabled.mechanisms")
     name = view.name("sasl.enabled.mechanisms")
-    unsupported = [each for each in mechanisms if each not in BROKER_MECHANISMS]
+    unsupported = [each for each in mechanisms if each not in SASL_MECHANISMS]
     if unsupported or not mechanisms:
         default = "" if name in view.broker.texts else " (the default)"
         raise ConfigError(
-            f"{name}={','.join(mechanisms)}{default}: the listener {view.listener} can have {', '.join(BROKER_MECHANISMS)}"
+            f"{name}={','.join(mechanisms)}{default}: the listener {view.listener} can have {', '.join(SASL_MECHANISMS)}"
         )
     found = {}
     in_file: list[LoginModule] = []
-    path = view.broker[BROKER_JAAS_FILE]
+    path = view.broker[JAAS_FILE]
     if jaas_text is not None:
-        sections = parse_jaas(jaas_text, f"{path} ({BROKER_JAAS_FILE})")
+        sections = parse_jaas(jaas_text, f"{path} ({JAAS_FILE})")
         in_file = sections.get(f"{view.listener.lower()}.KafkaServer", sections.get("KafkaServer", []))
     for mechanism in mechanisms:
         own = view.name("sasl.jaas.config", mechanism)
         if own != "sasl.jaas.config":
             found[mechanism] = own, login_module(view("sasl.jaas.config", mechanism), own)
         else:
-            matching = [module for module in in_file if module.name == _MODULES[mechanism]]
+            matching = [module for module in in_file if module.name == LOGIN_MODULES[mechanism]]
             if len(matching) > 1:
-                raise ConfigError(f"{path} ({BROKER_JAAS_FILE}) has several entries of {_MODULES[mechanism]}")
+                raise ConfigError(f"{path} ({JAAS_FILE}) has several entries of {LOGIN_MODULES[mechanism]}")
             if matching:
-                found[mechanism] = f"{path} ({BROKER_JAAS_FILE})", matching[0]
+                found[mechanism] = f"{path} ({JAAS_FILE})", matching[0]
     for mechanism, (place, module) in found.items():
         _check_module(mechanism, place, module)
     return found
@@ -294,15 +288,15 @@ def _login_modules(view: _ListenerView, jaas_text: str | None) -> dict[str, tupl
 
 def _check_module(mechanism: str, place: str, module: LoginModule) -> None:
     """Errors name positions only: where a quotation mark is missing, any word may be a piece of a password."""
-    if module.name != _MODULES[mechanism]:
-        raise ConfigError(f"{place} names another login module: {mechanism} has {_MODULES[mechanism]}")
+    if module.name != LOGIN_MODULES[mechanism]:
+        raise ConfigError(f"{place} names another login module: {mechanism} has {LOGIN_MODULES[mechanism]}")
     if module.control.lower() not in _CONTROLS:
         raise ConfigError(f"{place}: behind the login module one of {', '.join(_CONTROLS)} is expected")
     known = {"username", "password"}
     for number, option in enumerate(module.options, 1):
-        is_user = mechanism == "PLAIN" and option.startswith(_USER) and option != _USER
+        is_user = mechanism == PLAIN and option.startswith(_USER) and option != _USER
         if option not in known and not is_user:
-            users = ', user_NAME="PASSWORD"' if mechanism == "PLAIN" else ""
+            users = ', user_NAME="PASSWORD"' if mechanism == PLAIN else ""
             raise ConfigError(
                 f"{place} has an option that is not supported, number {number}: there are username, password{users}"
             )
@@ -311,13 +305,13 @@ def _check_module(mechanism: str, place: str, module: LoginModule) -> None:
 def _sasl(view: _ListenerView, modules: Mapping[str, tuple[str, LoginModule]]) -> SaslSettings:
     mechanisms = tuple(dict.fromkeys(view("sasl.enabled.mechanisms")))
     users: dict[str, str] = {}
-    if "PLAIN" in mechanisms:
-        if "PLAIN" not in modules:
+    if PLAIN in mechanisms:
+        if PLAIN not in modules:
             raise ConfigError(
                 f"listener.name.{view.listener.lower()}.plain.sasl.jaas.config is not set: PLAIN needs the users of the "
-                f"listener {view.listener}, in this property or in the JAAS file that {BROKER_JAAS_FILE} names"
+                f"listener {view.listener}, in this property or in the JAAS file that {JAAS_FILE} names"
             )
-        place, module = modules["PLAIN"]
+        place, module = modules[PLAIN]
         users = {
             option.removeprefix(_USER): password
             for option, password in module.options.items()
@@ -346,7 +340,7 @@ def _login(view: _ListenerView, sasl: SaslSettings, modules: Mapping[str, tuple[
         raise ConfigError(
             f"listener.name.{view.listener.lower()}.{mechanism.lower()}.sasl.jaas.config is not set: it needs the username "
             "and the password with which this broker authenticates to others, here or in the JAAS file that "
-            f"{BROKER_JAAS_FILE} names"
+            f"{JAAS_FILE} names"
         )
     username, password = module.options.get("username", ""), module.options.get("password", "")
     if not username or not password:

@@ -49,7 +49,7 @@ from barnabas.security.scram import ScramCredential
 from barnabas.wire.jute.opcodes import CreateMode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["ConfigChange", "ConfigRepository"]
+__all__ = ["ConfigChange", "ConfigRepository", "alter_entity"]
 
 logger = logging.getLogger(__name__)
 
@@ -223,35 +223,39 @@ class ConfigRepository:
         yield from self._alter("users", sanitized(user), lambda texts: texts_after_changes(texts, changes), False)
 
     def _alter(self, kind: str, name: str, change: ConfigChange, validate_only: bool) -> Steps[None]:
-        path = config_path(kind, name)
-        while True:
-            znodes: list[Znode | None] = yield Read([path])
-            znode = znodes[0]
-            try:
-                texts = encode_config(change(_texts(path, znode)))
-            except ConfigError as error:
-                if kind == "brokers":
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-                message = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{name}'): {error}"
-                raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
-            if validate_only:
-                return
-            op = Create(path, texts) if znode is None else SetData(path, texts, znode.version)
-            written: list[Written] = yield WriteUnfenced([op])
-            changed_meanwhile = (WriteResult.BAD_VERSION, WriteResult.EXISTS, WriteResult.ABSENT)
-            if written[0].or_raise(*changed_meanwhile) is WriteResult.DONE:
-                break
-        note = Create(
-            f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}",
-            encode_config_change(f"{kind}/{name}"),
-            CreateMode.PERSISTENT_SEQUENTIAL,
-        )
-        noted: list[Written] = yield WriteUnfenced(
-            [note], repeat=True
-        )  # a second note does no harm, a missing one does
-        noted[0].or_raise()
+        yield from alter_entity(kind, name, change, validate_only=validate_only)
         # Others learn of it from the note. A client that is answered here finds it applied here.
-        yield from self.refresh([f"{kind}/{name}"])
+        if not validate_only:
+            yield from self.refresh([f"{kind}/{name}"])
+
+
+def alter_entity(kind: str, name: str, change: ConfigChange, *, validate_only: bool = False) -> Steps[None]:
+    """Replace the texts of an entity's znode by ``change(texts)``, and leave a note for all brokers. Raises `KafkaError`."""
+    path = config_path(kind, name)
+    while True:
+        znodes: list[Znode | None] = yield Read([path])
+        znode = znodes[0]
+        try:
+            texts = encode_config(change(_texts(path, znode)))
+        except ConfigError as error:
+            if kind == "brokers":
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+            message = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{name}'): {error}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
+        if validate_only:
+            return
+        op = Create(path, texts) if znode is None else SetData(path, texts, znode.version)
+        written: list[Written] = yield WriteUnfenced([op])
+        changed_meanwhile = (WriteResult.BAD_VERSION, WriteResult.EXISTS, WriteResult.ABSENT)
+        if written[0].or_raise(*changed_meanwhile) is WriteResult.DONE:
+            break
+    note = Create(
+        f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}",
+        encode_config_change(f"{kind}/{name}"),
+        CreateMode.PERSISTENT_SEQUENTIAL,
+    )
+    noted: list[Written] = yield WriteUnfenced([note], repeat=True)  # a second note does no harm, a missing one does
+    noted[0].or_raise()
 
 
 def _texts(path: str, znode: Znode | None) -> dict[str, str]:

@@ -15,17 +15,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from barnabas.security.mechanisms import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_NUMBER
 from barnabas.security.scram import (
     MAX_SCRAM_ITERATIONS,
     MIN_SCRAM_ITERATIONS,
-    SCRAM_MECHANISMS,
     ScramCredential,
     scram_credential,
 )
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
-    "MECHANISMS_BY_TYPE",
     "ScramChange",
     "ScramCredentials",
     "credential_text",
@@ -37,8 +36,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-MECHANISMS_BY_TYPE = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""By the numbers of the protocol."""
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
 _ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
 
@@ -128,7 +125,7 @@ class ScramChange(NamedTuple):
         """Raises `KafkaError` for what cannot be, in Kafka's words."""
         if not self.user:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-        if self.mechanism_type not in MECHANISMS_BY_TYPE:
+        if self.mechanism_type not in SCRAM_MECHANISMS_BY_NUMBER:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
         if self.salted_password is None:
             return
@@ -144,7 +141,7 @@ def texts_after_changes(texts: Mapping[str, str], changes: Sequence[ScramChange]
     """The texts of one user's znode after changes that were checked. Raises `KafkaError`."""
     changed = dict(texts)
     for change in changes:
-        mechanism = MECHANISMS_BY_TYPE[change.mechanism_type]
+        mechanism = SCRAM_MECHANISMS_BY_NUMBER[change.mechanism_type]
         if change.salted_password is not None:
             credential = scram_credential(mechanism, change.salted_password, change.salt, change.iterations)
             changed[mechanism] = credential_text(credential)

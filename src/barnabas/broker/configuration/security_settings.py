@@ -12,10 +12,9 @@ from typing import NamedTuple
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting, ValueCheck, at_least, between, one_of
 from barnabas.broker.configuration.table import Row, read_table
+from barnabas.security.mechanisms import SASL_MECHANISMS
 
 __all__ = [
-    "BROKER_JAAS_FILE",
-    "BROKER_MECHANISMS",
     "LISTENER_PREFIX",
     "ROWS_SECURITY",
     "SECURITY_SETTINGS",
@@ -26,10 +25,6 @@ __all__ = [
 ]
 
 LISTENER_PREFIX = "listener.name."
-BROKER_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""The SASL mechanisms of brokers."""
-BROKER_JAAS_FILE = "java.security.auth.login.config"
-"""Java's system property with the name of a JAAS file; here a broker's property too."""
 
 _TABLE = """
 connections.max.reauth.ms long - 0 Time after which SASL clients must authenticate again; 0 for never.
@@ -66,7 +61,7 @@ ROWS_SECURITY: list[Row] = list(read_table(_TABLE, lambda setting: _CHECKS.get(s
 SECURITY_SETTINGS: dict[str, Setting] = {row.setting.name: row.setting for row in ROWS_SECURITY}
 _PER_MECHANISM = frozenset(("sasl.jaas.config", "connections.max.reauth.ms"))
 _OF_THE_BROKER = frozenset(("sasl.mechanism.inter.broker.protocol", "connection.failed.authentication.delay.ms"))
-_MECHANISMS_BY_LOWER = {name.lower(): name for name in BROKER_MECHANISMS}
+_MECHANISMS_BY_LOWER = {name.lower(): name for name in SASL_MECHANISMS}
 
 
 class ListenerSetting(NamedTuple):

@@ -11,12 +11,12 @@ from functools import partial
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting, Values, at_least, between, one_of
 from barnabas.net.ssl_contexts import TLS_PROTOCOLS, SslSettings
+from barnabas.security.jaas import JAAS_FILE
 from barnabas.security.key_stores import KeyStore, check_store_type
 
 __all__ = [
     "AUTHENTICATION_PROVIDERS",
     "CLIENT_ACCESS_SETTINGS",
-    "JAAS_FILE",
     "OPERATOR_SETTINGS",
     "PROMETHEUS_PROVIDER",
     "TLS_SETTINGS",
@@ -38,10 +38,6 @@ def _digest_algorithm(value: str) -> str | None:
     except ValueError:
         return "it must be the name of a hash algorithm, such as SHA1 or SHA3-256"
     return None
-
-
-JAAS_FILE = "java.security.auth.login.config"
-"""The setting that names the file with users and passwords of SASL."""
 
 
 def hash_name(algorithm: str) -> str:

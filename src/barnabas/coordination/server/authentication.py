@@ -10,14 +10,13 @@ from barnabas.base.settings import Values
 from barnabas.coordination.core.access import AccessRules, SaslServer
 from barnabas.coordination.server.access_settings import (
     AUTHENTICATION_PROVIDERS,
-    JAAS_FILE,
     hash_name,
     read_jaas,
     read_tls_options,
 )
 from barnabas.net.ssl_contexts import SslSettings
 from barnabas.security.digest_md5 import DigestMd5Server
-from barnabas.security.jaas import digest_users, parse_jaas
+from barnabas.security.jaas import JAAS_FILE, digest_users, parse_jaas
 from barnabas.wire.jute.records import Id
 
 __all__ = ["access_rules", "tls_options"]

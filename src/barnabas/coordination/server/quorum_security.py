@@ -12,13 +12,12 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting, Values, at_least, one_of
 from barnabas.coordination.quorum.authentication import QuorumAuthentication
 from barnabas.coordination.server.access_settings import (
-    JAAS_FILE,
     read_jaas,
     read_tls_options,
 )
 from barnabas.net.ssl_contexts import TLS_PROTOCOLS, SslSettings
 from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server
-from barnabas.security.jaas import digest_credentials, digest_users
+from barnabas.security.jaas import JAAS_FILE, digest_credentials, digest_users
 from barnabas.security.key_stores import check_store_type
 
 __all__ = ["QUORUM_SECURITY_SETTINGS", "QuorumTlsOptions", "quorum_authentication", "quorum_tls_options"]
