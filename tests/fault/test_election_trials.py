@@ -38,7 +38,7 @@ def test_two_brokers_killed_at_once_leave_the_third_leader_and_controller_before
             timeout_s=30,
             what="the survivor leads everything",
         )
-        eventually(lambda: epochs.controller() == survivor, what="the survivor is controller")
+        eventually(lambda: epochs.controller() == survivor, timeout_s=30, what="the survivor is controller")
         for broker in dead:
             broker.start()
         load.goes_on(1000, "the load goes on when they are back")

@@ -84,8 +84,7 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 @pytest.fixture(autouse=True)
 def healthy(members: Ensemble) -> Iterator[None]:
     """A client that notices nothing, of an ensemble whose leader stays, in memory that stays."""
-    leader = members.leader()
-    assert leader is not None
+    leader = eventually(members.leader, what="a member leads")
     before = {number: resident_kb(member) for number, member in members.members.items()}
     states: list[str] = []
     with members.client(leader.server_id, timeout_s=30) as client:  # a test may stop a follower
@@ -94,7 +93,7 @@ def healthy(members: Ensemble) -> Iterator[None]:
         yield
         client.set("/healthy", b"still")
         assert [state for state in states if state != KazooState.CONNECTED] == []
-    assert members.leader() is leader
+    assert eventually(members.leader, what="a member leads") is leader
     for number, member in members.members.items():
         eventually(member.mode, what="the member serves")
         eventually(
@@ -129,8 +128,7 @@ def is_ended_at_once(member: Member, port: int, data: bytes) -> None:
 @pytest.mark.parametrize("data", QUORUM_PORT.values(), ids=QUORUM_PORT)
 def test_a_stranger_at_the_leaders_quorum_port_is_cut_off_within_a_second(members: Ensemble, data: bytes) -> None:
     """What is no introduction of a member ends the connection."""
-    leader = members.leader()
-    assert leader is not None
+    leader = eventually(members.leader, what="a member leads")
     is_ended_at_once(leader, ports(leader)[0], data)
 
 
@@ -144,8 +142,7 @@ def test_a_stranger_at_an_election_port_is_cut_off_within_a_second(members: Ense
 def test_noise_at_the_peer_ports_is_survived(members: Ensemble) -> None:
     """Random bytes, behind an introduction or a greeting in every other case."""
     rng = random.Random(5)
-    leader = members.leader()
-    assert leader is not None
+    leader = eventually(members.leader, what="a member leads")
     quorum_port, election_port = ports(leader)
     for number in range(60):
         for port, first in ((quorum_port, info(STRANGER)), (election_port, GREETING)):
@@ -158,8 +155,7 @@ def test_noise_at_the_peer_ports_is_survived(members: Ensemble) -> None:
 
 def test_followers_keep_their_places_while_strangers_use_their_names(members: Ensemble) -> None:
     """Introductions in a follower's name with an old, the present and a higher epoch, and a hundred at once."""
-    leader = members.leader()
-    assert leader is not None
+    leader = eventually(members.leader, what="a member leads")
     port = ports(leader)[0]
     names = [number for number in members.members if number != leader.server_id]
     with contextlib.ExitStack() as stack:
@@ -182,8 +178,7 @@ def test_votes_in_a_members_name_end_no_leader(members: Ensemble) -> None:
 
 def test_a_flood_of_connections_to_the_peer_ports_leaves_the_members_together(members: Ensemble) -> None:
     """Three hundred to each port of the leader at once, which say nothing."""
-    leader = members.leader()
-    assert leader is not None
+    leader = eventually(members.leader, what="a member leads")
     with contextlib.ExitStack() as stack:
         for port in ports(leader):
             for _ in range(300):

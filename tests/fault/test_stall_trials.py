@@ -3,9 +3,9 @@
 `support.stalls` says what a stall is, and what the machine's load explains of it.
 """
 
+import os
 import time
 from collections.abc import Callable
-from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,8 @@ from support.waiting import eventually
 
 pytestmark = [pytest.mark.fault]
 
-PARTITIONS = int(environ.get("BARNABAS_PARTITIONS", "600"))
-NAMES = int(environ.get("BARNABAS_NAMES", "5000"))
+PARTITIONS = int(os.environ.get("BARNABAS_PARTITIONS", "600"))
+NAMES = int(os.environ.get("BARNABAS_NAMES", "5000"))
 FAILOVER_S = 1.0
 
 
@@ -52,7 +52,7 @@ def test_no_large_operation_keeps_a_producer_waiting(
 ) -> None:
     """A large topic made, described, used in single requests, deleted and purged; requests that name very much."""
     indexes = range(PARTITIONS)
-    batch = build_batch([Record(0, 1_700_000_000_000, None, b"x" * 100)])
+    batch = build_batch([Record(0, int(time.time() * 1000), None, b"x" * 100)])
 
     def find(port: int, group: str) -> None:
         eventually(lambda: ask(port, FindCoordinatorRequest(key=group, key_type=0), 2).error_code == 0)
@@ -162,7 +162,7 @@ def test_a_dead_controllers_leaders_move_within_a_second(
                 lambda: all(len(p.isr) == 3 for p in describe_topics(admin, ["large"])[0].partitions), timeout_s=120
             )
             dead = admin.describe_cluster().controller_id
-            pids = [pid for name, pid in cluster.pids.items() if name != str(dead)]
+            pids = [os.getpid(), *(pid for name, pid in cluster.pids.items() if name != str(dead))]
             servers = cluster.bootstrap_servers.split(",")
         others = ",".join(server for number, server in enumerate(servers) if number != dead)
         waited_s = sum(map(waited_for_cpu_s, pids)) + stolen_s()

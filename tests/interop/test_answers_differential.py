@@ -49,6 +49,8 @@ def create(port: int, name: str, configs: dict[str, str] | None = None) -> None:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=entries)
     assert ask(port, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5).topics[0].error_code == 0
     eventually(lambda: elect(port, 0, [(name, [0])])[0][1][0][1] == 84, what=f"{name} has a leader")
+    # The controller, which was asked, knows of the election before the leader does.
+    eventually(lambda: has_topic(port, name), what=f"{name} is led")
 
 
 def elect(port: int, kind: int, partitions: list[tuple[str, list[int]]]) -> list[tuple[str, list[tuple[Any, ...]]]]:

@@ -189,7 +189,7 @@ def test_what_was_acknowledged_is_there_after_a_clean_and_an_unclean_stop(tmp_pa
             producer.produce(
                 topic, b"%d" % n, on_delivery=lambda error, message: error or acknowledged.append(message.value())
             )
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         assert len(acknowledged) == 3000
         assert consume(bootstrap, topic, 3000) == [b"%d" % n for n in range(3000)]
         assert broker.stop() == 0

@@ -309,8 +309,9 @@ def test_a_move_is_throttled_shown_cancelled_and_done(run: Run, cluster: Any, tm
     code, mine, _ = run(cluster, "reassign-partitions", "--execute", *file, "--throttle", 20_000)
     assert code == 0
     assert mine.endswith("Successfully started partition reassignments for moved-0,moved-1\n")
+    # Brokers hear of their own configuration from its znodes, after the tool has its answer.
+    eventually(lambda: configs().count("throttled.rate=20000 ") == 6, what="all know the throttles")
     throttled = configs()
-    assert throttled.count("throttled.rate=20000 ") == 6
     for tool, args in (
         (("topics", TOPICS), ["--describe", "--under-replicated-partitions"]),
         (("reassign-partitions", REASSIGN), ["--list"]),
@@ -332,14 +333,14 @@ def test_a_move_is_throttled_shown_cancelled_and_done(run: Run, cluster: Any, tm
             "Clearing topic-level throttles on topic moved",
         ],
     )
-    assert configs() == unthrottled
+    eventually(lambda: configs() == unthrottled, what="the throttles are gone")
     assert run(cluster, "reassign-partitions", "--list")[1] == "No partition reassignments found.\n"
 
     assert run(cluster, "reassign-partitions", "--execute", "--reassignment-json-file", before)[0] == 0
     eventually(lambda: run(cluster, "reassign-partitions", "--list")[1].startswith("No "), what="moved back")
     code, other = theirs(cluster, REASSIGN, "--execute", *file, "--throttle", 20_000)
     assert (code, other) == (0, mine)
-    assert configs() == throttled
+    eventually(lambda: configs() == throttled, what="all know the throttles")
     more = run(cluster, "reassign-partitions", "--execute", *file, "--additional", "--throttle", 1 << 30)
     assert more[0] == 0
     eventually(
@@ -348,9 +349,9 @@ def test_a_move_is_throttled_shown_cancelled_and_done(run: Run, cluster: Any, tm
         ),
         what="moved",
     )
-    assert configs().count(f"throttled.rate={1 << 30} ") == 6
+    eventually(lambda: configs().count(f"throttled.rate={1 << 30} ") == 6, what="all know the new throttles")
     eventually(lambda: "Clearing" in run(cluster, "reassign-partitions", "--verify", *file)[1], what="all at rest")
-    assert configs() == unthrottled
+    eventually(lambda: configs() == unthrottled, what="the throttles are gone again")
     assert run(cluster, "reassign-partitions", "--verify", *file)[:2] == theirs(cluster, REASSIGN, "--verify", *file)
     code, out, err = run(cluster, "replica-verification", "--topics-include", "moved", "--time", -2, "--once")
     assert (code, err) == (0, "")
@@ -434,6 +435,8 @@ def test_replicas_move_between_log_dirs_and_back(run: Run, tmp_path: Path, broke
         verify = ["--verify", "--preserve-throttles", *file]
         eventually(lambda: "successfully" in run(cluster, "reassign-partitions", *verify)[1], what="moved")
         assert run(cluster, "reassign-partitions", *verify)[:2] == theirs(cluster, REASSIGN, *verify)
-        assert "max.bytes.per.second=100000000 " in run(cluster, "configs", "--describe", "--broker", 0)[1]
+        describe = ("configs", "--describe", "--broker", 0)
+        eventually(lambda: "max.bytes.per.second=100000000 " in run(cluster, *describe)[1], what="it is throttled")
         run(cluster, "reassign-partitions", "--verify", *file)
-        assert run(cluster, "configs", "--describe", "--broker", 0)[1] == "Dynamic configs for broker 0 are:\n"
+        nothing = "Dynamic configs for broker 0 are:\n"
+        eventually(lambda: run(cluster, *describe)[1] == nothing, what="the throttle is gone")

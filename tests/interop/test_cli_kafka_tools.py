@@ -210,7 +210,7 @@ def test_ctrl_c_ends_a_consumer_whose_broker_is_gone(tmp_path: Path) -> None:
             os.kill(alone.pids["0"], signal.SIGKILL)
             assert "problem with a broker" in consumer.stderr.readline()
             consumer.send_signal(signal.SIGINT)
-            _, errors = consumer.communicate(timeout=30)
+            _, errors = consumer.communicate(timeout=60)
     assert consumer.returncode == 130, errors
     assert "Processed a total of 1 messages" in errors
     assert "SystemError" not in errors

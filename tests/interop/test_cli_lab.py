@@ -39,7 +39,7 @@ class Reader:
     def stop(self) -> list[bytes]:
         """Ctrl-C; the lines it printed."""
         self._process.send_signal(signal.SIGINT)
-        _, errors = self._process.communicate(timeout=30)
+        _, errors = self._process.communicate(timeout=60)
         self._output.close()
         lines = self._path.read_bytes().splitlines()
         assert self._process.returncode == 130

@@ -296,7 +296,7 @@ def test_ctrl_c_ends_a_waiting_consumer_cleanly(cluster: object, topic: str) -> 
         while len(admin.describe_group("leaving").members) != 1:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=60)
         assert process.returncode == 130
         assert errors == b"Processed a total of 0 messages\n"
         assert admin.describe_group("leaving").members == []

@@ -37,12 +37,14 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 class Mirror:
     """A mirror maker as a process."""
 
-    def __init__(self, directory: Path, source: Up, target: Up, group: str, pattern: str, *extra: str) -> None:
+    def __init__(
+        self, directory: Path, source: Up, target: Up, group: str, pattern: str, *extra: str, session_ms: int
+    ) -> None:
         consumer, producer = directory / "consumer.properties", directory / "producer.properties"
         consumer.write_text(
             f"zookeeper.connect={source.zookeeper}\nzookeeper.connection.timeout.ms=6000\ngroup.id={group}\n"
             "consumer.timeout.ms=5000\n"
-            "session.timeout.ms=6000\n"  # a killed mirror's place in the group is free soon
+            f"session.timeout.ms={session_ms}\n"
         )
         producer.write_text(
             f"metadata.broker.list={target.bootstrap}\nproducer.type=async\ncompression.codec=snappy\n"
@@ -61,7 +63,7 @@ class Mirror:
     def stop(self) -> str:
         """SIGTERM; what it said."""
         self.process.send_signal(signal.SIGTERM)
-        _, errors = self.process.communicate(timeout=30)
+        _, errors = self.process.communicate(timeout=60)
         assert self.process.returncode == 0, errors
         return errors
 
@@ -71,8 +73,8 @@ def start(source: Up, target: Up, tmp_path: Path) -> Iterator[Callable[..., Mirr
     """Starts mirrors; none outlives the test."""
     mirrors: list[Mirror] = []
 
-    def new(group: str, pattern: str, *extra: str) -> Mirror:
-        mirrors.append(Mirror(tmp_path, source, target, group, pattern, *extra))
+    def new(group: str, pattern: str, *extra: str, session_ms: int = 45_000) -> Mirror:
+        mirrors.append(Mirror(tmp_path, source, target, group, pattern, *extra, session_ms=session_ms))
         return mirrors[-1]
 
     yield new
@@ -178,7 +180,8 @@ def test_a_mirror_that_is_killed_again_and_again_loses_nothing(
     mirrored: list[int] = []
     for bounce in range(BOUNCES):
         fill(source, "killed", EACH, first=bounce * EACH)
-        mirror = start("mirror-3", "killed", "--offset.commit.interval.ms", "50")
+        # A killed mirror's place in the group is free soon.
+        mirror = start("mirror-3", "killed", "--offset.commit.interval.ms", "50", session_ms=6000)
         before = len(read(target, "killed"))
         eventually(
             lambda before=before: len(read(target, "killed")) > before, timeout_s=60, what="records are mirrored"

@@ -328,7 +328,9 @@ def comparable(opcode: int, reply: tuple[int, int, bytes]) -> object:
 
 
 def events_of(client: RawClient) -> list[str]:
-    return [repr(decode(WatcherEvent, event)) for event in client.drain_events(0.02)]
+    """What its watches have seen: events come before the answer to any later request."""
+    client.call(OpCode.EXISTS, ExistsRequest("/", False))
+    return [repr(decode(WatcherEvent, event)) for event in client.drain_events(0)]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
 
 CLOSED = "closed"
 _TICK_MS = 500
-_PATIENT_MS = 10_000
+_PATIENT_MS = 40_000
 Story = list[tuple[str, object]]
 """What was done, and what came of it."""
 

@@ -223,6 +223,7 @@ class AioKafka(Client):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             metadata_max_age_ms=5000,
+            session_timeout_ms=45_000,  # as the others have it: a machine that stands still is no death of the member
         )
         await consumer.start()
         while not self._stop_reading.is_set() or not await self._commit(consumer):

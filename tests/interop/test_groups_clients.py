@@ -65,7 +65,7 @@ def consumer(bootstrap: str, group: str, topic: str, **more: Any) -> Consumer:
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "auto.offset.reset": "earliest",
-        "session.timeout.ms": 6000,
+        "session.timeout.ms": 30_000,
         "heartbeat.interval.ms": 200,
         "enable.auto.commit": False,
         "log_level": 0,
@@ -121,7 +121,7 @@ def test_every_record_is_read_once_when_members_commit_as_they_leave(cluster: Up
 def test_failed_member_is_replaced_after_its_session(cluster: Up, topic: str) -> None:
     """It stops polling and sends no more heartbeats (its process is gone, not its goodbye)."""
     group = group_id()
-    gone = consumer(cluster.bootstrap, group, topic, max_poll_interval_ms=6000)
+    gone = consumer(cluster.bootstrap, group, topic, session_timeout_ms=6000, max_poll_interval_ms=6000)
     eventually(lambda: shares([gone]) == [6])
     member = consumer(cluster.bootstrap, group, topic)
     eventually(lambda: shares([gone, member]) == [3, 3])
@@ -218,7 +218,7 @@ def test_kafka_python_shares_commits_and_leaves(cluster: Up, topic: str) -> None
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=6000,
+            session_timeout_ms=30_000,
             heartbeat_interval_ms=200,
         )
 
@@ -267,7 +267,7 @@ def test_aiokafka_shares_commits_and_leaves(cluster: Up, topic: str) -> None:
                 group_id=group,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
-                session_timeout_ms=6000,
+                session_timeout_ms=30_000,
                 heartbeat_interval_ms=200,
             )
 

@@ -18,7 +18,7 @@ from support.servers import Up, up
 pytestmark = [pytest.mark.interop]
 
 START_S = 60.0
-END_S = 30.0
+END_S = 60.0
 
 
 class Terminal:

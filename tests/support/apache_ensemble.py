@@ -90,7 +90,7 @@ def apache_member(
     texts = {
         "tickTime": 2000,
         "initLimit": 5,
-        "syncLimit": 2,
+        "syncLimit": 5,
         "dataDir": data,
         "clientPort": client_port,
         "admin.enableServer": "false",

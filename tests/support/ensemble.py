@@ -59,7 +59,7 @@ class Member:
         texts = {
             "tickTime": 2000,
             "initLimit": 5,
-            "syncLimit": 2,
+            "syncLimit": 5,
             "dataDir": data,
             "clientPort": self.client_port,
             "4lw.commands.whitelist": "*",

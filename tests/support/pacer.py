@@ -72,7 +72,7 @@ def pacing(port: int, topic: str) -> Iterator[Pacer]:
 
 
 def _frame(topic: str) -> bytearray:
-    batch = build_batch([Record(0, 1_700_000_000_000, None, b"x" * 100)])
+    batch = build_batch([Record(0, int(time.time() * 1000), None, b"x" * 100)])
     data = [PartitionProduceData(index=0, records=batch)]
     message = ProduceRequest(
         transactional_id=None,

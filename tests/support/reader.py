@@ -64,7 +64,7 @@ class Reader:
             cwd=self.directory,
             env=self.environment,
             input=text,
-            timeout=60,
+            timeout=120,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -179,7 +179,7 @@ class Terminal:
         """Ctrl-C, and wait for its end."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
-            self._process.wait(30)
+            self._process.wait(60)
 
     def total(self) -> int:
         """Ctrl-C in a consumer's terminal: how many records it says it processed."""
