@@ -95,7 +95,7 @@ def forget_watches() -> None:
     """Watches never fire."""
     from barnabas.coordination.core.watches import Watches
 
-    patch(Watches, "fire", lambda self, events: None)
+    patch(Watches, "fire", lambda self, events: (0, 0))
 
 
 def never_expire_sessions() -> None:

@@ -57,14 +57,13 @@ class Server:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Answer], AdminConnection]]:
-    """Starts a server and connects to it."""
+def serve() -> Iterator[Callable[..., AdminConnection]]:
+    """Starts a server and connects to it, with these properties."""
     servers = []
     connections = []
 
-    def start(answer: Answer) -> AdminConnection:
+    def start(answer: Answer, properties: dict[str, str] | None = None) -> AdminConnection:
         servers.append(Server(answer))
-        properties = {"request.timeout.ms": "500", "default.api.timeout.ms": "400"}
         connections.append(AdminConnection(f"127.0.0.1:{servers[-1].port}", properties))
         return connections[-1]
 
@@ -87,7 +86,7 @@ def broker(frame: bytes, port: int, *, apis: dict[int, int], controller_id: int 
     return b"".join(encode_response(message, header.api_version, header.correlation_id))
 
 
-def test_versions_are_negotiated_down_to_what_the_broker_has(serve: Callable[[Answer], AdminConnection]) -> None:
+def test_versions_are_negotiated_down_to_what_the_broker_has(serve: Callable[..., AdminConnection]) -> None:
     """A broker that knows old versions only is spoken to in those."""
     asked = []
 
@@ -101,7 +100,7 @@ def test_versions_are_negotiated_down_to_what_the_broker_has(serve: Callable[[An
 
 
 def test_a_broker_that_does_not_know_the_newest_api_versions_is_asked_again(
-    serve: Callable[[Answer], AdminConnection],
+    serve: Callable[..., AdminConnection],
 ) -> None:
     """KIP-511: the refusal comes in version 0 with the range."""
     asked = []
@@ -121,7 +120,7 @@ def test_a_broker_that_does_not_know_the_newest_api_versions_is_asked_again(
     assert asked == [(18, 4), (18, 2), (3, 9)]
 
 
-def test_an_api_that_the_broker_lacks_is_named(serve: Callable[[Answer], AdminConnection]) -> None:
+def test_an_api_that_the_broker_lacks_is_named(serve: Callable[..., AdminConnection]) -> None:
     """UNSUPPORTED_VERSION, before anything is sent."""
     connection = serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 12}))
     with pytest.raises(KafkaError, match="does not offer CreateTopics") as caught:
@@ -130,7 +129,7 @@ def test_an_api_that_the_broker_lacks_is_named(serve: Callable[[Answer], AdminCo
 
 
 def test_a_cluster_without_a_controller_is_asked_until_the_time_is_up(
-    serve: Callable[[Answer], AdminConnection],
+    serve: Callable[..., AdminConnection],
 ) -> None:
     """NOT_CONTROLLER passes, so it is tried again; then it is raised."""
     metadata_requests = []
@@ -140,12 +139,12 @@ def test_a_cluster_without_a_controller_is_asked_until_the_time_is_up(
             metadata_requests.append(1)
         return broker(frame, port, apis={18: 4, 3: 12, 19: 7}, controller_id=-1)
 
-    connection = serve(answer)
+    connection = serve(answer, {"default.api.timeout.ms": "400"})
     began = time.monotonic()
     with pytest.raises(KafkaError, match="no controller at the moment"):
         connection.send_to_controller(CreateTopicsRequest(), CreateTopicsResponse, lambda _: ())
     assert time.monotonic() - began >= 0.4
-    assert len(metadata_requests) >= 2, "on a busy machine the first request may take nearly all of the time"
+    assert len(metadata_requests) >= 2
 
 
 @pytest.mark.parametrize(
@@ -162,16 +161,17 @@ def test_a_cluster_without_a_controller_is_asked_until_the_time_is_up(
     ],
 )
 def test_a_server_that_is_no_broker_is_recognized(
-    serve: Callable[[Answer], AdminConnection], reply: bytes, message: str
+    serve: Callable[..., AdminConnection], reply: bytes, message: str
 ) -> None:
     """Whatever comes back, the error names the address and what is wrong with it."""
-    connection = serve(lambda _frame, _port: reply)
+    is_silent = message.startswith("did not answer")
+    connection = serve(lambda _frame, _port: reply, {"request.timeout.ms": "500"} if is_silent else None)
     with pytest.raises(ConnectError, match=message) as caught:
         connection.describe_cluster()
     assert "127.0.0.1:" in str(caught.value)
 
 
-def test_the_next_server_is_asked_when_the_first_is_away(serve: Callable[[Answer], AdminConnection]) -> None:
+def test_the_next_server_is_asked_when_the_first_is_away(serve: Callable[..., AdminConnection]) -> None:
     """Bootstrap over several servers; if none is there, each is named."""
     there = serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 12}))
     port = there._servers[0][1]
@@ -230,7 +230,7 @@ def test_protection_that_cannot_be_had_is_refused(properties: dict[str, str], me
         AdminConnection("localhost:1", properties)
 
 
-def test_one_dead_address_of_several_is_no_reason_to_wait(serve: Callable[[Answer], AdminConnection]) -> None:
+def test_one_dead_address_of_several_is_no_reason_to_wait(serve: Callable[..., AdminConnection]) -> None:
     """A server that accepts and never answers stands first in the list; the second is asked a quarter of a second later."""
     good = serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 7}))
     (host, port), *_ = good._servers
@@ -262,7 +262,7 @@ class Interrupted(queue.Queue[Any]):
 
 @pytest.mark.parametrize(("kind", "closed"), [(BothAtOnce, 1), (Interrupted, 0)])
 def test_the_connection_to_the_first_broker_that_answers_stays_open_and_the_others_do_not(
-    serve: Callable[[Answer], AdminConnection],
+    serve: Callable[..., AdminConnection],
     monkeypatch: pytest.MonkeyPatch,
     kind: type["queue.Queue[Any]"],
     closed: int,

