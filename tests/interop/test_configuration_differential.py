@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.randomness import new_random
+from barnabas.broker.cluster.znodes import config_path, decode_config, encode_config
+from barnabas.coordination.client import BlockingClient
+from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.kafka.messages.alter_configs import AlterableConfig as PlainConfig
 from barnabas.wire.kafka.messages.alter_configs import AlterConfigsRequest
 from barnabas.wire.kafka.messages.alter_configs import AlterConfigsResource as PlainResource
@@ -16,8 +20,8 @@ from barnabas.wire.kafka.messages.incremental_alter_configs import (
 )
 from support.needs import needs_reference
 from support.raw import ask
-from support.reference import apache_cluster
-from support.servers import up
+from support.reference import Reference, apache_cluster
+from support.servers import Up, up
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
@@ -32,13 +36,19 @@ READ_ONLY_HERE = {"listeners", "advertised.listeners", "listener.security.protoc
 
 
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    """The ports of an Apache broker and of one of ours; both have id 0."""
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reference, Up]]:
+    """An Apache broker and one of ours; both have id 0."""
     with (
         apache_cluster(tmp_path_factory.mktemp("apache")) as apache,
         up(tmp_path_factory.mktemp("ours") / "data") as ours,
     ):
-        yield tuple(int(cluster.bootstrap.rpartition(":")[2]) for cluster in (apache, ours))
+        yield apache, ours
+
+
+@pytest.fixture(scope="module")
+def ports(clusters: tuple[Reference, Up]) -> tuple[int, ...]:
+    """The ports of both brokers."""
+    return tuple(int(cluster.bootstrap.rpartition(":")[2]) for cluster in clusters)
 
 
 def describe(port: int, kind: int, name: str, keys: list[str] | None = None) -> Any:
@@ -203,3 +213,41 @@ def test_resources_that_cannot_be_altered_are_answered_alike(ports: tuple[int, i
         plain = ask(port, AlterConfigsRequest(resources=[resource], validate_only=False), 2).responses[0]
         answers.append(((plain.error_code, plain.error_message), alter(port, kind, "0", ("a", SET, "b"))))
     assert answers[0] == answers[1]
+
+
+ENCRYPTED = "keyFactory=PBKDF2WithHmacSHA512,cipherAlgorithm=AES/CBC/PKCS5Padding,keyLength=128,iterations=4096,passwordLength=6"
+
+
+@pytest.mark.parametrize(
+    ("entity", "name", "text"),
+    [
+        ("0", "listener.name.external.ssl.key.password", ENCRYPTED),
+        ("0", "listener.name.plaintext.ssl.keystore.password", "secret"),
+        ("0", "listener.name.external.scram-sha-512.sasl.jaas.config", ENCRYPTED),
+        ("", "ssl.keystore.password", ENCRYPTED),
+        ("0", "ssl.keystore.type", "PEM"),
+        ("0", "listener.name.external.ssl.keystore.type", "PEM"),
+        ("0", "broker.rack", "r"),
+        ("0", "log.cleaner.threads", "many"),
+        ("", "log.retention.ms", "soon"),
+        ("0", "no.such.thing", "5"),
+        ("", "listeners", "PLAINTEXT://h:1"),
+    ],
+)
+def test_what_a_brokers_znode_holds_without_effect_keeps_no_change_from_being_made(
+    clusters: tuple[Reference, Up], ports: tuple[int, int], entity: str, name: str, text: str
+) -> None:
+    """Such as a password under another secret: Apache's broker removes what can have no effect, and so does ours."""
+    path = config_path("brokers", entity or "<default>")
+    left = []
+    for cluster, port in zip(clusters, ports, strict=True):
+        with BlockingClient(SocketNetwork, cluster.zookeeper, rng=new_random()) as client:
+            client.start(10_000)
+            client.call(lambda keeper: keeper.ensure_path(path))
+            client.call(lambda keeper: keeper.set_data(path, encode_config({name: text})))
+            answer = alter(port, BROKER, entity, ("log.cleaner.io.buffer.load.factor", SET, "0.8"))
+            data, _ = client.call(lambda keeper: keeper.get(path))
+            left.append((answer, decode_config(path, data)))
+            client.call(lambda keeper: keeper.set_data(path, encode_config({})))
+    assert left[0][0] == (0, None)
+    assert left[1] == left[0]

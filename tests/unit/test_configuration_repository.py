@@ -269,3 +269,31 @@ def test_a_listeners_property_that_a_hand_wrote_for_all_brokers_is_compared_with
         znodes.perform(broker.repository.alter_broker(0, lambda _: {name: "none"}, validate_only=False))
     znodes.perform(broker.repository.alter_broker(0, lambda _: {name: "required"}, validate_only=False))
     assert Broker(znodes, **tls).configs.values["ssl.client.auth"] == "required"
+
+
+def test_what_has_no_effect_on_a_broker_is_removed_or_stays_and_stops_no_change(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Passwords go, for there is no secret that decodes them; what Apache's brokers may obey stays, and is set by no other change."""
+    znodes = Znodes()
+    broker = Broker(znodes)
+    password, store = "listener.name.external.ssl.key.password", "listener.name.external.ssl.keystore.type"
+    path = config_path("brokers", "0")
+    znodes.put(path, encode_config({password: "encryptedPassword=x", store: "PEM", "message.max.bytes": "many"}))
+    znodes.put(config_path("brokers", "<default>"), encode_config({"log.retention.ms": "soon"}))
+    znodes.perform(broker.repository.refresh(["brokers/0", "brokers/<default>"]))
+    change = setting(log_cleaner_threads="2")
+    znodes.perform(broker.repository.alter_broker(0, change, validate_only=True))
+    assert password in stored(znodes, path)
+    assert "is removed" not in caplog.text
+    znodes.perform(broker.repository.alter_broker(0, change, validate_only=False))
+    assert stored(znodes, path) == {"log.cleaner.threads": "2", store: "PEM"}
+    assert broker.configs.values["log.cleaner.threads"] == 2
+    assert f"{password} had no effect, and is removed" in caplog.text
+    for name, text in ((store, "PEM"), (password, "encryptedPassword=x")):
+        with pytest.raises(KafkaError, match="cannot be changed while the broker runs"):
+            znodes.perform(
+                broker.repository.alter_broker(0, lambda before, n=name, t=text: {**before, n: t}, validate_only=False)
+            )
+    znodes.perform(broker.repository.alter_broker(0, lambda _: {}, validate_only=False))
+    assert stored(znodes, path) == {}

@@ -34,7 +34,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.configuration.definitions import check_thread_counts
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
-from barnabas.broker.configuration.rules import check_protection, validate_broker_config
+from barnabas.broker.configuration.rules import check_protection, is_removed, names_left_out, validate_broker_config
 from barnabas.broker.configuration.scram_credentials import (
     ScramChange,
     ScramCredentials,
@@ -43,7 +43,6 @@ from barnabas.broker.configuration.scram_credentials import (
     texts_after_changes,
     unsanitized,
 )
-from barnabas.broker.configuration.security_settings import security_setting
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.security.scram import ScramCredential
 from barnabas.wire.jute.opcodes import CreateMode
@@ -205,16 +204,26 @@ class ConfigRepository:
 
     def alter_broker(self, broker: int | None, change: ConfigChange, *, validate_only: bool) -> Steps[None]:
         """Replace the dynamic texts of this broker, or of all brokers (None); raises `KafkaError`."""
-        configs = self._configs
+        configs, per_broker = self._configs, broker is not None
 
         def checked(texts: Mapping[str, str]) -> dict[str, str]:
-            changed = change(texts)
-            # What a hand wrote for listeners is not in effect, so nothing is compared with it.
-            cluster_texts = {n: text for n, text in configs.cluster_texts.items() if security_setting(n) is None}
-            base = configs.static if broker is None else configs.static.replace(cluster_texts)
-            after = validate_broker_config(base, changed, per_broker=broker is not None)
+            # What has no effect is compared with nothing, and keeps no change from being made.
+            base = configs.static
+            if per_broker:
+                of_all = names_left_out(base, configs.cluster_texts, per_broker=False)
+                base = base.replace({name: text for name, text in configs.cluster_texts.items() if name not in of_all})
+            without_effect = names_left_out(base, texts, per_broker=per_broker)
+            kept = {name: text for name, text in texts.items() if name not in without_effect}
+            changed = change(kept)
+            after = validate_broker_config(base, changed, per_broker=per_broker)
             check_thread_counts(configs.values, after, [name for name in changed if changed[name] != texts.get(name)])
-            return changed
+            untouched = change(texts).keys() & without_effect - changed.keys()
+            for name in without_effect - changed.keys():
+                if is_removed(name, per_broker=per_broker):
+                    untouched.discard(name)
+                    if not validate_only:
+                        logger.warning("Dynamic configuration %s had no effect, and is removed", name)
+            return {**changed, **{name: texts[name] for name in sorted(untouched)}}
 
         yield from self._alter("brokers", DEFAULT_ENTITY if broker is None else str(broker), checked, validate_only)
 

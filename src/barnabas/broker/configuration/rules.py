@@ -11,7 +11,9 @@ from barnabas.broker.configuration.security_settings import listener_setting, se
 from barnabas.broker.configuration.table import UpdateMode
 from barnabas.log.settings import LogConfig, defaults_from_broker
 
-__all__ = ["check_protection", "validate_broker_config"]
+__all__ = ["check_protection", "is_removed", "names_left_out", "validate_broker_config"]
+
+_DYNAMIC_IN_KAFKA = frozenset(("listeners", "advertised.listeners", "listener.security.protocol.map"))
 
 
 def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_broker: bool) -> Values:
@@ -35,6 +37,33 @@ def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_br
     changed = settings.replace(texts)
     LogConfig({}, defaults_from_broker(changed.texts))
     return changed
+
+
+def names_left_out(settings: Values, texts: Mapping[str, str], *, per_broker: bool) -> set[str]:
+    """The names of dynamic texts that have no effect, because each of them would be refused now: a hand wrote them, or another
+    version."""
+    names = set()
+    for name, text in texts.items():
+        try:
+            validate_broker_config(settings, {name: text}, per_broker=per_broker)
+        except ConfigError:
+            names.add(name)
+    return names
+
+
+def is_removed(name: str, *, per_broker: bool) -> bool:
+    """Whether the next change removes this text, which has no effect, as Apache's brokers do.
+
+    So it is with passwords that cannot be decoded (here all, for there is no password.encoder.secret), settings that no broker
+    can change, those of one broker given for all, those of listeners without a listener's name, and values that cannot be. The
+    others may have effect on Apache's brokers in the same cluster, so they stay.
+    """
+    setting = security_setting(name)
+    if setting is not None:
+        return setting.kind is Kind.PASSWORD or listener_setting(name) is None
+    if name in _DYNAMIC_IN_KAFKA:
+        return not per_broker
+    return name in DEFINITIONS
 
 
 def _refuse_changed_security(settings: Values, texts: Mapping[str, str]) -> None:
