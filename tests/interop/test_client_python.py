@@ -326,6 +326,40 @@ def test_a_seek_in_on_assign_says_where_reading_begins(bootstrap: str, topic: st
         assert [consumer.poll(60).value for _ in range(5)] == ["1", "3", "5", "7", "9"]
 
 
+def test_callbacks_of_the_asyncio_consumer_await_its_methods(bootstrap: str, topic: str) -> None:
+    """A seek says from where reading begins, a commit before a partition goes is in time, and other tasks go on meanwhile."""
+    called: list[str] = []
+
+    async def scenario() -> None:
+        async with AsyncProducer({"bootstrap.servers": bootstrap}) as producer:
+            for number in range(4):
+                await producer.send(topic, str(number), partition=0)
+        settings = {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+        async with AsyncConsumer({**settings, "enable.auto.commit": "false"}) as consumer:
+
+            async def begin(partitions: list[TopicPartition]) -> None:
+                meanwhile = asyncio.create_task(asyncio.sleep(0, "meanwhile"))
+                await consumer.seek(topic, 0, 2)
+                with pytest.raises(ConfigurationError, match="not assigned"):
+                    await consumer.seek(topic, 99, 0)
+                called.append(await meanwhile)
+
+            async def before_revoke() -> None:
+                await consumer.commit()
+                called.append("committed")
+
+            consumer.subscribe(
+                [topic], on_assign=begin, before_revoke=before_revoke, on_revoke=lambda _: called.append("gone")
+            )
+            first, second = await consumer.poll(60), await consumer.poll(60)
+            assert (first.value, second.value) == ("2", "3")
+        async with AsyncAdmin({"bootstrap.servers": bootstrap}) as admin:
+            assert (await admin.group_offsets(topic))[TopicPartition(topic, 0)] == 4
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+    assert called == ["meanwhile", "committed", "gone"]
+
+
 def test_a_consumer_pauses_seeks_and_looks_offsets_up(bootstrap: str, topic: str) -> None:
     """pause holds back what was fetched already; position, lag and offsets_for_times count what was handed out."""
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)

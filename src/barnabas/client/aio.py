@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -21,13 +22,15 @@ from barnabas.client.codecs import Deserializer, Serializer
 from barnabas.client.consumer import CLOSE_CONSUMER_TIMEOUT_S, Consumer, OnCommit
 from barnabas.client.errors import ClientError
 from barnabas.client.producer import CLOSE_TIMEOUT_S, Producer, pairs
-from barnabas.client.rebalances import OnPartitions
 from barnabas.client.records import Delivery, Headers, Record
 
 __all__ = ["AsyncConsumer", "AsyncProducer"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+OnPartitionsAwaited = Callable[[list[TopicPartition]], Awaitable[None] | None]
+"""Receives the partitions that came or went; it may be a coroutine function."""
 
 _POLL_S = 0.1
 _ROOM_S = 0.02
@@ -244,8 +247,8 @@ class AsyncProducer(Generic[K, V]):
 class AsyncConsumer(Generic[K, V]):
     """Reads records. See `barnabas.client.consumer.Consumer`.
 
-    The rebalance callbacks run in the consumer's thread: there they may call a blocking `Consumer`'s methods, and
-    ``loop.call_soon_threadsafe``.
+    Rebalance callbacks may be coroutine functions: they run in the loop, may await this consumer's methods, and the rebalance waits
+    for them. Plain functions run in the consumer's thread, where ``loop.call_soon_threadsafe`` reaches the loop.
     """
 
     @overload
@@ -310,12 +313,18 @@ class AsyncConsumer(Generic[K, V]):
         self,
         topics: Sequence[str],
         *,
-        before_revoke: Callable[[], None] | None = None,
-        on_assign: OnPartitions | None = None,
-        on_revoke: OnPartitions | None = None,
+        before_revoke: Callable[[], Awaitable[None] | None] | None = None,
+        on_assign: OnPartitionsAwaited | None = None,
+        on_revoke: OnPartitionsAwaited | None = None,
     ) -> None:
         """Share these topics with the group; a name that starts with ``^`` is a regular expression."""
-        self._consumer.subscribe(topics, before_revoke=before_revoke, on_assign=on_assign, on_revoke=on_revoke)
+        call_back = self._thread.call_back
+        self._consumer.subscribe(
+            topics,
+            before_revoke=None if before_revoke is None else partial(call_back, before_revoke),
+            on_assign=None if on_assign is None else partial(call_back, on_assign),
+            on_revoke=None if on_revoke is None else partial(call_back, on_revoke),
+        )
 
     def unsubscribe(self) -> None:
         """Leave the group, or give up what is assigned."""
