@@ -14,20 +14,25 @@ They are looked for in ~/.m2; without them only ours is measured. Both read and 
 round counts. Each of the first four is a batch query on two cores: so is what micro-batches do. `latency` is the median micro-batch of
 one record, `bad` a flow with 1% undecodable records beside the same flow without, `start` the seconds of a check and until a
 flow's first result.
+
+A row is printed when it is measured. Beside seconds it has the CPU seconds of Spark and its Python workers, without the
+cluster's: on a machine that does other things as well, compare those.
 """
 
 import argparse
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from pipeline_flows import flow_rate, latency_s, start_seconds
+from pipeline_flows import CpuClock, Taken, flow_taken, latency_s, measure_starts
 
 from barnabas.pipelines.session import open_session
 
@@ -46,9 +51,12 @@ SCHEMA = "id long, airline string, delay int, at timestamp"
 class Measured:
     """The queries that are measured, by either source and sink."""
 
-    def __init__(self, spark: Any, bootstrap: str, rows: int, row_bytes: int) -> None:
+    def __init__(self, spark: Any, bootstrap: str, cluster: int | None, rows: int, row_bytes: int) -> None:
+        """``cluster`` is the process of the cluster, if it is a child of this one."""
         self._spark = spark
         self._bootstrap = bootstrap
+        self._cluster = cluster
+        self._rows = rows
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self._topics = 0
         self._topic = self._new_topic()
@@ -74,13 +82,13 @@ class Measured:
         writer = self._frame.write.format(kind).option("kafka.bootstrap.servers", self._bootstrap)
         writer.option("topic", topic).mode("append").save()
 
-    def run(self, figure: str, kind: str) -> float:
-        """Seconds of one query."""
+    def run(self, figure: str, kind: str) -> Taken:
+        """What one query takes."""
         if figure == "sink":
             topic = self._new_topic()
-            begun = time.perf_counter()
+            clock = CpuClock(os.getpid(), without=self._cluster)
             self._write(kind, topic)
-            taken = time.perf_counter() - begun
+            taken = clock.taken()
             self._admin.delete_topics([topic])[topic].result(30)
             return taken
         frame = self._read(kind)
@@ -89,36 +97,29 @@ class Measured:
         if figure == "window":
             frame = frame.selectExpr(f"from_json(cast(value as string), '{SCHEMA}') r").select("r.*")
             frame = self._windows(frame)
-        begun = time.perf_counter()
+        clock = CpuClock(os.getpid(), without=self._cluster)
         frame.write.format("noop").mode("overwrite").save()
-        return time.perf_counter() - begun
+        return clock.taken()
 
-    @property
-    def topic(self) -> str:
-        """The topic that is read."""
-        return self._topic
+    def latency_s(self, kind: str) -> float:
+        """The median seconds of small micro-batches."""
+        return latency_s(self._spark, self._bootstrap, self._new_topic(), kind)
 
-    def flows(self, figures: Sequence[str], kinds: Sequence[str]) -> dict[str, float]:
-        """Seconds of small micro-batches, and the rate of a flow with bad records in parts of that without."""
-        found: dict[str, float] = {}
-        for kind in kinds if "latency" in figures else ():
-            found[f"micro-batch of one record, {kind}, s"] = latency_s(
-                self._spark, self._bootstrap, self._new_topic(), kind
-            )
-        if "bad" in figures:
-            bad = self._new_topic()
-            value = "if(id % 100 = 0, cast('no JSON' as binary), value) value"
-            frame = self._frame.selectExpr("key", value.replace("id", "monotonically_increasing_id()"))
-            options = {"kafka.bootstrap.servers": self._bootstrap, "topic": bad}
-            frame.write.format("barnabas").options(**options).mode("append").save()
-            rows = self._frame.count()
-            flow_rate(self._spark, self._bootstrap, self._topic, rows, "warm")
-            good = flow_rate(self._spark, self._bootstrap, self._topic, rows, "good")
-            found["flow with dead letters, thousand rows/s"] = good / 1000
-            found["the same with 1% bad records, ratio"] = (
-                flow_rate(self._spark, self._bootstrap, bad, rows, "bad") / good
-            )
-        return found
+    def flows_taken(self, rounds: int) -> Iterator[tuple[str, Taken]]:
+        """What a flow takes for the records, and for as many of which 1% are bad, in turns; the first run warms up."""
+        bad = self._new_topic()
+        value = "if(id % 100 = 0, cast('no JSON' as binary), value) value"
+        frame = self._frame.selectExpr("key", value.replace("id", "monotonically_increasing_id()"))
+        options = {"kafka.bootstrap.servers": self._bootstrap, "topic": bad}
+        frame.write.format("barnabas").options(**options).mode("append").save()
+        for number in range(rounds + 1):
+            for name, topic in (("no bad records", self._topic), ("1% bad records", bad)):
+                clock = CpuClock(os.getpid(), without=self._cluster)
+                taken = flow_taken(
+                    self._spark, self._bootstrap, topic, self._rows, f"{name[:2].strip('% ')}{number}", clock
+                )
+                if number:
+                    yield name, taken
 
     @staticmethod
     def _windows(frame: Any) -> Any:
@@ -138,59 +139,89 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.only.split(",")) - set(FIGURES):
         parser.error(f"unknown in --only: {', '.join(sorted(unknown))}; there are {', '.join(FIGURES)}")
-    with_cluster(arguments.bootstrap, lambda bootstrap: measure(arguments, bootstrap))
+    figures = arguments.only.split(",")
+    with cluster(arguments.bootstrap) as (bootstrap, process):
+        found = measure(arguments, figures, bootstrap, process)
+    if arguments.output == "json":
+        print(json.dumps(found, indent=2))
     return 0
 
 
-def with_cluster(bootstrap: str | None, run: Callable[[str], None]) -> None:
-    """Run with the named cluster, or with one of ours that lives as long."""
+@contextlib.contextmanager
+def cluster(bootstrap: str | None) -> Iterator[tuple[str, int | None]]:
+    """The named cluster, or one of ours with its process."""
     if bootstrap:
-        run(bootstrap)
+        yield bootstrap, None
         return
     command = [sys.executable, "-m", "barnabas", "up", "--port", "0", "--zk-port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        run(process.stdout.readline().split()[1])
+        yield process.stdout.readline().split()[1], process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
 
 
-def measure(arguments: argparse.Namespace, bootstrap: str) -> None:
+class Report:
+    """Rows as they are measured; with ``--output json`` they go to standard error, and all of them to standard output."""
+
+    def __init__(self, *, is_json: bool) -> None:
+        self.rows: dict[str, dict[str, float]] = {}
+        self._out = sys.stderr if is_json else sys.stdout
+
+    def rates(self, name: str, rows: int, taken: Mapping[str, Taken], of: tuple[str, str]) -> None:
+        """A row of rates, and ours in parts of the other's: by time and by CPU seconds."""
+        row = {}
+        for each, figures in taken.items():
+            row[f"{each}, thousand rows/s"] = rows / figures.seconds / 1000
+            row[f"{each}, CPU s"] = figures.cpu_s
+        if all(each in taken for each in of):
+            ours, theirs = (taken[each] for each in of)
+            row["ratio of rates"] = theirs.seconds / ours.seconds
+            row["ratio by CPU"] = theirs.cpu_s / ours.cpu_s
+        self.row(name, row)
+
+    def row(self, name: str, figures: dict[str, float]) -> None:
+        self.rows[name] = figures
+        text = "   ".join(f"{each} {value:.3g}" for each, value in figures.items())
+        print(f"{name:<20} {text}", file=self._out, flush=True)
+
+
+def measure(
+    arguments: argparse.Namespace, figures: Sequence[str], bootstrap: str, process: int | None
+) -> dict[str, dict[str, float]]:
     jars = [Path.home() / ".m2/repository" / each for each in JARS]
     kinds = ["barnabas", "kafka"] if all(each.exists() for each in jars) else ["barnabas"]
     if len(kinds) == 1:
         print("not measured: Spark's connector, whose jars are not in ~/.m2 (see --help)", file=sys.stderr)
+    report = Report(is_json=arguments.output == "json")
+    if "start" in figures:
+        for name, taken in measure_starts(bootstrap, wait_until):
+            report.row(name, {"s": taken.seconds, "CPU s": taken.cpu_s})
+    if set(figures) == {"start"}:
+        return report.rows
     conf = {"spark.jars": ",".join(map(str, jars))} if len(kinds) == 2 else {}
     session = open_session("bench", cores=2, memory="1536m", conf=conf)
-    best: dict[str, dict[str, float]] = {}
     try:
-        measured = Measured(session.spark, bootstrap, arguments.rows, arguments.bytes)
-        for _ in range(arguments.rounds):
-            for figure in [each for each in arguments.only.split(",") if each in RATES]:
+        measured = Measured(session.spark, bootstrap, process, arguments.rows, arguments.bytes)
+        if "latency" in figures:
+            taken_s = {f"{kind}, s": measured.latency_s(kind) for kind in kinds}
+            report.row("latency of 1 record", taken_s)
+        for figure in [each for each in figures if each in RATES]:
+            taken: dict[str, Taken] = {}
+            for _ in range(arguments.rounds):
                 for kind in kinds:
-                    rate = arguments.rows / measured.run(figure, kind)
-                    print(f"{figure} {kind}: {rate / 1000:.0f}k rows/s", file=sys.stderr, flush=True)
-                    rates = best.setdefault(figure, {})
-                    rates[kind] = max(rates.get(kind, 0.0), rate)
-        seconds = measured.flows(arguments.only.split(","), kinds)
+                    taken[kind] = measured.run(figure, kind).least(taken.get(kind))
+            report.rates(figure, arguments.rows, taken, of=("barnabas", "kafka"))
+        if "bad" in figures:
+            best: dict[str, Taken] = {}
+            for name, each in measured.flows_taken(arguments.rounds):
+                best[name] = each.least(best.get(name))
+            report.rates("flow", arguments.rows, best, of=("1% bad records", "no bad records"))
     finally:
         session.close()
-    if "start" in arguments.only.split(","):
-        seconds |= start_seconds(bootstrap, measured.topic, wait_until)
-    if arguments.output == "json":
-        print(json.dumps({**best, **seconds}, indent=2))
-        return
-    print(f"{'thousand rows/s':<20}{'barnabas':>12}{'connector':>12}{'ratio':>8}")
-    for figure, rates in best.items():
-        row = f"{figure:<20}{rates['barnabas'] / 1000:>12.0f}"
-        print(
-            row
-            + (f"{rates['kafka'] / 1000:>12.0f}{rates['barnabas'] / rates['kafka']:>8.2f}" if "kafka" in rates else "")
-        )
-    for name, value in seconds.items():
-        print(f"{name:<48}{value:>10.3f}")
+    return report.rows
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
