@@ -21,6 +21,7 @@ from barnabas.client import (
     SchemaRegistry,
     SerializationError,
 )
+from barnabas.client.registry_format import split_message_indexes
 from barnabas.testing import Cluster
 from support.registry import RegistryForTests, serving, with_id
 
@@ -72,15 +73,39 @@ def test_a_reader_with_a_newer_schema_fills_in_its_defaults(registry: RegistryFo
     assert old.decode(new.encode({"item": "tea", "table": 3})) == {"item": "tea"}
 
 
-@pytest.mark.parametrize(("name", "path"), [("Tea", b"\0"), ("Order", b"\x02\x02"), ("Line", b"\x04\x02\x00")])
-def test_protobuf_names_its_message_by_the_path_in_its_file(name: str, path: bytes, registry: RegistryForTests) -> None:
+@pytest.mark.parametrize(("name", "indexes"), [("Tea", b"\0"), ("Order", b"\x02\x02"), ("Line", b"\x04\x02\x00")])
+def test_protobuf_names_its_message_by_its_indexes(name: str, indexes: bytes, registry: RegistryForTests) -> None:
     """The first message has a byte of its own, others the zigzag numbers of Confluent's format."""
     kinds = messages()
     codec = SchemaRegistry(registry.address).protobuf("orders-value", kinds[name])
     value = kinds[name](count=3) if name == "Line" else kinds[name](item="espresso")
     data = codec.encode(value)
-    assert data == with_id(1, path + value.SerializeToString())
+    assert data == with_id(1, indexes + value.SerializeToString())
     assert codec.decode(data) == value
+
+
+def test_the_first_message_may_be_written_in_full(registry: RegistryForTests) -> None:
+    """Clients may write [0] as one zero byte, or as a count and a number."""
+    kinds = messages()
+    codec = SchemaRegistry(registry.address).protobuf("orders-value", kinds["Tea"])
+    tea = kinds["Tea"](item="green")
+    assert codec.decode(with_id(1, b"\x02\x00" + tea.SerializeToString())) == tea
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "cut off"),
+        (b"\x04\x02", "cut off"),
+        (b"\x02\x80", "cut off"),
+        (b"\xff" * 9, "cut off"),
+        (b"\x02\x01", "negative"),
+    ],
+)
+def test_damaged_indexes_are_refused(data: bytes, message: str) -> None:
+    """A negative index would count from the end of the file."""
+    with pytest.raises(ClientError, match=message):
+        split_message_indexes(data)
 
 
 def test_another_message_of_the_file_is_refused(registry: RegistryForTests) -> None:

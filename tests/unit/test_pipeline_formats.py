@@ -202,7 +202,7 @@ def test_a_schema_of_another_kind_is_a_reason(registry: RegistryForTests) -> Non
 
 
 def test_protobuf_is_decoded_from_a_file_and_from_a_registry(tmp_path: Path, registry: RegistryForTests) -> None:
-    """In a registry's values the path of the message follows the id."""
+    """In a registry's values the indexes of the message follow the id."""
     expected = {
         "id": 7,
         "tags": ["a", "b"],
@@ -221,3 +221,5 @@ def test_protobuf_is_decoded_from_a_file_and_from_a_registry(tmp_path: Path, reg
     assert registry.asked == ["/schemas/ids/5?format=serialized"]
     with pytest.raises(DecodingError, match="names no message of its schema"):
         decode(with_id(5, b"\x02\x06"))
+    with pytest.raises(DecodingError, match="names no message of its schema"):
+        decode(with_id(5, b"\x02\x01" + ORDER_BYTES))

@@ -1,20 +1,14 @@
-"""Codecs with schemas of a registry: Avro and Protobuf, in the format of Confluent's serializers.
-
-    0          one byte
-    id         four bytes, big endian: the schema's, in the registry
-    path       Protobuf alone: which message of its file, as zigzag varints; one zero byte for the first
-    value
+"""Codecs with schemas of a registry: Avro and Protobuf, in the format of Confluent's serializers (`registry_format`).
 
 A schema is registered under its subject, or looked up there, when the first value is sent, and kept; an id never changes its
 meaning. Avro needs fastavro, Protobuf protobuf: both are in the extra ``pipelines``.
 
-Kafka has no counterpart; Confluent's client has KafkaAvroSerializer, KafkaProtobufSerializer and AbstractKafkaSchemaSerDe.
+Kafka has no counterpart; Confluent's client has KafkaAvroSerializer, KafkaProtobufSerializer and CachedSchemaRegistryClient.
 """
 
 import base64
 import io
 import json
-import struct
 import threading
 import urllib.error
 import urllib.parse
@@ -24,14 +18,17 @@ from typing import Any, Protocol, TypeVar
 
 from barnabas.client.codecs import Codec
 from barnabas.client.errors import ClientError, ConfigurationError, ConnectError, SerializationError
+from barnabas.client.registry_format import (
+    encode_message_indexes,
+    encode_schema_id,
+    split_message_indexes,
+    split_schema_id,
+)
 from barnabas.client.web import WEB_ERRORS, basic_authorization, open_request, split_login, without_login
 
 __all__ = ["SchemaRegistry", "UnknownSchemaError", "UnsupportedSchemaError"]
 
-_HEADER = struct.Struct(">bI")
-_MAGIC = 0
 _TYPE = "application/vnd.schemaregistry.v1+json"
-_FIRST_MESSAGE = b"\0"
 _NOT_FOUND = 404
 _TOO_MANY_REQUESTS = 429
 _NO_SUCH_SCHEMA = 40403
@@ -117,7 +114,7 @@ class SchemaRegistry:
             return out.getvalue()
 
         def decode(data: bytes) -> Any:
-            schema_id, rest = _split(data)
+            schema_id, rest = split_schema_id(data)
             if schema_id not in written:
                 written[schema_id] = fastavro.parse_schema(json.loads(self.schema(schema_id)["schema"]))
             return fastavro.schemaless_reader(io.BytesIO(rest), written[schema_id], own)
@@ -134,17 +131,18 @@ class SchemaRegistry:
             )
         text = base64.b64encode(file.serialized_pb).decode("ascii")
         header = self._header(subject, {"schema": text, "schemaType": "PROTOBUF"})
-        path = _path(message.DESCRIPTOR)
+        own = _indexes(message.DESCRIPTOR)
+        indexes = encode_message_indexes(own)
 
         def encode(value: M) -> bytes:
             if not isinstance(value, message):
                 raise SerializationError(f"a {type(value).__name__} is not a {message.__name__}")
-            return header() + path + value.SerializeToString()
+            return header() + indexes + value.SerializeToString()
 
         def decode(data: bytes) -> M:
-            _, rest = _split(data)
-            found, value = _cut_path(rest)
-            if found != path:
+            _, rest = split_schema_id(data)
+            found, value = split_message_indexes(rest)
+            if found != own:
                 raise ClientError(f"the value is another message of {file.name} than {message.DESCRIPTOR.full_name}")
             made = message()
             made.ParseFromString(value)
@@ -177,7 +175,7 @@ class SchemaRegistry:
             nonlocal known
             if not known:
                 with self._lock:
-                    known = known or _HEADER.pack(_MAGIC, self._id(subject, schema))
+                    known = known or encode_schema_id(self._id(subject, schema))
             return known
 
         return header
@@ -243,16 +241,7 @@ def _needed(module: str) -> Any:
         ) from None
 
 
-def _split(data: bytes) -> tuple[int, bytes]:
-    if len(data) < _HEADER.size or data[0] != _MAGIC:
-        raise ClientError("it does not begin with a schema's id, as values of a registry do")
-    return _HEADER.unpack_from(data)[1], data[_HEADER.size :]
-
-
-# The path of a Protobuf message in its file
-
-
-def _path(descriptor: Any) -> bytes:
+def _indexes(descriptor: Any) -> tuple[int, ...]:
     """The number of the message among its siblings, below those of the messages that contain it."""
     numbers: list[int] = []
     while descriptor is not None:
@@ -260,38 +249,4 @@ def _path(descriptor: Any) -> bytes:
         siblings = descriptor.file.message_types_by_name.values() if parent is None else parent.nested_types
         numbers.insert(0, [each.full_name for each in siblings].index(descriptor.full_name))
         descriptor = parent
-    if numbers == [0]:
-        return _FIRST_MESSAGE
-    return b"".join(map(_varint, [len(numbers), *numbers]))
-
-
-def _varint(number: int) -> bytes:
-    """A whole number from 0 on, zigzag, seven bits a byte."""
-    rest, out = number << 1, bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
-
-
-def _cut_path(data: bytes) -> tuple[bytes, bytes]:
-    """The path at the front, and the rest."""
-    if data[:1] == _FIRST_MESSAGE:
-        return _FIRST_MESSAGE, data[1:]
-    count, at = _read_varint(data, 0)
-    for _ in range(count):
-        _, at = _read_varint(data, at)
-    return data[:at], data[at:]
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        if at >= len(data) or shift > 28:
-            raise ClientError("the path of its message is cut off")
-        byte = data[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return number >> 1, at
+    return tuple(numbers)

@@ -1,14 +1,13 @@
 """Schemas of Avro and Protobuf, from files and from a Confluent-compatible registry: as columns, and as decoders.
 
-A value that belongs to a registry begins with a zero byte and the schema's id, four bytes; Protobuf adds the path of the
-message in its file. A schema is asked for once and kept: an id never changes its meaning. So a flow runs on when
-producers begin to write with a newer schema; columns that a record's schema lacks are null.
+How a value that belongs to a registry begins: `barnabas.client.registry_format`. A schema is asked for once and kept: an
+id never changes its meaning. So a flow runs on when producers begin to write with a newer schema; columns that a record's
+schema lacks are null.
 """
 
 import base64
 import io
 import json
-import struct
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -18,6 +17,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError
 from barnabas.client.errors import ClientError, ConnectError
 from barnabas.client.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
+from barnabas.client.registry_format import split_message_indexes, split_schema_id
 
 __all__ = [
     "Decode",
@@ -31,7 +31,6 @@ __all__ = [
 ]
 
 Decode = Callable[[bytes], dict[str, Any]]
-_MAGIC = 0
 _PAUSES_S = (0.2, 0.4, 0.8)
 _TIMEOUT_S = 10.0
 
@@ -85,9 +84,10 @@ def open_decoder(kind: str, schema_file: str | None, registry: str | None, messa
 
 
 def _split(value: bytes) -> tuple[int, bytes]:
-    if len(value) < 5 or value[0] != _MAGIC:
-        raise DecodingError("the value does not begin with a schema's id, as values of a registry do")
-    return struct.unpack(">I", value[1:5])[0], value[5:]
+    try:
+        return split_schema_id(value)
+    except ClientError as error:
+        raise DecodingError("the value does not begin with a schema's id, as values of a registry do") from error
 
 
 # Avro
@@ -239,15 +239,15 @@ def _protobuf_of_registry(schemas: _Schemas) -> Decode:
     from google.protobuf.message import DecodeError
 
     @cache
-    def decoder(schema_id: int, path: tuple[int, ...]) -> Decode:
+    def decoder(schema_id: int, indexes: tuple[int, ...]) -> Decode:
         file = FileDescriptorProto()
         text = schemas.text(schema_id, "PROTOBUF", form="serialized")
         try:
             file.ParseFromString(base64.b64decode(text))
-            inner = file.message_type[path[0]]
+            inner = file.message_type[indexes[0]]
             names = [inner.name]
-            for at in path[1:]:
-                inner = inner.nested_type[at]
+            for index in indexes[1:]:
+                inner = inner.nested_type[index]
                 names.append(inner.name)
             return _protobuf(_message_class([*_well_known(file), file], ".".join(filter(None, [file.package, *names]))))
         except (ValueError, TypeError, DecodeError) as error:  # no base64, no file, one that imports what is not there
@@ -257,19 +257,12 @@ def _protobuf_of_registry(schemas: _Schemas) -> Decode:
 
     def decode(value: bytes) -> dict[str, Any]:
         schema_id, rest = _split(value)
-        numbers = _varints(rest)
         try:
-            count, at = next(numbers)
-            path = [0]
-            if count:
-                path = []
-                for _ in range(count):
-                    number, at = next(numbers)
-                    path.append(number)
-            found = decoder(schema_id, tuple(path))
-        except (IndexError, StopIteration) as error:
+            indexes, message = split_message_indexes(rest)
+            found = decoder(schema_id, indexes)
+        except (ClientError, IndexError) as error:
             raise DecodingError("the value names no message of its schema") from error
-        return found(rest[at:])
+        return found(message)
 
     return decode
 
@@ -283,21 +276,6 @@ def _well_known(file: Any) -> Iterator[Any]:
             found = descriptor_pb2.FileDescriptorProto()
             module.DESCRIPTOR.CopyToProto(found)
             yield found
-
-
-def _varints(data: bytes) -> Iterator[tuple[int, int]]:
-    """Zigzag varints with where each ends."""
-    at = 0
-    while at < len(data):
-        number = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        yield (number >> 1) ^ -(number & 1), at
 
 
 def _message_values(message: Any) -> dict[str, Any]:

@@ -1,0 +1,78 @@
+"""The first bytes of a value that belongs to a registry, in the format of Confluent's serializers.
+
+    0          one byte
+    id         four bytes, big endian: the schema's, in the registry
+    indexes    Protobuf alone: which message of its file, as zigzag varints: how many numbers, then each. The first number is that
+               of a message of the file, the next that of a message inside it. One zero byte stands for [0], the first message
+    value
+
+Kafka has no counterpart; Confluent's client has AbstractKafkaSchemaSerDe and MessageIndexes.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from barnabas.client.errors import ClientError
+
+__all__ = ["encode_message_indexes", "encode_schema_id", "split_message_indexes", "split_schema_id"]
+
+_HEADER = struct.Struct(">bI")
+_MAGIC = 0
+_LONGEST_VARINT_BITS = 28
+_FIRST_MESSAGE = (0,)
+
+
+def encode_schema_id(schema_id: int) -> bytes:
+    """The header that each value has."""
+    return _HEADER.pack(_MAGIC, schema_id)
+
+
+def split_schema_id(data: bytes) -> tuple[int, bytes]:
+    """The schema's id, and what follows it. Raises `ClientError` for a value without one."""
+    if len(data) < _HEADER.size or data[0] != _MAGIC:
+        raise ClientError("it does not begin with a schema's id, as values of a registry do")
+    return _HEADER.unpack_from(data)[1], data[_HEADER.size :]
+
+
+def encode_message_indexes(indexes: Sequence[int]) -> bytes:
+    """The indexes of a Protobuf message, in their shortest form."""
+    if tuple(indexes) == _FIRST_MESSAGE:
+        return b"\0"
+    return b"".join(map(_varint, [len(indexes), *indexes]))
+
+
+def split_message_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
+    """The indexes of a Protobuf message, and its value. Raises `ClientError` if they are cut off or negative."""
+    count, at = _read_varint(data, 0)
+    if count == 0:
+        return _FIRST_MESSAGE, data[at:]
+    indexes = []
+    for _ in range(count):
+        index, at = _read_varint(data, at)
+        indexes.append(index)
+    return tuple(indexes), data[at:]
+
+
+def _varint(number: int) -> bytes:
+    """A whole number from 0 on, zigzag, seven bits a byte."""
+    rest, out = number << 1, bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        if at >= len(data) or shift > _LONGEST_VARINT_BITS:
+            raise ClientError("the indexes of its message are cut off")
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            break
+    if number & 1:
+        raise ClientError("an index of its message is negative")
+    return number >> 1, at
