@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -7,7 +8,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import settings
 
-from support.needs import is_required, missing
+from support.needs import fetch_reference, is_required, missing, needs_reference
 
 # Other processes may use the machine too: an example may take long.
 settings.register_profile("any machine", deadline=None)
@@ -53,6 +54,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     names = dict.fromkeys(name for mark in item.iter_markers("needs") for name in mark.args)
     if lacking := missing(names):
         pytest.skip(f"needs {', '.join(lacking)}")
+    if os.environ.get("PYTEST_XDIST_WORKER") and {*needs_reference.args} <= {*names}:
+        fetch_reference()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,11 +11,14 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 
 from lab import CheckFailed, Lab, run
 
-from barnabas.client import Consumer, Producer
+from barnabas.base.ids import TopicPartition
+from barnabas.client import Admin, Consumer, Producer
+from barnabas.client.offsets import LATEST, FoundOffset
 
 TOPIC = "readings"
 RECORDS = 1000
@@ -103,15 +106,13 @@ def send(bootstrap: str, topic: str, together: int, count: int, counter: Path | 
 
 def read(lab: Lab, topic: str) -> list[int]:
     """The numbers of all records, as the decoder gives them back."""
-    settings = {
-        "bootstrap.servers": lab.cluster.bootstrap_servers,
-        "group.id": f"readers-of-{topic}",
-        "auto.offset.reset": "earliest",
-        "consumer.timeout.ms": "3000",
-    }
+    place, settings = TopicPartition(topic, 0), {"bootstrap.servers": lab.cluster.bootstrap_servers}
+    with Admin(settings) as admin:
+        end = admin.list_offsets({place: LATEST})[place]
+    count = end.offset if isinstance(end, FoundOffset) else 0
     with Consumer(settings, deserializer=decode) as consumer:
-        consumer.subscribe([topic])
-        return [reading["reading"] for record in consumer for reading in record.value]
+        consumer.assign({place: 0})
+        return [reading["reading"] for record in islice(consumer, count) for reading in record.value]
 
 
 def produce(bootstrap: str, counter: str) -> None:

@@ -8,11 +8,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import TypeVar
 
 from lab import Background, CheckFailed, Lab, run
 
+from barnabas.base.ids import TopicPartition
 from barnabas.client import Admin, Consumer
+from barnabas.client.offsets import LATEST, FoundOffset
 from barnabas.testing import ProcessCluster
 
 Answer = TypeVar("Answer")
@@ -138,18 +141,14 @@ def in_order(lab: Lab, target: ProcessCluster, topic: str) -> None:
 
 def read(target: ProcessCluster, topic: str) -> list[tuple[str, int]]:
     """Key and number of all records at the target."""
-    settings = {
-        "bootstrap.servers": target.bootstrap_servers,
-        "group.id": "lab",
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": "false",
-        "consumer.timeout.ms": "700",
-    }
     if topic not in names(target):
         return []
-    with Consumer(settings) as consumer:
-        consumer.subscribe([topic])
-        return [(record.key, int(record.value)) for record in consumer]
+    places = [TopicPartition(topic, number) for number in range(partitions(target, topic))]
+    ends = ask(target, lambda admin: admin.list_offsets(dict.fromkeys(places, LATEST)))
+    count = sum(end.offset for end in ends.values() if isinstance(end, FoundOffset))
+    with Consumer({"bootstrap.servers": target.bootstrap_servers}) as consumer:
+        consumer.assign(dict.fromkeys(places, 0))
+        return [(record.key, int(record.value)) for record in islice(consumer, count)]
 
 
 def names(target: ProcessCluster) -> set[str]:

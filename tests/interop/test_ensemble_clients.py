@@ -22,7 +22,7 @@ from kazoo.recipe.queue import LockingQueue
 from kazoo.retry import KazooRetry
 
 from support.ensemble import Ensemble, Member, ensemble
-from support.needs import APACHE, needs, needs_reference
+from support.needs import APACHE, fetching, needs, needs_reference
 from support.reference import apache_cluster
 from support.waiting import eventually
 
@@ -125,10 +125,11 @@ def test_curators_recipes_work_and_go_on(members: Ensemble) -> None:
     """Locks, latches, atomics, semaphores, barriers, queues, caches and persistent nodes; a lock is held when the leader dies."""
     jars = Path.home() / ".cache" / "reference" / "curator-5.7.1"
     source = PROGRAMS / "java" / "curator"
-    if not (jars / "complete").exists():
-        options = ["-q", "-B", "-f", source / "pom.xml", f"-DoutputDirectory={jars}"]
-        prepare(["mvn", *options, "dependency:copy-dependencies"], source)
-        (jars / "complete").touch()
+    with fetching():
+        if not (jars / "complete").exists():
+            options = ["-q", "-B", "-f", source / "pom.xml", f"-DoutputDirectory={jars}"]
+            prepare(["mvn", *options, "dependency:copy-dependencies"], source)
+            (jars / "complete").touch()
     options = ["-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
     run_while_the_leader_is_killed(members, "java", *options, source / "Recipes.java")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.needs import needs
+from support.needs import fetching, needs
 from support.ports import free_ports
 
 pa = pytest.importorskip("pyarrow")
@@ -28,10 +28,11 @@ AT = datetime.datetime(2013, 1, 1, 5, tzinfo=datetime.UTC)
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of one node."""
-    if not (_JARS / "complete").exists():
-        command = ["mvn", "-q", "-B", "-f", str(_SERVER / "pom.xml"), "dependency:copy-dependencies"]
-        subprocess.run([*command, f"-DoutputDirectory={_JARS}"], check=True, timeout=280)
-        (_JARS / "complete").touch()
+    with fetching():
+        if not (_JARS / "complete").exists():
+            command = ["mvn", "-q", "-B", "-f", str(_SERVER / "pom.xml"), "dependency:copy-dependencies"]
+            subprocess.run([*command, f"-DoutputDirectory={_JARS}"], check=True, timeout=280)
+            (_JARS / "complete").touch()
     home = tmp_path_factory.mktemp("opensearch")
     (home / "config").mkdir()
     port, transport = free_ports(2)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.needs import APACHE, ROOT
+from support.needs import APACHE, ROOT, fetching
 from support.waiting import eventually
 
 _LOG4J = """log4j.rootLogger=INFO, console
@@ -40,12 +40,13 @@ def classpath(release: str) -> str:
 def _zookeeper_39() -> Path:
     """The directory with the jars, which come from Maven Central once."""
     jars = Path.home() / ".cache" / "reference" / "zookeeper-3.9.4"
-    if not (jars / "complete").exists():
-        command = ["mvn", "-q", "-B", "-f", str(_POM), f"-DoutputDirectory={jars}", "dependency:copy-dependencies"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-        if done.returncode:
-            pytest.skip(f"{' '.join(command)} got no libraries: {done.stdout[-300:]}{done.stderr[-300:]}")
-        (jars / "complete").touch()
+    with fetching():
+        if not (jars / "complete").exists():
+            command = ["mvn", "-q", "-B", "-f", str(_POM), f"-DoutputDirectory={jars}", "dependency:copy-dependencies"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+            if done.returncode:
+                pytest.skip(f"{' '.join(command)} got no libraries: {done.stdout[-300:]}{done.stderr[-300:]}")
+            (jars / "complete").touch()
     return jars
 
 

@@ -4,14 +4,30 @@
 in CI, nothing is skipped: a skipped test fails, whatever the reason (`tests/conftest.py`).
 """
 
+import contextlib
+import fcntl
 import os
 import shutil
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-__all__ = ["APACHE", "CUSTOMERS", "ROOT", "SHARED", "is_required", "missing", "needs", "needs_reference", "program"]
+__all__ = [
+    "APACHE",
+    "CUSTOMERS",
+    "ROOT",
+    "SHARED",
+    "fetch_reference",
+    "fetching",
+    "is_required",
+    "missing",
+    "needs",
+    "needs_reference",
+    "program",
+]
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("BARNABAS_SHARED", ROOT.parent / "shared"))
@@ -51,6 +67,24 @@ def program(name: str) -> str | None:
     for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True) if found is None else ():
         found = found or shutil.which(name, path=str(folder))
     return found
+
+
+@contextlib.contextmanager
+def fetching() -> Iterator[None]:
+    """One process at a time brings jars: workers share Maven's repository and ~/.cache/reference."""
+    folder = Path.home() / ".cache" / "reference"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@cache
+def fetch_reference() -> None:
+    """Bring Apache Kafka's jars, unless they are there: no worker uses those that another one is still writing."""
+    with fetching():
+        for version in ("3.9.1", "4.3.0"):
+            subprocess.run([str(APACHE), "classpath", "--version", version], check=True, capture_output=True)
 
 
 def is_required() -> bool:
