@@ -135,17 +135,30 @@ def barnabas_spark(spark: Any) -> Any:
 
 @pytest.fixture
 def run_query(tmp_path: Path) -> Callable[..., list[Any]]:
-    """Runs a streaming frame with availableNow into memory and gives each micro-batch's rows."""
+    """Runs a streaming frame with availableNow into memory and gives each micro-batch's rows.
+
+    Spark gives a Python worker 10 s to start. A query that such a worker has ended is started again, as flows are
+    (`barnabas.pipelines.restarts`).
+    """
+    from pyspark.errors import StreamingQueryException
+
+    from barnabas.pipelines.restarts import lost_worker
 
     def run(frame: Any, checkpoint: str = "checkpoint") -> list[Any]:
-        batches: list[Any] = []
-        query = (
-            frame.writeStream.foreachBatch(lambda batch, _: batches.append(batch.collect()))
-            .option("checkpointLocation", str(tmp_path / checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(120)
-        return batches
+        batches: dict[int, Any] = {}
+
+        def take(batch: Any, number: int) -> None:
+            batches[number] = batch.collect()
+
+        writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / checkpoint))
+        while True:
+            query = writer.trigger(availableNow=True).start()
+            try:
+                assert query.awaitTermination(120)
+            except StreamingQueryException as error:
+                if lost_worker(error) is None:
+                    raise
+            else:
+                return list(batches.values())
 
     return run
