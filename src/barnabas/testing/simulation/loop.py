@@ -16,7 +16,7 @@ import gc
 import heapq
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from enum import Enum
 from typing import Any
 
@@ -231,6 +231,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """There is no selector to wake."""
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        """As asyncio's, but the coroutine is made when it runs: one that `close` drops would be a warning from Python 3.13 on."""
+        self._asyncgens.discard(agen)  # type: ignore[attr-defined]  # BaseEventLoop makes it
+        if not self.is_closed():
+            self.call_soon(lambda: self.create_task(agen.aclose()))
 
     # Ends
 
