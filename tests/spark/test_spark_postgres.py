@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.interop, needs("initdb", "pg_ctl")]
 pa = pytest.importorskip("pyarrow")
 psycopg = pytest.importorskip("psycopg")
 
-from barnabas.pipelines.database import open_database  # noqa: E402
-from barnabas.pipelines.outputs.postgres_table import PostgresDatabase  # noqa: E402
+from barnabas.pipelines.outputs.kinds import open_database  # noqa: E402
+from barnabas.pipelines.outputs.postgres_table import PostgresTable  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
 from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 
@@ -146,7 +146,7 @@ def test_a_group_whose_key_is_null_has_one_row(sink: DatabaseSink) -> None:
 
 def test_a_first_batch_that_the_lost_connection_commits_late_is_there_once(sink: DatabaseSink) -> None:
     """A row whose key has a null cannot conflict, so the batch that is sent again waits for the transaction before."""
-    lost, again = PostgresDatabase(sink, TYPES), PostgresDatabase(sink, TYPES)
+    lost, again = PostgresTable(sink, TYPES), PostgresTable(sink, TYPES)
     found: list[bool] = []
     with lost._connection.transaction():
         lost._apply(rows((None, 1)), "flow", "query", 0)
@@ -183,14 +183,14 @@ def test_a_crashed_server_is_waited_for_and_each_row_is_there_once(server: Postg
             server.start()
         waits.append(seconds)
 
-    database = PostgresDatabase(sink, TYPES, wait=start_again)
+    database = PostgresTable(sink, TYPES, wait=start_again)
     assert database.apply(rows(("AA", 1)), "flow", "query", 0)
     server.crash()
     assert database.apply(rows(("AA", 2), ("UA", 5)), "flow", "query", 1)
     assert waits
     assert not database.apply(rows(("AA", 2), ("UA", 5)), "flow", "query", 1), "as after a commit with a lost answer"
     now = iter(range(0, 1000, 50))
-    impatient = PostgresDatabase(sink, TYPES, clock=lambda: next(now), wait=lambda _: None)
+    impatient = PostgresTable(sink, TYPES, clock=lambda: next(now), wait=lambda _: None)
     server.crash()
     with pytest.raises(DatabaseError, match="Start the flow again when the server is there"):
         impatient.apply(rows(("DL", 9)), "flow", "query", 2)

@@ -23,7 +23,7 @@ from barnabas.pipelines.dashboard.charts import ChartError, default_charts, metr
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader  # noqa: E402
 from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
-from barnabas.pipelines.outputs.opening import open_output  # noqa: E402
+from barnabas.pipelines.outputs.kinds import open_output  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
 from support.dashboards import served_dashboard  # noqa: E402
 

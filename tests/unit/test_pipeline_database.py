@@ -9,8 +9,10 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from barnabas.pipelines.database import SinkDatabase, SqliteDatabase, open_database  # noqa: E402
 from barnabas.pipelines.errors import with_advice  # noqa: E402
+from barnabas.pipelines.outputs.kinds import open_database  # noqa: E402
+from barnabas.pipelines.outputs.sqlite_table import SqliteTable  # noqa: E402
+from barnabas.pipelines.outputs.table import OutputTable  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
 from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 
@@ -23,7 +25,7 @@ def sink(path: Path, table: str = "t") -> DatabaseSink:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[SinkDatabase]:
+def database(tmp_path: Path) -> Iterator[OutputTable]:
     opened = open_database(sink(tmp_path), TYPES)
     yield opened
     opened.close()
@@ -42,14 +44,14 @@ def contents(path: Path) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def test_rows_of_an_equal_key_are_replaced(database: SinkDatabase, tmp_path: Path) -> None:
+def test_rows_of_an_equal_key_are_replaced(database: OutputTable, tmp_path: Path) -> None:
     """A window that grows has one row."""
     assert database.apply(rows(("AA", 1), ("UA", 5)), "flow", "query", 0)
     assert database.apply(rows(("AA", 2)), "flow", "query", 1)
     assert contents(tmp_path) == [("2013-01-01T00:00:00.000000Z", "AA", 2), ("2013-01-01T00:00:00.000000Z", "UA", 5)]
 
 
-def test_a_replayed_epoch_changes_nothing(database: SinkDatabase, tmp_path: Path) -> None:
+def test_a_replayed_epoch_changes_nothing(database: OutputTable, tmp_path: Path) -> None:
     """Even if it came with other figures, which it does not."""
     database.apply(rows(("AA", 1)), "flow", "query", 7)
     assert not database.apply(rows(("AA", 9)), "flow", "query", 7)
@@ -57,28 +59,28 @@ def test_a_replayed_epoch_changes_nothing(database: SinkDatabase, tmp_path: Path
     assert [row[2] for row in contents(tmp_path)] == [1]
 
 
-def test_epochs_begin_again_with_a_new_query(database: SinkDatabase, tmp_path: Path) -> None:
+def test_epochs_begin_again_with_a_new_query(database: OutputTable, tmp_path: Path) -> None:
     """A new checkpoint counts its batches from 0, and they are not repetitions."""
     database.apply(rows(("AA", 1)), "flow", "query", 7)
     assert database.apply(rows(("AA", 3)), "flow", "another", 0)
     assert [row[2] for row in contents(tmp_path)] == [3]
 
 
-def test_a_group_whose_key_is_null_has_one_row(database: SinkDatabase, tmp_path: Path) -> None:
+def test_a_group_whose_key_is_null_has_one_row(database: OutputTable, tmp_path: Path) -> None:
     """SQL takes each NULL for different; a group by null is one group."""
     database.apply(rows((None, 1), ("AA", 1)), "flow", "query", 0)
     database.apply(rows((None, 2)), "flow", "query", 1)
     assert [(row[1], row[2]) for row in contents(tmp_path)] == [(None, 2), ("AA", 1)]
 
 
-def test_an_empty_batch_only_notes_its_epoch(database: SinkDatabase, tmp_path: Path) -> None:
+def test_an_empty_batch_only_notes_its_epoch(database: OutputTable, tmp_path: Path) -> None:
     """Spark runs batches without rows, too."""
     assert database.apply(rows(), "flow", "query", 0)
     assert not database.apply(rows(), "flow", "query", 0)
     assert contents(tmp_path) == []
 
 
-def test_a_batch_that_fails_leaves_neither_rows_nor_epoch(database: SinkDatabase, tmp_path: Path) -> None:
+def test_a_batch_that_fails_leaves_neither_rows_nor_epoch(database: OutputTable, tmp_path: Path) -> None:
     """Rows and epoch are one transaction."""
     connection = sqlite3.connect(tmp_path / "out.db")
     connection.execute(
@@ -96,7 +98,7 @@ def test_a_batch_that_fails_leaves_neither_rows_nor_epoch(database: SinkDatabase
 
 def test_a_full_disk_is_the_reason_and_the_batch_can_come_again(tmp_path: Path) -> None:
     """SQLite rolls back by itself then: nothing is left to roll back, and that is not the error to report."""
-    database = SqliteDatabase(sink(tmp_path), TYPES)
+    database = SqliteTable(sink(tmp_path), TYPES)
     database._connection.execute("PRAGMA cache_size = 1")
     (pages,) = database._connection.execute("PRAGMA page_count").fetchone()
     database._connection.execute(f"PRAGMA max_page_count = {pages + 1}")
@@ -127,7 +129,7 @@ def test_a_key_that_is_no_column_is_refused(tmp_path: Path) -> None:
         open_database(wrong, TYPES)
 
 
-def test_a_time_that_no_output_holds_is_reported_with_its_column(database: SinkDatabase) -> None:
+def test_a_time_that_no_output_holds_is_reported_with_its_column(database: OutputTable) -> None:
     """The end of Python's times is not that of Spark's."""
     table = rows(("AA", 1)).set_column(
         0, "window_start", pa.array([10**18], pa.int64()).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))

@@ -17,10 +17,10 @@ deltalake = pytest.importorskip("deltalake")
 import pyarrow.dataset as ds  # noqa: E402
 
 from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of  # noqa: E402
-from barnabas.pipelines.database import SinkDatabase, open_database  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError, SearchSink  # noqa: E402
-from barnabas.pipelines.outputs.opening import look_at_output, open_output  # noqa: E402
+from barnabas.pipelines.outputs.kinds import inspect_output, open_database, open_output  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
+from barnabas.pipelines.outputs.table import OutputTable  # noqa: E402
 from barnabas.pipelines.spec import POSITION, DatabaseSink  # noqa: E402
 from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 
@@ -53,7 +53,7 @@ class Keyed:
         self.sink = sink
         self.read = read
 
-    def open(self) -> SinkDatabase:
+    def open(self) -> OutputTable:
         return open_output(self.sink, TYPES, SCHEMA, rows_change=True)
 
 
@@ -198,7 +198,7 @@ def test_a_table_of_duckdb_of_another_shape_is_refused(tmp_path: Path) -> None:
 # Parquet
 
 
-def parquet(path: Path, *partition_by: str) -> SinkDatabase:
+def parquet(path: Path, *partition_by: str) -> OutputTable:
     sink = LakeSink("parquet", str(path), POSITION, partition_by)
     return open_output(sink, {**TYPES, **dict.fromkeys(POSITION, "bigint")}, SCHEMA, rows_change=False)
 
@@ -366,16 +366,16 @@ def test_what_an_output_holds_is_seen_without_changing_it(kind: str, tmp_path: P
         "parquet": LakeSink("parquet", path, KEY),
     }
     sink = sinks[kind]
-    assert look_at_output(sink, "flow", "query") is None
+    assert inspect_output(sink, "flow", "query") is None
     assert not Path(path).exists()
     opened = open_output(sink, TYPES, SCHEMA, rows_change=kind != "parquet")
     opened.apply(rows(("AA", 1)), "flow", "query", 4)
     opened.close()
-    holding = look_at_output(sink, "flow", "query")
-    assert holding is not None
-    assert set(TYPES) <= set(holding.columns or ())
-    assert holding.last_epoch == (None if kind == "parquet" else 4)
-    another = look_at_output(sink, "flow", "another")
+    state = inspect_output(sink, "flow", "query")
+    assert state is not None
+    assert set(TYPES) <= set(state.columns or ())
+    assert state.last_epoch == (None if kind == "parquet" else 4)
+    another = inspect_output(sink, "flow", "another")
     assert another is not None
     assert another.last_epoch == -1
 
@@ -392,10 +392,10 @@ def test_a_folder_that_is_missing_is_found_by_a_look_where_the_output_does_not_m
     }
     sink = sinks.get(kind) or DatabaseSink(kind, path, "t", KEY)
     if kind == "delta":
-        assert look_at_output(sink, "flow", "query") is None
+        assert inspect_output(sink, "flow", "query") is None
         return
     with pytest.raises(OutputError, match=f"there is no folder {tmp_path / 'nowhere'}"):
-        look_at_output(sink, "flow", "query")
+        inspect_output(sink, "flow", "query")
     with pytest.raises(DatabaseError):
         open_output(sink, TYPES, SCHEMA, rows_change=True)
 

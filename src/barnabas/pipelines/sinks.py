@@ -1,7 +1,7 @@
 """Where a flow's micro-batches go. Each sink takes a batch again without harm.
 
 A batch is a DataFrame with the flow's result columns and, when nothing is aggregated, the position columns. Databases
-note the epoch with the rows (`barnabas.pipelines.database`). Topics get records whose key and value are the same in
+note the epoch with the rows (`barnabas.pipelines.outputs.table`). Topics get records whose key and value are the same in
 every run of the batch, so a reader of the compacted topic, or one that keeps the last value of each key, sees each
 result once; transactions will do this for other readers when brokers have them.
 """
@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
-from barnabas.pipelines.database import SinkDatabase
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.outputs.declared import LakeSink
-from barnabas.pipelines.outputs.opening import TableSink, open_output
+from barnabas.pipelines.outputs.kinds import TableSink, open_output
+from barnabas.pipelines.outputs.table import OutputTable
 from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, TopicSink
 from barnabas.pipelines.transforms import as_messages, field_types, latest_per_key
 
@@ -48,7 +48,7 @@ class _TableWriter:
         rows_change = flow.last_aggregate is not None or sink.key != POSITION
         self._replaces = not isinstance(sink, LakeSink)
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
-        self._output: SinkDatabase = open_output(
+        self._output: OutputTable = open_output(
             sink, field_types(schema), arrow_schema, rows_change=rows_change, is_stopped=is_stopped
         )
 

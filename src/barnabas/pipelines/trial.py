@@ -29,7 +29,7 @@ from barnabas.pipelines.kafka import KafkaCluster, open_client
 from barnabas.pipelines.models.declared import MODEL_VERSION
 from barnabas.pipelines.offsets import Offsets, to_json
 from barnabas.pipelines.options import SourceOptions, client_config
-from barnabas.pipelines.outputs.opening import look_at_output
+from barnabas.pipelines.outputs.kinds import inspect_output
 from barnabas.pipelines.run import source_options
 from barnabas.pipelines.sinks import lost_rows_error
 from barnabas.pipelines.spec import Flow, FunctionSink, Source, TopicSink
@@ -227,16 +227,16 @@ def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> str:
         return "is not looked at"
     required = Checkpoint(flow).required_batches(sink)
     query, last = required or ("", -1)
-    holding = look_at_output(sink, flow.name, query)
-    found = -1 if holding is None else holding.last_epoch
+    state = inspect_output(sink, flow.name, query)
+    found = -1 if state is None else state.last_epoch
     if found is not None and found < last:
         raise lost_rows_error(flow, sink, found, last)
-    if holding is None:
+    if state is None:
         place = str(getattr(sink, "url", None) or getattr(sink, "path", None))
         is_new_file = "://" not in place and not Path(place).exists()
         return f"{place if is_new_file else sink.table} will be made"
-    if types and holding.columns is not None:
-        check_columns(sink.table, types, set(holding.columns))
+    if types and state.columns is not None:
+        check_columns(sink.table, types, set(state.columns))
     return f"{sink.table} is there"
 
 

@@ -1,5 +1,5 @@
-"""Outputs of flows beside topics and SQL databases: lake tables, and indexes for search.
+"""Outputs of flows beside topics and functions: tables of databases, lake tables, and indexes for search.
 
-Each takes Arrow tables with the query and the epoch of their micro-batch, and takes a batch again without harm. Importing
-`declared` needs neither Spark nor the packages of the outputs.
+`table` says what each of them is to a flow, `kinds` which module has which; `declared` is how all but the SQL databases are
+declared, and needs neither Spark nor the packages of the outputs.
 """

@@ -1,4 +1,4 @@
-"""A table of a DuckDB file as a sink: a batch's rows and its epoch are one transaction, as in `barnabas.pipelines.database`.
+"""A table of a DuckDB file as a sink: a batch's rows and its epoch are one transaction, as in `barnabas.pipelines.outputs.table`.
 
 DuckDB lets one process write, or several read. So the file is opened for each batch and closed again: between batches
 dashboards and notebooks can read it. A batch waits while they do.
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.pipelines.arrow_values import values_of
-from barnabas.pipelines.outputs.holding import Holding, noted_epoch, require_writable
+from barnabas.pipelines.outputs.table import TableState, read_epoch, require_writable
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -29,7 +29,7 @@ from barnabas.pipelines.sql import (
 )
 from barnabas.pipelines.texts import as_json
 
-__all__ = ["DuckDatabase", "look_at_duckdb"]
+__all__ = ["DuckTable", "inspect_duckdb"]
 
 _BUSY_S = 30.0
 _PAUSE_S = 0.05
@@ -49,7 +49,7 @@ _TYPES = {
 }
 
 
-class DuckDatabase:
+class DuckTable:
     """A DuckDB file. Types are DuckDB's own; arrays and structs are JSON."""
 
     def __init__(
@@ -161,7 +161,7 @@ class DuckDatabase:
         """The file is open during a batch only."""
 
 
-def look_at_duckdb(sink: DatabaseSink, flow: str, query: str) -> Holding | None:
+def inspect_duckdb(sink: DatabaseSink, flow: str, query: str) -> TableState | None:
     """What the table holds; None if it is not there. Raises `BarnabasError`."""
     require_writable(sink.url, makes_folders=False)
     if not Path(sink.url).exists():
@@ -181,7 +181,7 @@ def look_at_duckdb(sink: DatabaseSink, flow: str, query: str) -> Holding | None:
             )
             columns = tuple(row[0] for row in ask(tables, [name, schema]))
             has_epochs = ask(tables, [EPOCHS_TABLE, ""])
-            return Holding(columns, noted_epoch(ask, "?", has_epochs, flow, sink.table, query)) if columns else None
+            return TableState(columns, read_epoch(ask, "?", has_epochs, flow, sink.table, query)) if columns else None
     except duckdb.Error as error:
         raise DatabaseError(f"DuckDB at {sink.url}: {' '.join(str(error).split())}") from error
 

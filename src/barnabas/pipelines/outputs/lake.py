@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError
-from barnabas.pipelines.outputs.holding import Holding, require_writable
+from barnabas.pipelines.outputs.table import TableState, require_writable
 
-__all__ = ["DeltaTableSink", "ParquetFolder", "look_at_lake", "open_lake"]
+__all__ = ["DeltaTableSink", "ParquetFolder", "inspect_lake", "open_lake"]
 
 _NOTES = "_barnabas"
 """The flows that write to a folder, and of each the query, as empty folders: some readers take every file for Parquet."""
@@ -120,13 +120,13 @@ class ParquetFolder:
         """Files are open during a batch only."""
 
 
-def look_at_lake(sink: LakeSink, flow: str, query: str) -> Holding | None:
+def inspect_lake(sink: LakeSink, flow: str, query: str) -> TableState | None:
     """What the folder or table holds; None if it is not there. Raises `OutputError`."""
     require_writable(sink.path, makes_folders=True)
-    return _look_at_delta(sink, flow, query) if sink.type == "delta" else _look_at_parquet(sink, flow, query)
+    return _inspect_delta(sink, flow, query) if sink.type == "delta" else _inspect_parquet(sink, flow, query)
 
 
-def _look_at_delta(sink: LakeSink, flow: str, query: str) -> Holding | None:
+def _inspect_delta(sink: LakeSink, flow: str, query: str) -> TableState | None:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -138,10 +138,10 @@ def _look_at_delta(sink: LakeSink, flow: str, query: str) -> Holding | None:
         return None
     except (DeltaError, OSError) as error:
         raise OutputError(f"the Delta table at {sink.path}: {error}") from error
-    return Holding(names, max((int(each) for each in epochs if each is not None), default=-1))
+    return TableState(names, max((int(each) for each in epochs if each is not None), default=-1))
 
 
-def _look_at_parquet(sink: LakeSink, flow: str, query: str) -> Holding | None:
+def _inspect_parquet(sink: LakeSink, flow: str, query: str) -> TableState | None:
     folder = Path(sink.path)
     if not folder.is_dir():
         return None
@@ -150,7 +150,7 @@ def _look_at_parquet(sink: LakeSink, flow: str, query: str) -> Holding | None:
         names = (*pq.read_schema(first).names, *sink.partition_by) if first else None
     except (OSError, pa.ArrowException) as error:
         raise OutputError(f"{first} cannot be read: {error}") from error
-    return Holding(names, None if _has_note(sink, flow, query) else -1)
+    return TableState(names, None if _has_note(sink, flow, query) else -1)
 
 
 def _has_note(sink: LakeSink, flow: str, query: str) -> bool:

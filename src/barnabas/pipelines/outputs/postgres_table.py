@@ -1,4 +1,4 @@
-"""A table of PostgreSQL as a sink, through psycopg: COPY to a temporary table, then one upsert (`barnabas.pipelines.database`).
+"""A table of PostgreSQL as a sink, through psycopg: COPY to a temporary table, then one upsert (`barnabas.pipelines.outputs.table`).
 
 A server that goes away in the midst of a batch (a restart, a crash, a failover) is waited for: the connection is opened again
 and the batch applied again from its start. If the lost answer was that of a commit, the epoch says so, and the batch changes
@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.pipelines.outputs.holding import Holding, noted_epoch
+from barnabas.pipelines.outputs.table import TableState, read_epoch
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -30,7 +30,7 @@ from barnabas.pipelines.sql import (
 )
 from barnabas.pipelines.texts import as_json
 
-__all__ = ["PostgresDatabase", "look_at_postgres"]
+__all__ = ["PostgresTable", "inspect_postgres"]
 
 logger = logging.getLogger(__name__)
 _NO_NUL = "\N{REPLACEMENT CHARACTER}"
@@ -42,7 +42,7 @@ _LIMITS = {"connect_timeout": "10", "tcp_user_timeout": "30000"}
 """Of libpq, unless the URL says otherwise: a host that does not answer at all is noticed."""
 
 
-class PostgresDatabase:
+class PostgresTable:
     """A connection that is opened again when it was lost."""
 
     def __init__(
@@ -180,7 +180,7 @@ class PostgresDatabase:
         self._connection.close()
 
 
-def look_at_postgres(sink: DatabaseSink, flow: str, query: str) -> Holding | None:
+def inspect_postgres(sink: DatabaseSink, flow: str, query: str) -> TableState | None:
     """What the table holds; None if it is not there. Raises `BarnabasError`."""
     import psycopg
 
@@ -195,7 +195,7 @@ def look_at_postgres(sink: DatabaseSink, flow: str, query: str) -> Holding | Non
             found = connection.execute(f"SELECT * FROM {quoted(sink.table)} LIMIT 0".encode()).description  # noqa: S608
             has_epochs = ask("SELECT to_regclass(%s)", [EPOCHS_TABLE])[0][0]
             columns = tuple(each.name for each in found or ())
-            return Holding(columns, noted_epoch(ask, "%s", has_epochs, flow, sink.table, query))
+            return TableState(columns, read_epoch(ask, "%s", has_epochs, flow, sink.table, query))
     except psycopg.Error as error:
         raise DatabaseError(f"PostgreSQL, table {sink.table}: {' '.join(str(error).split())}") from error
 

@@ -1,6 +1,6 @@
 """A full-text index as a sink, in a SQLite file (FTS5): results can be searched at once, with no server.
 
-The rows are a table of `SqliteDatabase`, so upserts, epochs and replays are those of any SQLite sink. Triggers keep the
+The rows are a table of `SqliteTable`, so upserts, epochs and replays are those of any SQLite sink. Triggers keep the
 index in the same transaction. The index refers to rows by a column of its own, for SQLite may number rows differently
 after VACUUM.
 """
@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from barnabas.pipelines.database import SqliteDatabase
 from barnabas.pipelines.outputs.declared import OutputError, SearchSink
+from barnabas.pipelines.outputs.sqlite_table import SqliteTable
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import quoted
 
@@ -34,7 +34,7 @@ class SearchIndex:
                 f"text of the index {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}"
             )
         table = DatabaseSink("sqlite", sink.path, sink.table, sink.key)
-        self._database = SqliteDatabase(table, types, id_column=_ID, also=partial(_prepare_index, sink))
+        self._database = SqliteTable(table, types, id_column=_ID, also=partial(_prepare_index, sink))
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
         """The rows into the table, and so into the index."""

@@ -1,29 +1,14 @@
-"""Databases as sinks: a micro-batch is applied once, whether Spark runs it once or again after a crash.
-
-In one transaction a batch upserts its rows on their key and writes its epoch to the table ``barnabas_epochs``:
-
-    flow | sink | query | epoch        primary key (flow, sink)
-
-An epoch that is not above the one noted for the same query (Spark's id, kept in the checkpoint) was applied before and
-changes nothing. A new checkpoint is a new query, whose epochs start again at 0; its rows replace those of equal key.
-
-A table that is made has no epochs, also if one of its name was there before: an earlier one was dropped, and its rows with it.
-So the epoch says truly which batches the table holds, and a flow whose checkpoint counts more of them refuses to go on
-(`barnabas.pipelines.sinks`).
-
-A database takes ``NULL`` in a key for different from every other NULL, but a group with a null key is one group: such
-rows are deleted and inserted.
-"""
+"""A table of a SQLite file as a sink: a batch's rows and its epoch are one transaction, as `barnabas.pipelines.outputs.table` says."""
 
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from barnabas.pipelines.outputs.holding import Holding, noted_epoch, require_writable
+from barnabas.pipelines.outputs.table import TableState, read_epoch, require_writable
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -40,51 +25,12 @@ from barnabas.pipelines.sql import (
 )
 from barnabas.pipelines.texts import as_text_value
 
-__all__ = ["SinkDatabase", "SqliteDatabase", "look_at_sqlite", "open_database"]
+__all__ = ["SqliteTable", "inspect_sqlite"]
 
 _SQLITE_BUSY_S = 30
 
 
-class SinkDatabase(Protocol):
-    """A table that takes batches."""
-
-    def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
-        """Upserts the rows with their epoch; False when this epoch was applied before."""
-        ...
-
-    def last_epoch(self, flow: str, query: str) -> int | None:
-        """The last batch of the query that the table holds, -1 for none; None if it keeps no such note."""
-        ...
-
-    def close(self) -> None:
-        """Releases the connection."""
-        ...
-
-
-def open_database(
-    sink: DatabaseSink, types: Mapping[str, str], *, is_stopped: Callable[[], bool] = lambda: False
-) -> SinkDatabase:
-    """Connects, and makes the table if there is none; ``types`` are the columns with Spark's type names.
-
-    ``is_stopped`` is asked while a server that went away is waited for.
-    """
-    missing = [name for name in sink.key if name not in types]
-    if missing:
-        raise DatabaseError(
-            f"the key of table {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}"
-        )
-    if sink.type == "duckdb":
-        from barnabas.pipelines.outputs.duckdb_table import DuckDatabase
-
-        return DuckDatabase(sink, types)
-    if sink.type == "postgresql":
-        from barnabas.pipelines.outputs.postgres_table import PostgresDatabase
-
-        return PostgresDatabase(sink, types, is_stopped=is_stopped)
-    return SqliteDatabase(sink, types)
-
-
-class SqliteDatabase:
+class SqliteTable:
     """A SQLite file. Times are ISO texts in UTC, decimals are texts, arrays and structs are JSON.
 
     ``id_column`` is the name of a column of whole numbers that identify rows. ``also`` prepares more, in the same transaction as
@@ -198,7 +144,7 @@ class SqliteDatabase:
         self._connection.close()
 
 
-def look_at_sqlite(path: str, table: str, flow: str, query: str) -> Holding | None:
+def inspect_sqlite(path: str, table: str, flow: str, query: str) -> TableState | None:
     """What a table of a SQLite file holds; None if it is not there. Raises `BarnabasError`."""
     require_writable(path, makes_folders=False)
     if not Path(path).exists():
@@ -211,7 +157,7 @@ def look_at_sqlite(path: str, table: str, flow: str, query: str) -> Holding | No
 
             columns = tuple(row[1] for row in ask(f"PRAGMA table_info({quoted(table)})"))
             has_epochs = ask(f"PRAGMA table_info({EPOCHS_TABLE})")
-            return Holding(columns, noted_epoch(ask, "?", has_epochs, flow, table, query)) if columns else None
+            return TableState(columns, read_epoch(ask, "?", has_epochs, flow, table, query)) if columns else None
     except sqlite3.Error as error:
         raise DatabaseError(f"SQLite at {path}: {error}") from error
 

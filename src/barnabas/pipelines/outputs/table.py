@@ -1,0 +1,76 @@
+"""What every output is to a flow: a table that takes micro-batches. Needs no output's package.
+
+A micro-batch is applied once, whether Spark runs it once or again after a crash. In one transaction a batch upserts its rows on
+their key and writes its epoch to the table ``barnabas_epochs``:
+
+    flow | sink | query | epoch        primary key (flow, sink)
+
+An epoch that is not above the one noted for the same query (Spark's id, kept in the checkpoint) was applied before and
+changes nothing. A new checkpoint is a new query, whose epochs start again at 0; its rows replace those of equal key.
+
+A table that is made has no epochs, also if one of its name was there before: an earlier one was dropped, and its rows with it.
+So the epoch says truly which batches the table holds, and a flow whose checkpoint counts more of them refuses to go on
+(`barnabas.pipelines.sinks`).
+
+A database takes ``NULL`` in a key for different from every other NULL, but a group with a null key is one group: such
+rows are deleted and inserted.
+
+Lake tables and OpenSearch have no such table; their modules say what they keep instead.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from barnabas.pipelines.outputs.declared import OutputError
+from barnabas.pipelines.sql import select_epoch_statement
+
+__all__ = ["OutputTable", "TableState", "read_epoch", "require_writable"]
+
+
+class OutputTable(Protocol):
+    """A table, connected and prepared, that takes batches."""
+
+    def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
+        """Upserts the rows with their epoch; False when this epoch was applied before."""
+        ...
+
+    def last_epoch(self, flow: str, query: str) -> int | None:
+        """The last batch of the query that the table holds, -1 for none; None if it keeps no such note."""
+        ...
+
+    def close(self) -> None:
+        """Releases the connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table as it is found, for ``barnabas pipeline dry-run``, which changes nothing."""
+
+    columns: tuple[str, ...] | None
+    """None if they are not known."""
+    last_epoch: int | None
+    """As `OutputTable.last_epoch` has it."""
+
+
+def read_epoch(
+    ask: Callable[..., list[Any]], placeholder: str, has_epochs: object, flow: str, table: str, query: str
+) -> int:
+    """The last epoch in a database's table of epochs; ``ask`` runs a statement with values, ``has_epochs`` says if that table is there."""
+    noted = ask(select_epoch_statement(placeholder), [flow, table, query]) if has_epochs else []
+    return int(noted[0][0]) if noted else -1
+
+
+def require_writable(path: str, *, makes_folders: bool) -> None:
+    """Raise `OutputError` if a file or folder of an output cannot be written, or not be made."""
+    nearest = next(each for each in (Path(path), *Path(path).absolute().parents) if each.exists())
+    folder = Path(path).absolute().parent
+    if not makes_folders and not folder.is_dir():
+        raise OutputError(f"{path} cannot be made: there is no folder {folder}")
+    if not os.access(nearest, os.W_OK):
+        raise OutputError(f"{nearest} cannot be written")
