@@ -64,6 +64,8 @@ def test_no_module_of_the_client_raises_another_error() -> None:
         "from_librdkafka",
         "_unreadable",
         "_transaction_error",
+        "self._rights.lookup_error",
+        "self._rights.reading_error",
         "AttributeError",
         "NotImplementedError",
     }

@@ -206,7 +206,7 @@ class AdminConnection:
 
         found = outcome(self.retry(attempt, lambda response: [outcome(response).error_code]))
         if found.error_code:
-            raise refusal(found.error_code, found.error_message)
+            raise refusal(found.error_code, found.error_message, about=f"group {group_id}")
         broker = Broker(found.node_id, found.host, found.port)
         if broker.id not in {known.id for known in self.describe_cluster().brokers}:
             self._cluster = None

@@ -114,7 +114,9 @@ def describe_configs(
         response = connection.send(request, DescribeConfigsResponse, broker_id)
         for result in response.results:
             if result.error_code:
-                raise refusal(result.error_code, result.error_message)
+                raise refusal(
+                    result.error_code, result.error_message, about=_name_of(result.resource_type, result.resource_name)
+                )
             found[Resource(ResourceType(result.resource_type), result.resource_name)] = sorted(
                 (
                     ConfigEntry(
@@ -170,7 +172,13 @@ def alter_configs(
         response = connection.send(request, IncrementalAlterConfigsResponse, resource.broker_id)
     for result in response.responses:
         if result.error_code:
-            raise refusal(result.error_code, result.error_message)
+            raise refusal(
+                result.error_code, result.error_message, about=_name_of(result.resource_type, result.resource_name)
+            )
+
+
+def _name_of(resource_type: int, name: str) -> str:
+    return f"{ResourceType(resource_type).name.lower()} {name}"
 
 
 def _by_broker(resources: Iterable[Resource]) -> dict[int | None, list[Resource]]:

@@ -28,6 +28,7 @@ from barnabas.client.arguments import (
 )
 from barnabas.client.bootstrap import check_hosts
 from barnabas.client.codecs import Deserializer, decoder
+from barnabas.client.consumer_rights import ConsumerRights
 from barnabas.client.errors import (
     ClientError,
     ClosedError,
@@ -56,6 +57,12 @@ CLOSE_CONSUMER_TIMEOUT_S = 10.0
 """How long `Consumer.close` waits for the group's coordinator unless it is given another limit."""
 
 _BATCH_RECORDS = 500
+_NO_START = confluent_kafka.OFFSET_INVALID
+_STARTS = {
+    **dict.fromkeys(("smallest", "earliest", "beginning"), confluent_kafka.OFFSET_BEGINNING),
+    **dict.fromkeys(("", "largest", "latest", "end"), confluent_kafka.OFFSET_END),
+}
+"""Where partitions without a committed offset begin, by ``auto.offset.reset``."""
 _WAKE_S = 0.1  # so that Ctrl-C and close take effect soon
 # What passes without the caller's help: librdkafka tries on, the group is joined again.
 _PASSING = frozenset(
@@ -141,6 +148,10 @@ class Consumer(Generic[K, V]):
         self._close_timeout_s = close_timeout_s
         self.closed = False
         self._has_group = bool(plan.librdkafka.get("group.id"))
+        # Without a group there are no committed offsets, and no coordinator to ask for them.
+        reset = str(plan.librdkafka.get("auto.offset.reset", ""))
+        self._start = _NO_START if self._has_group else _STARTS.get(reset, _NO_START)
+        self._rights = ConsumerRights(plan.librdkafka)
         self._underneath: Any = _librdkafka_consumer(plan, self._errors, on_commit)
 
     @property
@@ -199,9 +210,7 @@ class Consumer(Generic[K, V]):
 
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, from the given offsets, or from where ``auto.offset.reset`` says."""
-        given = (
-            partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, confluent_kafka.OFFSET_INVALID)
-        )
+        given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, self._start)
         check_partitions(given)
         for (topic, number), offset in given.items():
             check_start(topic, number, offset)
@@ -298,8 +307,8 @@ class Consumer(Generic[K, V]):
                 self._errors(error)
                 if error.name() in UNKNOWN_TOPIC_NAMES:
                     self._unknown.add(message.topic() or "")
-                elif error.name() not in _PASSING and not error.retriable():
-                    raise from_librdkafka(error, f"cannot read {message.topic() or 'records'}")
+                elif not (error.name() in _PASSING or error.retriable() or self._rights.is_of_no_group(error)):
+                    raise self._rights.reading_error(error, message.topic() or "")
             if self._fetched.waiting:
                 return True
             self._unknown.check(self.librdkafka)
@@ -348,6 +357,8 @@ class Consumer(Generic[K, V]):
             self._store()
         else:
             check_offsets(offsets)
+        if wait:
+            self._rights.check_group(self.librdkafka)
         wanted = {} if offsets is None else {"offsets": _plain(offsets.items())}
         try:
             self.librdkafka.commit(asynchronous=not wait, **wanted)
@@ -359,6 +370,7 @@ class Consumer(Generic[K, V]):
         self, partitions: Iterable[TopicPartition], timeout_s: float = 30.0
     ) -> dict[TopicPartition, int | None]:
         """The group's committed offsets; None where there is none."""
+        self._rights.check_group(self.librdkafka)
         try:
             found = self.librdkafka.committed(_plain(partitions), timeout=timeout_s)
         except confluent_kafka.KafkaException as error:
@@ -378,7 +390,9 @@ class Consumer(Generic[K, V]):
         try:
             found = self.librdkafka.offsets_for_times(_plain(times_ms.items()), timeout=timeout_s)
         except confluent_kafka.KafkaException as error:
-            raise from_librdkafka(error.args[0], "cannot look offsets up by time") from error
+            topics = {topic for topic, _ in times_ms}
+            what = "cannot look offsets up by time"
+            raise self._rights.lookup_error(error.args[0], what, self.librdkafka, topics) from error
         return _offsets(found)
 
     def lag(self, timeout_s: float = 30.0) -> dict[TopicPartition, int]:
@@ -402,7 +416,8 @@ class Consumer(Generic[K, V]):
                 confluent_kafka.TopicPartition(topic, partition), timeout=timeout_s
             )
         except confluent_kafka.KafkaException as error:
-            raise from_librdkafka(error.args[0], f"cannot read the offsets of {topic}-{partition}") from error
+            what = f"cannot read the offsets of {topic}-{partition}"
+            raise self._rights.lookup_error(error.args[0], what, self.librdkafka, [topic]) from error
         return low, high
 
     # The cluster, and the end

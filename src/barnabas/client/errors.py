@@ -186,6 +186,7 @@ class DeserializationError(ClientError):
         self.record = record
 
 
+_ASK_FOR_THE_RIGHT = "ask for the right, or check the principal"
 _CREATE_FIRST = "create it first (barnabas topics --create)"
 _REMEDIES = {
     "_TRANSPORT": "is a broker running there?",
@@ -202,9 +203,10 @@ _REMEDIES = {
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes and the producer's max.request.size",
     "NOT_ENOUGH_REPLICAS": "fewer replicas are in sync than min.insync.replicas asks for",
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND": "it was written, but fewer replicas are in sync than min.insync.replicas",
-    "TOPIC_AUTHORIZATION_FAILED": "ask for the right, or check the principal",
-    "GROUP_AUTHORIZATION_FAILED": "ask for the right, or check the principal",
-    "CLUSTER_AUTHORIZATION_FAILED": "ask for the right, or check the principal",
+    "TOPIC_AUTHORIZATION_FAILED": _ASK_FOR_THE_RIGHT,
+    "GROUP_AUTHORIZATION_FAILED": _ASK_FOR_THE_RIGHT,
+    "CLUSTER_AUTHORIZATION_FAILED": _ASK_FOR_THE_RIGHT,
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": _ASK_FOR_THE_RIGHT,
     "UNSUPPORTED_VERSION": "the brokers do not offer it",
     "_UNSUPPORTED_FEATURE": "the brokers do not offer it",
 }
@@ -247,9 +249,16 @@ _KINDS: dict[ErrorCode, type[RefusedError]] = {
 }
 
 
-def refusal(code: int, message: str | None = None) -> RefusedError:
-    """The error of the class that a broker's error code has."""
-    return _KINDS.get(ErrorCode.of(code), RefusedError)(code, message)
+def refusal(code: int, message: str | None = None, *, about: str = "") -> RefusedError:
+    """The error of the class that a broker's error code has. ``about`` names the resource, as "topic NAME": of a right that
+    is missing brokers do not say to what."""
+    error = ErrorCode.of(code)
+    kind = _KINDS.get(error, RefusedError)
+    if about and kind is AuthorizationError and about.partition(" ")[2] not in (message or ""):
+        message = f"{about}: {message or error.message}"
+    elif error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED and "cluster" not in (message or "cluster").lower():
+        message = f"cluster: {message}"
+    return kind(code, message)
 
 
 def classify(error: Any, what: str) -> ClientError:

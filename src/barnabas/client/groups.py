@@ -138,7 +138,7 @@ def _describe_classic_group(connection: AdminConnection, group_id: str, coordina
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return GroupDescription(group_id, "Dead", "", coordinator)
     if group.error_code:
-        raise refusal(group.error_code, group.error_message)
+        raise refusal(group.error_code, group.error_message, about=f"group {group_id}")
     members = [
         GroupMember(
             member.member_id,
@@ -190,12 +190,12 @@ def group_offsets(connection: AdminConnection, group_id: str) -> dict[TopicParti
         group_id, request, OffsetFetchResponse, codes, max_version=_LAST_VERSION_WITH_NAMES
     )
     if code := codes(response)[0]:
-        raise refusal(code)
+        raise refusal(code, about=f"group {group_id}")
     offsets = {}
     for topic in response.groups[0].topics if response.groups else response.topics:
         for item in topic.partitions:
             if item.error_code:
-                raise refusal(item.error_code)
+                raise refusal(item.error_code, about=f"topic {topic.name}")
             if item.committed_offset >= 0:
                 offsets[TopicPartition(topic.name, item.partition_index)] = item.committed_offset
     return offsets
@@ -253,7 +253,7 @@ def delete_group_offsets(
         group_id, request, OffsetDeleteResponse, lambda answer: [answer.error_code]
     )
     if response.error_code:
-        raise refusal(response.error_code)
+        raise refusal(response.error_code, about=f"group {group_id}")
     return {
         TopicPartition(topic.name, item.partition_index): ErrorCode.of(item.error_code)
         for topic in response.topics
@@ -273,7 +273,7 @@ def delete_group(connection: AdminConnection, group_id: str) -> None:
     )
     for result in response.results:
         if result.error_code:
-            raise refusal(result.error_code)
+            raise refusal(result.error_code, about=f"group {group_id}")
 
 
 def remove_members(connection: AdminConnection, group_id: str) -> None:
@@ -294,7 +294,7 @@ def remove_members(connection: AdminConnection, group_id: str) -> None:
     )
     for code in (response.error_code, *(member.error_code for member in response.members)):
         if code:
-            raise refusal(code)
+            raise refusal(code, about=f"group {group_id}")
 
 
 def prepare_groups(bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> None:

@@ -57,7 +57,9 @@ def list_offsets(
             for item in topic.partitions:
                 yield (
                     TopicPartition(topic.name, item.partition_index),
-                    refusal(item.error_code) if item.error_code else FoundOffset(item.offset, item.timestamp),
+                    refusal(item.error_code, about=f"topic {topic.name}")
+                    if item.error_code
+                    else FoundOffset(item.offset, item.timestamp),
                 )
 
     return _ask_leaders(connection, wanted, ask)
@@ -90,7 +92,7 @@ def delete_records(
             for item in topic.partitions:
                 yield (
                     TopicPartition(topic.name, item.partition_index),
-                    refusal(item.error_code) if item.error_code else item.low_watermark,
+                    refusal(item.error_code, about=f"topic {topic.name}") if item.error_code else item.low_watermark,
                 )
 
     return _ask_leaders(connection, wanted, ask)
@@ -153,11 +155,14 @@ def _by_leader(
         for topic in metadata.topics
         for item in topic.partitions
     }
+    refused = {topic.name: topic.error_code for topic in metadata.topics if topic.error_code}
     groups: dict[int, list[TopicPartition]] = {}
     homeless: dict[TopicPartition, RefusedError] = {}
     for partition in wanted:
         leader = leaders.get(partition)
-        if leader is None:
+        if leader is None and refused.get(partition.topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            homeless[partition] = refusal(refused[partition.topic], about=f"topic {partition.topic}")
+        elif leader is None:
             homeless[partition] = refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} does not exist")
         elif leader < 0:
             homeless[partition] = refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader")

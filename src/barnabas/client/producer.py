@@ -253,7 +253,7 @@ class Producer(Generic[K, V]):
         if self._sync:
             receipt.result()
         elif self._sends % _SENDS_A_POLL == 0:
-            self.librdkafka.poll(0)
+            self.poll()
         return receipt
 
     def send_many(self, topic: str, values: Iterable[V], *, keys: Iterable[K] | None = None) -> list[Receipt]:
@@ -309,7 +309,7 @@ class Producer(Generic[K, V]):
         while True:
             left_s = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())
             if left_s <= 0:
-                self.librdkafka.poll(0)
+                self.poll()
                 return False
             interruptible(self.librdkafka.poll, left_s)
             self._raise_refusal()
@@ -362,7 +362,9 @@ class Producer(Generic[K, V]):
         self._unseen.clear()
         self._unseen_more = 0
         more = f" ({count - 1} more failed)" if count > 1 else ""
-        raise DeliveryError(f"{first}{more}", code=first.code, name=first.name, retriable=first.retriable) from first
+        made = DeliveryError(f"{first}{more}", code=first.code, name=first.name, retriable=first.retriable)
+        made.remedy = first.remedy
+        raise made from first
 
     def close(self, timeout_s: float | None = None) -> None:
         """Flush and let go, within ``timeout_s`` (None: ``close_timeout_s``); a second call does nothing.
@@ -380,12 +382,14 @@ class Producer(Generic[K, V]):
 
     def purge(self) -> int:
         """Give up all records that wait or are on their way; returns their number. Their receipts fail."""
-        self.librdkafka.poll(0)  # problems with brokers that are not reported yet count, too
+        with contextlib.suppress(ClientError):
+            self.poll()  # problems with brokers that are not reported yet count, too
         left = len(self)
         if left:
             kept, self._on_failure = self._on_failure, self._on_failure or _ignore_failure
             self.librdkafka.purge()
-            self.librdkafka.flush(0.1)
+            with contextlib.suppress(ClientError):
+                interruptible(self.librdkafka.flush, 0.1)
             self._on_failure = kept
         return left
 

@@ -64,7 +64,7 @@ def describe_topics(connection: AdminConnection, names: Iterable[str] | None = N
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise refusal(topic.error_code, f"topic {name} does not exist{_hint(connection, name)}")
-            raise refusal(topic.error_code)
+            raise refusal(topic.error_code, about=f"topic {name}")
         partitions = [
             PartitionDescription(
                 item.partition_index,
@@ -121,7 +121,7 @@ def create_topic(
     )
     for result in response.topics:
         if result.error_code:
-            raise refusal(result.error_code, result.error_message)
+            raise refusal(result.error_code, result.error_message, about=f"topic {result.name}")
 
 
 def delete_topics(connection: AdminConnection, names: Sequence[str]) -> None:
@@ -177,7 +177,7 @@ def create_partitions(
     )
     for result in response.results:
         if result.error_code:
-            raise refusal(result.error_code, result.error_message)
+            raise refusal(result.error_code, result.error_message, about=f"topic {result.name}")
 
 
 def eligible_leaders(

@@ -39,7 +39,8 @@ class Transactions:
         """Register the ``transactional.id``, which fences older producers that have it; once, before `begin`."""
         self._require_id()
         self._check_support()
-        self._call("cannot start transactions", self._librdkafka.init_transactions, timeout_s)
+        name = self._properties["transactional.id"]
+        self._call(f"cannot start transactions of {name}", self._librdkafka.init_transactions, timeout_s)
 
     def begin(self) -> None:
         """Start a transaction."""

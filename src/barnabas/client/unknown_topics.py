@@ -46,7 +46,7 @@ class UnknownTopics:
             self._due.setdefault(topic, time.monotonic() + BEING_MADE_S)
 
     def check(self, librdkafka: Any) -> None:
-        """Raise `UnknownTopicError` for a topic that is still unknown."""
+        """Raise `UnknownTopicError` for a topic that is still unknown, `AuthorizationError` for one that is kept secret."""
         if not self._due:
             return
         now = time.monotonic()
@@ -60,6 +60,8 @@ class UnknownTopics:
                 continue
             if found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES:
                 raise from_librdkafka(found.error, f"cannot read {topic}{_hint(librdkafka, topic)}")
+            if found.error is not None and found.error.name() == "TOPIC_AUTHORIZATION_FAILED":
+                raise from_librdkafka(found.error, f"cannot read topic {topic}")
             last = self._wanted.get(topic, -1)
             if found.error is None and last >= len(found.partitions) > 0:
                 there = f"the topic has partitions 0 to {len(found.partitions) - 1}"
