@@ -29,7 +29,7 @@ from support.waiting import eventually
 
 KILLS = int(os.environ.get("BARNABAS_KILLS", "3"))
 BROKERS = 3
-pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(180 + 60 * KILLS)]
+pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(600 + 60 * KILLS)]
 
 
 def mode(cluster: ProcessCluster, server_id: int) -> str:

@@ -19,7 +19,7 @@ from support.waiting import eventually
 
 KILLS = int(os.environ.get("BARNABAS_KILLS", "3"))
 SEED = 7
-pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(120 + 60 * KILLS)]
+pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(600 + 60 * KILLS)]
 
 
 @dataclass

@@ -21,7 +21,7 @@ from support.needs import needs
 from support.trio import Trio, trio
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.fault]
 MOVES = int(os.environ.get("BARNABAS_MOVES", "4"))
 TOPIC = "dirs"
 

@@ -41,7 +41,7 @@ VICTIMS = ("leader", "controller", "zookeeper")
 STALE = 10**9
 """Numbers from here on are of records written to a paused leader."""
 PRODUCE_VERSION = 8
-pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(240 + 30 * PAUSES)]
+pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(600 + 60 * PAUSES)]
 
 
 @dataclass

@@ -22,7 +22,7 @@ KILLS = int(os.environ.get("BARNABAS_KILLS", "3"))
 ACKNOWLEDGED = int(os.environ.get("BARNABAS_ACKNOWLEDGED", "5000"))
 TOPIC = "trial"
 VICTIMS = ("leader", "controller", "zookeeper")
-pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(120 + 60 * KILLS)]
+pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(600 + 60 * KILLS)]
 
 
 def chosen(cluster: Trio, victim: str) -> Server:

@@ -19,7 +19,7 @@ TOPIC = {"cleanup.policy": "compact", "segment.bytes": "30000", "min.cleanable.d
 KEYS = 300
 KILLS = int(os.environ.get("BARNABAS_KILLS", "5"))
 SEED = 4
-pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(240 + 20 * KILLS)]
+pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(600 + 20 * KILLS)]
 
 
 def values_of(bootstrap: str) -> tuple[dict[bytes, bytes], int]:

@@ -13,7 +13,7 @@ from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from support.trio import trio
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop]
 
 
 def test_groups_begin_once_there_are_brokers_for_every_copy_of_their_topic(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ func main() {
 	select {
 	case event := <-alive:
 		check(event.Type == zk.EventNodeDeleted, "the watch of the ephemeral node: %v", event)
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		check(false, "the watch of the ephemeral node did not fire")
 	}
 	two.Close()
