@@ -162,6 +162,24 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_stall_records.py",),
             {"BARNABAS_RECORDS": 100_000, "BARNABAS_PARTITIONS": 10_000, "BARNABAS_GROUPS": 50, "BARNABAS_BOMB_MIB": 800},
         ),
+        "hostile requests": Trial(
+            "no request that names as much as a request may holds a broker, or keeps memory",
+            ("tests/fault/test_hostile_requests.py",),
+            {"BARNABAS_NAMES": 99_000},
+        ),
+        "failover of 3,000": Trial(
+            "a killed controller's share of 3,000 partitions with three replicas has other leaders within a second",
+            ("tests/fault/test_stall_trials.py::test_a_dead_controllers_leaders_move_within_a_second",),
+            {"BARNABAS_PARTITIONS": 3_000},
+        ),
+        "60,000 replicas": Trial(
+            "20,000 partitions with three replicas each: made, used, one broker killed and back, deleted; no stall",
+            program=("tests/fault/at_scale.py", "replicas"),
+        ),
+        "catch-up": Trial(
+            "a replica that is 5 GB behind at most doubles the p99 of others while it catches up",
+            program=("tests/fault/at_scale.py", "catch-up"),
+        ),
         "memory": Trial(
             "memory grows by 10% at most in half an hour of topics, groups, producers and connections that come and go",
             ("tests/fault/test_memory_trials.py",),

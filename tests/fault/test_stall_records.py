@@ -29,6 +29,7 @@ from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES, seal
 from barnabas.wire.kafka.records.compression import CompressionType, compress
 from barnabas.wire.kafka.records.records import Record, build_batch
 from barnabas.wire.kafka.records.varints import put_varint
+from support.memory import Memory
 from support.raw import ask
 from support.stalls import Stalls, cpu_s, one_broker
 from support.waiting import eventually
@@ -77,26 +78,6 @@ def millions_of_headers() -> bytes:
     body = bytearray()
     put_varint(body, len(fields) + 4_000_000)
     return forged(bytes(body + fields) + bytes(4_000_000), 1, CompressionType.GZIP)
-
-
-class Memory:
-    """By how much the memory of a process grew at most since this was made."""
-
-    def __init__(self, pid: int) -> None:
-        self._status = Path(f"/proc/{pid}/status")
-        self._figure = "VmHWM"
-        try:
-            Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak is what it has now
-        except OSError:
-            self._figure = "VmRSS"  # what it has in the end, where peaks cannot be set back
-        self._before_mib = self._mib("VmRSS")
-
-    def _mib(self, name: str) -> float:
-        return next(int(line.split()[1]) for line in self._status.open() if line.startswith(name)) / 1024
-
-    @property
-    def grown_mib(self) -> float:
-        return self._mib(self._figure) - self._before_mib
 
 
 def alter_topic(admin: AdminConnection, topic: str, **changes: str) -> None:

@@ -15,6 +15,7 @@ from barnabas.log.checkpoints import (
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.records.batch_header import assign_offsets
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.slicing import finish
 
@@ -71,7 +72,8 @@ def test_a_write_that_comes_late_does_not_replace_newer_epochs(tmp_path: Path) -
     last = log.leader_epochs.unwritten
     assert last is not None
     append(log, 5)
-    log.leader_epochs.begin(6, log.log_end_offset)
+    log.leader_epochs.begin_unwritten(6, log.log_end_offset)
+    log.leader_epochs.complete()
     last.run()
     assert epochs_on_disk(tmp_path) == [(3, 0), (5, 1), (6, 2)]
 
@@ -83,6 +85,20 @@ def test_a_flush_writes_the_epochs_first(tmp_path: Path) -> None:
     append(log, 3)
     log.flusher.flush(NOW)
     assert epochs_on_disk(tmp_path) == [(3, 0)]
+
+
+def test_a_followers_first_records_of_an_epoch_leave_the_file_to_a_thread(tmp_path: Path) -> None:
+    """After a failover that is a file for each partition, in the answer to one fetch."""
+    log = made(opened(tmp_path))
+    batch = build_batch([Record(0, NOW, None, b"v")])
+    assign_offsets(batch, 0, 0, 7)
+    log.append_as_follower(batch, now_ms=NOW)
+    assert log.leader_epochs.epochs.entries == [(7, 0)]
+    assert epochs_on_disk(tmp_path) == []
+    unwritten = log.leader_epochs.unwritten
+    assert unwritten is not None
+    unwritten.run()
+    assert epochs_on_disk(tmp_path) == [(7, 0)]
 
 
 def test_a_process_that_dies_before_the_write_finds_the_epoch_in_its_batches(tmp_path: Path) -> None:

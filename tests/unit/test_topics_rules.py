@@ -5,23 +5,41 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.slices import at_once
 from barnabas.broker.cluster.znodes import ReplicaAssignment
-from barnabas.broker.topics.planning import collides, plan_creation, plan_growth, validate_topic_name
+from barnabas.broker.topics.planning import (
+    MAX_REPLICAS_A_REQUEST,
+    TakenNames,
+    collides,
+    plan_creation,
+    plan_growth,
+    validate_topic_name,
+)
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
 
 BROKERS: dict[int, str | None] = {0: None, 1: None, 2: None}
 
 
-def plan(name: str = "t", partitions: int = 1, factor: int = 1, existing: tuple[str, ...] = (), **fields: Any) -> Any:
-    return plan_creation(
-        CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **fields),
-        BROKERS,
-        random.Random(1),
-        existing=existing,
-        default_partitions=4,
-        default_replication_factor=1,
-        config_defaults={},
+def plan(
+    name: str = "t",
+    partitions: int = 1,
+    factor: int = 1,
+    existing: tuple[str, ...] = (),
+    max_replicas: int = MAX_REPLICAS_A_REQUEST,
+    **fields: Any,
+) -> Any:
+    return at_once(
+        plan_creation(
+            CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **fields),
+            BROKERS,
+            random.Random(1),
+            existing=TakenNames(existing),
+            default_partitions=4,
+            default_replication_factor=1,
+            config_defaults={},
+            max_replicas=max_replicas,
+        )
     )
 
 
@@ -53,6 +71,13 @@ def test_names_that_differ_in_dots_and_underscores_collide() -> None:
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         "Topic 'a_b' collides with existing topics: a.b",
     )
+
+
+def test_a_request_may_not_ask_for_more_replicas_than_the_topics_before_have_left() -> None:
+    """A hundred topics of 200,000 partitions take some hundred bytes to ask for."""
+    assert len(plan(partitions=6, factor=2, max_replicas=12).assignment) == 6
+    assert refused(partitions=6, factor=2, max_replicas=11)[0] is ErrorCode.INVALID_PARTITIONS
+    assert growth_refused(MAX_REPLICAS_A_REQUEST + 3) is ErrorCode.INVALID_PARTITIONS
 
 
 def test_a_topic_takes_the_brokers_defaults_where_it_says_minus_one() -> None:
@@ -101,13 +126,13 @@ EXISTING = {0: ReplicaAssignment((1,)), 1: ReplicaAssignment((2,))}
 
 def growth_refused(count: int, assignments: list[list[int]] | None = None, existing: Any = EXISTING) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
-        plan_growth("t", existing, BROKERS, count, assignments, random.Random(1))
+        at_once(plan_growth("t", existing, BROKERS, count, assignments, random.Random(1)))
     return error.value.code
 
 
 def test_new_partitions_go_on_from_the_first_ones_broker() -> None:
     """So that the round of leaders is kept."""
-    assert plan_growth("t", EXISTING, BROKERS, 4, None, random.Random(1)) == {
+    assert at_once(plan_growth("t", EXISTING, BROKERS, 4, None, random.Random(1))) == {
         2: ReplicaAssignment((0,)),
         3: ReplicaAssignment((1,)),
     }
@@ -129,7 +154,7 @@ def test_growth_that_cannot_be_is_refused() -> None:
 
 def test_given_assignments_of_new_partitions_are_numbered_on() -> None:
     """In the order in which they are given."""
-    assert plan_growth("t", EXISTING, BROKERS, 4, [[2], [0]], random.Random(1)) == {
+    assert at_once(plan_growth("t", EXISTING, BROKERS, 4, [[2], [0]], random.Random(1))) == {
         2: ReplicaAssignment((2,)),
         3: ReplicaAssignment((0,)),
     }

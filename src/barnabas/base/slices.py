@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.threads import InThread
 
-__all__ = ["Beside", "InOrder", "Sliced", "Slices"]
+__all__ = ["Beside", "InOrder", "Sliced", "Slices", "at_once"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +39,16 @@ class Beside(NamedTuple):
 
 Sliced = Generator[Beside | None, None, T]
 """Work that yields where it may be interrupted."""
+
+
+def at_once(work: Sliced[T]) -> T:
+    """The result of work that is not interrupted, and waits for no disk."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class Slices:

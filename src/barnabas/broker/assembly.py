@@ -48,7 +48,7 @@ from barnabas.broker.replication.delayed_fetch import FetchHandler
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.log_dir_failures import LogDirFailures
 from barnabas.broker.replication.quotas import ReplicationQuotas
-from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.replica_manager import ReplicaManager, write_leader_epochs
 from barnabas.broker.replication.selection import PreferredReadReplica, replica_selector
 from barnabas.broker.replication.service import AlterPartitionSender, FetcherDependencies, ReplicaFetcherManager
 from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas, canonical_address
@@ -222,6 +222,7 @@ class BrokerComponents:
                 quota=self.replication_quotas.follower,
                 truncate=lambda topic_partition, offset: self.log_dirs.truncate({topic_partition: offset}),
                 on_change=self.purgatory.check_and_complete,
+                write_leader_epochs=lambda logs: self.slices.start(write_leader_epochs(logs)),
             )
         )
 

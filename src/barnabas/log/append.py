@@ -239,7 +239,7 @@ class Appender:
         attributes = header[5]
         last_offset = first_offset + header[6]
         if leader_epoch != self._epochs.latest_epoch:
-            self._epochs.begin(leader_epoch, first_offset)
+            self._epochs.begin_unwritten(leader_epoch, first_offset)
         segment = self._segments.active
         if segment.must_roll(
             size,

@@ -1,8 +1,8 @@
 """Which leader epoch began at which offset (KIP-101): how a replica finds where its log parted from the leader's.
 Kafka: LeaderEpochFileCache.
 
-Entries (epoch, start offset) rise in both. The file is written whenever an epoch begins, beside the event loop when that
-is by becoming leader; loading a log cuts its epochs to the log's range again.
+Entries (epoch, start offset) rise in both. The file is written whenever an epoch begins, beside the event loop; loading a
+log cuts its epochs to the log's range again.
 """
 
 from bisect import bisect_right
@@ -132,14 +132,8 @@ class LeaderEpochCache:
         """For reading."""
         self.latest_epoch = epochs.latest_epoch
 
-    def begin(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins at an offset. Raises `OSError`."""
-        epochs = self.epochs.copy()
-        if epochs.assign(epoch, start_offset):
-            self._write(epochs)
-
     def begin_unwritten(self, epoch: int, start_offset: int) -> None:
-        """As `begin`, for a replica that becomes leader: what is to be written is `unwritten`.
+        """An epoch begins at an offset. What is to be written then is `unwritten`.
 
         A process that dies before it is written forgets an epoch without records, or one whose batches are past the
         recovery point, where recovery finds them: `complete` comes before each flush.

@@ -5,14 +5,14 @@ Replaces all dynamic configuration of a topic or broker. Any broker serves topic
 Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.steps import Steps, in_turns
 from barnabas.broker.configuration.config_admin import TOPIC, ResourceChange
 from barnabas.broker.configuration.operations import SET
 from barnabas.broker.requests.request import Request
@@ -21,11 +21,12 @@ from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_configs import (
     AlterConfigsRequest,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
 
-__all__ = ["API", "resource_results", "when_resources_known"]
+__all__ = ["API", "alter_resources", "resource_results", "when_resources_known"]
 
 Result = TypeVar("Result")
 
@@ -35,18 +36,21 @@ def _handle(services: Services, request: Request) -> None:
 
 
 def _alter(services: Services, request: Request, message: AlterConfigsRequest) -> Steps[None]:
-    changes = [
-        ResourceChange(
-            resource.resource_type,
-            resource.resource_name,
-            [(config.name, SET, config.value) for config in resource.configs],
-            replaces_all=True,
-        )
-        for resource in message.resources
-    ]
-    failures = yield from services.config_admin.alter(changes, validate_only=message.validate_only)
-    results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
+    def change(resource: AlterConfigsResource) -> ResourceChange:
+        operations = [(config.name, SET, config.value) for config in resource.configs]
+        return ResourceChange(resource.resource_type, resource.resource_name, operations, replaces_all=True)
+
+    failures = yield from alter_resources(services, message, change)
+    results = yield from in_turns(resource_results(AlterConfigsResourceResponse, message.resources, failures))
     reply_once(request, AlterConfigsResponse(responses=results))
+
+
+def alter_resources(
+    services: Services, message: Any, change: Callable[[Any], ResourceChange]
+) -> Steps[list[KafkaError | KeeperError | None]]:
+    """Alter what a request of either API names; what went wrong with each resource, in order."""
+    changes = yield from in_turns(map(change, message.resources))
+    return (yield from services.config_admin.alter(changes, validate_only=message.validate_only))
 
 
 def when_resources_known(services: Services, request: Request, steps: Steps[None]) -> None:
@@ -59,25 +63,22 @@ def resource_results(
     result_type: Callable[..., Result],
     resources: Sequence[Any],
     failures: Sequence[KafkaError | KeeperError | None],
-) -> list[Result]:
+) -> Iterator[Result]:
     """The results of a response, one for each resource; ``result_type`` is the struct of its API."""
-    results = []
     for resource, failure in zip(resources, failures, strict=True):
         error = keeper_failure(failure) if isinstance(failure, KeeperError) else failure
-        results.append(
-            result_type(
-                error_code=error.code if error else ErrorCode.NONE,
-                error_message=error.message if error else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
+        yield result_type(
+            error_code=error.code if error else ErrorCode.NONE,
+            error_message=error.message if error else None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
-    return results
 
 
 def _fail(message: AlterConfigsRequest, _version: int, code: ErrorCode) -> AlterConfigsResponse:
     failures = [KafkaError(code)] * len(message.resources)
-    return AlterConfigsResponse(responses=resource_results(AlterConfigsResourceResponse, message.resources, failures))
+    results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
+    return AlterConfigsResponse(responses=list(results))
 
 
 API = ApiHandler(ApiKey.ALTER_CONFIGS, 0, 2, _handle, _fail)

@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_at_controller, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Steps, in_turns
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import KafkaError
@@ -32,18 +32,21 @@ def _handle(services: Services, request: Request) -> None:
 
 
 def _alter(services: Services, request: Request, message: AlterPartitionReassignmentsRequest) -> Steps[None]:
-    targets = {
-        TopicPartition(topic.name, entry.partition_index): entry.replicas
+    named = yield from in_turns(
+        (TopicPartition(topic.name, entry.partition_index), entry.replicas)
         for topic in message.topics
         for entry in topic.partitions
-    }
-    answers = yield from services.controller.commands.alter_reassignments(targets)
-    reply_once(request, AlterPartitionReassignmentsResponse(responses=_responses(answers)))
+    )
+    answers = yield from services.controller.commands.alter_reassignments(dict(named))
+    responses = yield from _responses(answers)
+    reply_once(request, AlterPartitionReassignmentsResponse(responses=responses))
 
 
-def _responses(answers: Mapping[TopicPartition, KafkaError | None]) -> list[ReassignableTopicResponse]:
+def _responses(answers: Mapping[TopicPartition, KafkaError | None]) -> Steps[list[ReassignableTopicResponse]]:
     topics: dict[str, ReassignableTopicResponse] = {}
-    for (topic, index), error in answers.items():
+    for number, ((topic, index), error) in enumerate(answers.items(), 1):
+        if number % ITEMS_A_TURN == 0:
+            yield NEXT_TURN
         entry = ReassignablePartitionResponse(partition_index=index)
         if error is not None:
             entry.error_code, entry.error_message = error.code, error.message

@@ -11,7 +11,9 @@ INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
 import logging
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -28,16 +30,21 @@ logger = logging.getLogger(__name__)
 
 def handle(services: Services, request: Request) -> None:
     """Begin, redirect or cancel each move."""
+    services.slices.start(in_slices(request, _alter_all(services, request)))
+
+
+def _alter_all(services: Services, request: Request) -> Sliced[None]:
     message: AlterReplicaLogDirsRequest = request.message
-    wanted = {
-        TopicPartition(topic.name, index): log_dir.path
-        for log_dir in message.dirs
-        for topic in log_dir.topics
-        for index in topic.partitions
-    }
+    wanted: dict[TopicPartition, str] = {}
+    for log_dir in message.dirs:
+        for named in log_dir.topics:
+            for index in named.partitions:
+                yield None
+                wanted[TopicPartition(named.name, index)] = log_dir.path
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     logged: set[tuple[str, ErrorCode]] = set()
     for topic_partition, path in wanted.items():
+        yield None
         topic = results.get(topic_partition.topic)
         if topic is None:
             topic = results[topic_partition.topic] = AlterReplicaLogDirTopicResult(

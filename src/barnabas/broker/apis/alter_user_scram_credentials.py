@@ -7,13 +7,13 @@ Errors: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND,
 REQUEST_TIMED_OUT.
 """
 
-from collections import Counter
+from collections.abc import Iterator
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Steps, in_turns
 from barnabas.broker.configuration.scram_credentials import ScramChange
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
@@ -34,23 +34,24 @@ def _handle(services: Services, request: Request) -> None:
     at_controller(services, request, lambda: answer_later(services, request, _alter(services, request)))
 
 
-def _changes(message: AlterUserScramCredentialsRequest) -> list[ScramChange]:
-    deletions = [ScramChange(each.name, each.mechanism) for each in message.deletions]
-    return deletions + [
-        ScramChange(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
-        for each in message.upsertions
-    ]
+def _changes(message: AlterUserScramCredentialsRequest) -> Iterator[ScramChange]:
+    for deletion in message.deletions:
+        yield ScramChange(deletion.name, deletion.mechanism)
+    for each in message.upsertions:
+        yield ScramChange(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
 
 
 def _alter(services: Services, request: Request) -> Steps[None]:
-    changes = _changes(request.message)
-    counts = Counter((change.user, change.mechanism_type) for change in changes)
+    changes: dict[str, list[ScramChange]] = {}
+    for change in (yield from in_turns(_changes(request.message))):
+        changes.setdefault(change.user, []).append(change)
     results = []
-    for user in dict.fromkeys(change.user for change in changes):
-        mine = [change for change in changes if change.user == user]
+    for number, (user, mine) in enumerate(changes.items(), 1):
+        if number % ITEMS_A_TURN == 0:
+            yield NEXT_TURN
         error: KafkaError | None = None
         try:
-            if any(counts[user, change.mechanism_type] > 1 for change in mine):
+            if len({change.mechanism_type for change in mine}) < len(mine):
                 raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, _TWICE)
             for change in mine:
                 change.check()

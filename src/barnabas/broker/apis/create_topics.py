@@ -7,20 +7,20 @@ The controller writes the topics, and answers when they have leaders or at the r
 - 7: the topic id (KIP-516).
 
 Errors: NOT_CONTROLLER, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice), REQUEST_TIMED_OUT.
+INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice), POLICY_VIOLATION (more than 10,000
+topics), REQUEST_TIMED_OUT.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 
 from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, reply_once, serve
+from barnabas.broker.apis.later import answer_later, in_slices, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
-from barnabas.broker.topics.planning import CreationPlan
+from barnabas.broker.topics.planning import MAX_REPLICAS_A_REQUEST, CreationPlan
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import (
@@ -33,6 +33,8 @@ from barnabas.wire.kafka.messages.create_topics import (
 __all__ = ["API"]
 
 _CONFIGS_FROM_VERSION = 5
+_MAX_TOPICS = 10_000
+"""The answer has a kilobyte of settings for each, however short its name is."""
 _METADATA_TOPIC = "__cluster_metadata"
 
 
@@ -42,32 +44,43 @@ def _handle(services: Services, request: Request) -> None:
 
 def _begin(services: Services, request: Request) -> None:
     if services.controller.context.has_read_znodes:
-        serve(services, request, _plan(services, request))
+        services.slices.start(in_slices(request, _plan(services, request)))
     else:
         answer_later(services, request, _plan_after_failover(services, request), request.message.timeout_ms)
 
 
 def _plan_after_failover(services: Services, request: Request) -> Steps[None]:
     yield from services.controller.commands.await_failover()
-    serve(services, request, _plan(services, request))
+    services.slices.start(in_slices(request, _plan(services, request)))
 
 
 def _plan(services: Services, request: Request) -> Sliced[None]:
     message: CreateTopicsRequest = request.message
-    names = Counter(topic.name for topic in message.topics)
-    results = {name: CreatableTopicResult(name=name, error_message=None) for name in names}
-    plans: list[CreationPlan] = []
-    existing = services.topics.existing()
+    names: dict[str, int] = {}
     for topic in message.topics:
         yield None
+        names[topic.name] = names.get(topic.name, 0) + 1
+    results: dict[str, CreatableTopicResult] = {}
+    plans: list[CreationPlan] = []
+    existing = services.topics.existing()
+    replicas_left = MAX_REPLICAS_A_REQUEST
+    for topic in message.topics:
+        yield None
+        results[topic.name] = CreatableTopicResult(name=topic.name, error_message=None)
         try:
+            if len(message.topics) > _MAX_TOPICS:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION, f"More than {_MAX_TOPICS} topics cannot be created at once."
+                )
             if topic.name == _METADATA_TOPIC:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"Creation of internal topic {_METADATA_TOPIC} is prohibited."
                 )
             if names[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
-            plans.append(services.topics.plan(topic, existing))
+            plan = yield from services.topics.plan(topic, existing, replicas_left)
+            replicas_left -= sum(map(len, plan.assignment.values()))
+            plans.append(plan)
         except KafkaError as error:
             _refuse(results[topic.name], error)
     if message.validate_only:

@@ -9,12 +9,14 @@ Errors: NOT_CONTROLLER, TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_OR_PARTITION, UNK
 REQUEST_TIMED_OUT.
 """
 
+from collections.abc import Iterable
+
 from barnabas.base.ids import ZERO_UUID
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -31,10 +33,10 @@ _STATES_FROM_VERSION = 6
 _DISABLED_FROM_VERSION = 3
 
 
-def _asked(message: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+def _asked(message: DeleteTopicsRequest, version: int) -> Iterable[DeleteTopicState]:
     if version >= _STATES_FROM_VERSION:
         return message.topics
-    return [DeleteTopicState(name=name) for name in message.topic_names]
+    return (DeleteTopicState(name=name) for name in message.topic_names)
 
 
 def _handle(services: Services, request: Request) -> None:
@@ -46,13 +48,18 @@ def _begin(services: Services, request: Request) -> None:
         known = request.version >= _DISABLED_FROM_VERSION
         request.fail(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
         return
+    answer_later(services, request, _delete(services, request), request.message.timeout_ms)
+
+
+def _delete(services: Services, request: Request) -> Steps[None]:
     results: list[DeletableTopicResult] = []
     to_delete: dict[str, DeletableTopicResult] = {}
     for topic in _asked(request.message, request.version):
         name = topic.name
+        if len(results) % ITEMS_A_TURN == ITEMS_A_TURN - 1:
+            yield NEXT_TURN
         if name is not None and topic.topic_id != ZERO_UUID:
-            request.fail(ErrorCode.INVALID_REQUEST)
-            return
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
         if topic.topic_id != ZERO_UUID:
             name = services.metadata.topic_name(topic.topic_id)
         result = DeletableTopicResult(name=name, topic_id=topic.topic_id)
@@ -64,15 +71,6 @@ def _begin(services: Services, request: Request) -> None:
             result.error_code = ErrorCode.INVALID_REQUEST
         else:
             to_delete[name] = result
-    answer_later(services, request, _delete(services, request, results, to_delete), request.message.timeout_ms)
-
-
-def _delete(
-    services: Services,
-    request: Request,
-    results: list[DeletableTopicResult],
-    to_delete: dict[str, DeletableTopicResult],
-) -> Steps[None]:
     failed: dict[str, KafkaError] = {}
     if to_delete:
         failed = yield from services.topics.delete(list(to_delete))

@@ -12,7 +12,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.steps import NEXT_TURN, Steps, in_turns
 from barnabas.broker.configuration.config_admin import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, broker_of
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
@@ -27,21 +27,30 @@ from barnabas.wire.kafka.messages.describe_configs import (
 
 __all__ = ["API"]
 
+_A_TURN = 32
+"""Resources after which others have their turn: a topic with its settings takes 100 us."""
+
 
 def _handle(services: Services, request: Request) -> None:
+    topics = [each.resource_name for each in request.message.resources if each.resource_type == TOPIC]
+    when_topics_known(services, request, topics, lambda: answer_later(services, request, _work(services, request)))
+
+
+def _work(services: Services, request: Request) -> Steps[None]:
     message: DescribeConfigsRequest = request.message
     # A resource is described once, however often it is named: its description is a thousand times as long as its name.
-    resources = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
-
-    def work() -> Steps[None]:
-        # Another broker may have changed a topic a moment ago: the znodes know, as they do for Apache's brokers.
-        names = [name for kind, name in resources if kind == TOPIC and name in services.metadata]
-        yield from services.config_repository.refresh(f"topics/{name}" for name in names)
-        results = [_describe(services, resource, message) for resource in resources.values()]
-        reply_once(request, DescribeConfigsResponse(results=results))
-
-    topics = [name for kind, name in resources if kind == TOPIC]
-    when_topics_known(services, request, topics, lambda: answer_later(services, request, work()))
+    named = yield from in_turns(((each.resource_type, each.resource_name), each) for each in message.resources)
+    resources = dict(named)
+    # Another broker may have changed a topic a moment ago: the znodes know, as they do for Apache's brokers.
+    names = [name for kind, name in resources if kind == TOPIC and name in services.metadata]
+    for first in range(0, len(names), _A_TURN):
+        yield from services.config_repository.refresh(f"topics/{name}" for name in names[first : first + _A_TURN])
+    results = []
+    for resource in resources.values():
+        results.append(_describe(services, resource, message))
+        if len(results) % _A_TURN == 0:
+            yield NEXT_TURN
+    reply_once(request, DescribeConfigsResponse(results=results))
 
 
 def _describe(

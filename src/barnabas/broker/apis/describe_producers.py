@@ -8,7 +8,9 @@ Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLO
 """
 
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
@@ -25,23 +27,27 @@ from barnabas.wire.kafka.messages.describe_producers import (
 
 def handle(services: Services, request: Request) -> None:
     """Ask each partition's log."""
+    services.slices.start(in_slices(request, _describe_all(services, request)))
+
+
+def _describe_all(services: Services, request: Request) -> Sliced[None]:
     message: DescribeProducersRequest = request.message
-    request.reply(
-        DescribeProducersResponse(
-            topics=[
-                TopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        _describe(services, TopicPartition(topic.name, index)) for index in topic.partition_indexes
-                    ],
-                )
-                for topic in message.topics
-            ]
-        )
-    )
+    # A partition is described once, however often it is named: it may have thousands of producers.
+    described: set[TopicPartition] = set()
+    topics = []
+    for topic in message.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            yield None
+            topic_partition = TopicPartition(topic.name, index)
+            if topic_partition not in described:
+                described.add(topic_partition)
+                partitions.append((yield from _describe(services, topic_partition)))
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    request.reply(DescribeProducersResponse(topics=topics))
 
 
-def _describe(services: Services, topic_partition: TopicPartition) -> PartitionResponse:
+def _describe(services: Services, topic_partition: TopicPartition) -> Sliced[PartitionResponse]:
     try:
         validate_topic_name(topic_partition.topic)
         log = services.replicas.partition(topic_partition).readable_log(NO_LEADER_EPOCH, only_leader=False)
@@ -49,9 +55,10 @@ def _describe(services: Services, topic_partition: TopicPartition) -> PartitionR
         return PartitionResponse(
             partition_index=topic_partition.partition, error_code=error.code, error_message=error.message
         )
-    return PartitionResponse(
-        partition_index=topic_partition.partition,
-        active_producers=[
+    producers = []
+    for entry in tuple(log.producers.entries.values()):
+        yield None
+        producers.append(
             ProducerState(
                 producer_id=entry.producer_id,
                 producer_epoch=entry.epoch,
@@ -60,9 +67,8 @@ def _describe(services: Services, topic_partition: TopicPartition) -> PartitionR
                 coordinator_epoch=entry.coordinator_epoch,
                 current_txn_start_offset=entry.transaction_first_offset,
             )
-            for entry in log.producers.entries.values()
-        ],
-    )
+        )
+    return PartitionResponse(partition_index=topic_partition.partition, active_producers=producers)
 
 
 def fail(message: DescribeProducersRequest, _: int, code: ErrorCode) -> DescribeProducersResponse:

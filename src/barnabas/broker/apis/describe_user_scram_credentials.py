@@ -11,7 +11,7 @@ from collections import Counter
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.steps import Steps, in_turns
 from barnabas.broker.requests.request import Request
 from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.scram import ScramCredential
@@ -36,10 +36,11 @@ def _describe(services: Services, request: Request) -> Steps[None]:
     named = None if not message.users else [user.name for user in message.users]
     known = yield from services.config_repository.read_users(None if named is None else sorted(set(named)))
     if named is None:
-        results = [_result(user, credentials) for user, credentials in known.items() if credentials]
+        results = yield from in_turns(_result(user, credentials) for user, credentials in known.items() if credentials)
     else:
-        counts = Counter(named)
-        results = [_twice(user) if count > 1 else _result(user, known.get(user, {})) for user, count in counts.items()]
+        results = yield from in_turns(
+            _twice(user) if count > 1 else _result(user, known.get(user, {})) for user, count in Counter(named).items()
+        )
     reply_once(request, DescribeUserScramCredentialsResponse(results=results))
 
 

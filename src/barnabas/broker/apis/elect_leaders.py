@@ -11,14 +11,15 @@ UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (a topic that is being delet
 REQUEST_TIMED_OUT.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced, at_once
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.apis.later import answer_later, reply_once, serve
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.steps import Steps, in_turns
 from barnabas.broker.controller.delayed_elect_leader import wait_for_leaders
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -55,7 +56,9 @@ def _kind(request: Request) -> int:
 
 def _elect(services: Services, request: Request, message: ElectLeadersRequest) -> Steps[None]:
     deadline_ms = request.received_ms + message.timeout_ms
-    asked = _asked(message)
+    asked = None
+    if message.topic_partitions is not None:
+        asked = list(dict.fromkeys((yield from in_turns(_named(message)))))
     yield from services.controller.commands.await_failover()
     partitions = list(services.controller.context.partitions()) if asked is None else asked
     results = yield from services.controller.commands.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)
@@ -68,35 +71,41 @@ def _elect(services: Services, request: Request, message: ElectLeadersRequest) -
             answers[topic_partition] = result
 
     def respond(waited_for: Mapping[TopicPartition, KafkaError | None]) -> None:
-        reply_once(request, ElectLeadersResponse(replica_election_results=_results({**answers, **waited_for})))
+        serve(services, request, _respond(request, {**answers, **waited_for}))
 
     left_ms = max(deadline_ms - services.clock.monotonic_ms(), 0)
     request.waiter = wait_for_leaders(services.metadata, services.purgatory, elected, respond, left_ms)
 
 
-def _asked(message: ElectLeadersRequest) -> list[TopicPartition] | None:
-    if message.topic_partitions is None:
-        return None
-    names = (TopicPartition(topic.topic, index) for topic in message.topic_partitions for index in topic.partitions)
-    return list(dict.fromkeys(names))
+def _named(message: ElectLeadersRequest) -> Iterator[TopicPartition]:
+    return (
+        TopicPartition(topic.topic, index) for topic in message.topic_partitions or () for index in topic.partitions
+    )
 
 
-def _results(answers: Mapping[TopicPartition, KafkaError | None]) -> list[ReplicaElectionResult]:
+def _respond(request: Request, answers: Mapping[TopicPartition, KafkaError | None]) -> Sliced[None]:
+    results = yield from _results(answers)
+    reply_once(request, ElectLeadersResponse(replica_election_results=results))
+
+
+def _results(answers: Mapping[TopicPartition, KafkaError | None]) -> Sliced[list[ReplicaElectionResult]]:
     topics: dict[str, ReplicaElectionResult] = {}
-    for (topic, index), error in sorted(answers.items(), key=lambda item: item[0]):
+    for (topic, index), error in answers.items():
+        yield None
         entry = PartitionResult(partition_id=index)
         if error is not None:
             entry.error_code, entry.error_message = error.code, error.message
         topics.setdefault(topic, ReplicaElectionResult(topic=topic)).partition_result.append(entry)
-    return list(topics.values())
+    for result in topics.values():
+        result.partition_result.sort(key=lambda each: each.partition_id)
+    return sorted(topics.values(), key=lambda each: each.topic)
 
 
 def _fail(message: ElectLeadersRequest, version: int, code: ErrorCode) -> ElectLeadersResponse:
     """For the request as a whole, and, as version 0 can say it only so, for each partition."""
-    asked: Iterable[TopicPartition] = _asked(message) or ()
-    answers: dict[TopicPartition, KafkaError | None] = dict.fromkeys(asked, KafkaError(code))
+    answers: dict[TopicPartition, KafkaError | None] = dict.fromkeys(_named(message), KafkaError(code))
     whole = code if version >= _TYPES_FROM_VERSION else ErrorCode.NONE
-    return ElectLeadersResponse(error_code=whole, replica_election_results=_results(answers))
+    return ElectLeadersResponse(error_code=whole, replica_election_results=at_once(_results(answers)))
 
 
 API = ApiHandler(ApiKey.ELECT_LEADERS, 0, 2, _handle, _fail)

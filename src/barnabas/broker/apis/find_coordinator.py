@@ -15,8 +15,10 @@ codes it is the one after which every client stops at once: after most others li
 """
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
@@ -44,9 +46,15 @@ def handle(services: Services, request: Request) -> None:
 
 
 def _answer(services: Services, request: Request) -> None:
+    serve(services, request, _find_all(services, request))
+
+
+def _find_all(services: Services, request: Request) -> Sliced[None]:
     message = request.message
-    keys = message.coordinator_keys if request.version >= _SEVERAL_SINCE_VERSION else [message.key]
-    found = [_find(services, request, key) for key in keys]
+    found = []
+    for key in message.coordinator_keys if request.version >= _SEVERAL_SINCE_VERSION else [message.key]:
+        yield None
+        found.append(_find(services, request, key))
     if request.version >= _SEVERAL_SINCE_VERSION:
         request.reply(FindCoordinatorResponse(coordinators=found))
     else:

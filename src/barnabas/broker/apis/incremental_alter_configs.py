@@ -6,16 +6,17 @@ loggers (KIP-412).
 Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
-from barnabas.broker.apis.alter_configs import resource_results, when_resources_known
+from barnabas.broker.apis.alter_configs import alter_resources, resource_results, when_resources_known
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.steps import Steps, in_turns
 from barnabas.broker.configuration.config_admin import ResourceChange
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.incremental_alter_configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -29,24 +30,19 @@ def _handle(services: Services, request: Request) -> None:
 
 
 def _alter(services: Services, request: Request, message: IncrementalAlterConfigsRequest) -> Steps[None]:
-    changes = [
-        ResourceChange(
-            resource.resource_type,
-            resource.resource_name,
-            [(config.name, config.config_operation, config.value) for config in resource.configs],
-            replaces_all=False,
-        )
-        for resource in message.resources
-    ]
-    failures = yield from services.config_admin.alter(changes, validate_only=message.validate_only)
-    results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
+    def change(resource: AlterConfigsResource) -> ResourceChange:
+        operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
+        return ResourceChange(resource.resource_type, resource.resource_name, operations, replaces_all=False)
+
+    failures = yield from alter_resources(services, message, change)
+    results = yield from in_turns(resource_results(AlterConfigsResourceResponse, message.resources, failures))
     reply_once(request, IncrementalAlterConfigsResponse(responses=results))
 
 
 def _fail(message: IncrementalAlterConfigsRequest, _version: int, code: ErrorCode) -> IncrementalAlterConfigsResponse:
     failures = [KafkaError(code)] * len(message.resources)
     return IncrementalAlterConfigsResponse(
-        responses=resource_results(AlterConfigsResourceResponse, message.resources, failures)
+        responses=list(resource_results(AlterConfigsResourceResponse, message.resources, failures))
     )
 
 

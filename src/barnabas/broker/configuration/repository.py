@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.errors import ConfigError
 from barnabas.broker.cluster.steps import (
+    ITEMS_A_TURN,
     Children,
     Create,
     Delete,
@@ -108,12 +109,15 @@ class ConfigRepository:
     def read_users(self, names: Sequence[str] | None) -> Steps[dict[str, dict[str, ScramCredential]]]:
         """The SCRAM credentials of these users, or of all, by mechanism."""
         nodes: list[str] = (yield Children(_USERS)) if names is None else [sanitized(name) for name in names if name]
-        paths = [config_path("users", node) for node in nodes]
-        znodes: list[Znode | None] = yield Read(paths)
-        return {
-            unsanitized(node): credentials_of(unsanitized(node), _texts(path, znode))
-            for node, path, znode in zip(nodes, paths, znodes, strict=True)
-        }
+        found = {}
+        for first in range(0, len(nodes), ITEMS_A_TURN):
+            some = nodes[first : first + ITEMS_A_TURN]
+            paths = [config_path("users", node) for node in some]
+            znodes: list[Znode | None] = yield Read(paths)
+            for node, path, znode in zip(some, paths, znodes, strict=True):
+                if znode is not None:
+                    found[unsanitized(node)] = credentials_of(unsanitized(node), _texts(path, znode))
+        return found
 
     def load_topics(self, topics: Sequence[str]) -> Steps[None]:
         """Read the configurations of topics; a topic without a znode has none."""

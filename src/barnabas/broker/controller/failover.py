@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Children, Create, Delete, Read, Send, Steps, Write, Znode
+from barnabas.broker.cluster.steps import NEXT_TURN, Children, Create, Delete, Read, Send, Steps, Write, Znode
 from barnabas.broker.cluster.znodes import (
     ADMIN_DELETE_TOPICS,
     BROKER_TOPICS,
@@ -16,7 +16,7 @@ from barnabas.broker.controller import reassignment, replica_leader_election
 from barnabas.broker.controller.broker_change import read_brokers
 from barnabas.broker.controller.context import ControllerContext, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import OFFLINE
-from barnabas.broker.controller.partition_batches import NEXT_TURN, in_batches
+from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.partition_state_machine import bring_online
 from barnabas.broker.controller.partition_state_store import read_leadership
 from barnabas.broker.controller.replica_state_machine import move_replicas

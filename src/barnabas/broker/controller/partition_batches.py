@@ -13,20 +13,14 @@ Kafka has no counterpart: its requests name all partitions of a decision.
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from barnabas.broker.cluster.steps import Pause
+from barnabas.broker.cluster.steps import ITEMS_A_TURN
 
-__all__ = ["NEXT_TURN", "in_batches"]
+__all__ = ["in_batches"]
 
 T = TypeVar("T")
-
-NEXT_TURN = Pause(0)
-"""Continue in the next turn of the event loop."""
-
-_PARTITIONS_A_BATCH = 256
-"""Some 5 ms of the controller's time."""
 
 
 def in_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """The items in their order, some at a time; nothing for no items."""
-    for first in range(0, len(items), _PARTITIONS_A_BATCH):
-        yield items[first : first + _PARTITIONS_A_BATCH]
+    for first in range(0, len(items), ITEMS_A_TURN):
+        yield items[first : first + ITEMS_A_TURN]

@@ -110,14 +110,17 @@ def _initialize(
 ) -> Steps[set[TopicPartition]]:
     """The first leadership of new partitions: all live replicas are in sync, the first of them leads."""
     first: dict[TopicPartition, LeaderAndIsr] = {}
+    nowhere: list[TopicPartition] = []
     for topic_partition in partitions:
         replicas = context.assignment(topic_partition).replicas
         live = [replica for replica in replicas if context.is_online(replica, topic_partition)]
         if live:
             first[topic_partition] = LeaderAndIsr(live[0], 0, tuple(live))
         else:
-            logger.error("Partition %s gets no leader: none of its replicas %s is on a live broker",
-                      topic_partition, context.assignment(topic_partition).replicas)  # fmt: skip
+            nowhere.append(topic_partition)
+    if nowhere:  # one line: a client may ask for thousands of them
+        logger.error("Partition %s gets no leader: none of its replicas %s is on a live broker (so it is with %d more)",
+                     nowhere[0], context.assignment(nowhere[0]).replicas, len(nowhere) - 1)  # fmt: skip
     if not first:
         return set()
     # A topic that has led partitions has their parent too; to create it again would only make the batch fail.

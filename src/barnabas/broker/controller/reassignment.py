@@ -25,7 +25,19 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Delete, Read, Send, SetData, Steps, Write, WriteResult, Written, Znode
+from barnabas.broker.cluster.steps import (
+    ITEMS_A_TURN,
+    NEXT_TURN,
+    Delete,
+    Read,
+    Send,
+    SetData,
+    Steps,
+    Write,
+    WriteResult,
+    Written,
+    Znode,
+)
 from barnabas.broker.cluster.znodes import (
     REASSIGN_PARTITIONS,
     ReplicaAssignment,
@@ -71,11 +83,13 @@ def process_api_reassignment(context: ControllerContext, batch: RequestBatch, ta
     """Begin, replace or cancel moves; each partition's error, or None where its move began (or ended at once)."""
     answers: Answers = {}
     wanted: dict[TopicPartition, ReplicaAssignment] = {}
-    for topic_partition, target in targets.items():
+    for number, (topic_partition, target) in enumerate(targets.items(), 1):
+        if number % ITEMS_A_TURN == 0:
+            yield NEXT_TURN
         try:
             wanted[topic_partition] = _plan(context, topic_partition, target, must_live=True)
         except KafkaError as error:
-            answers[topic_partition] = error
+            answers[topic_partition] = error.with_traceback(None)
     # The latest reassignment counts, wherever it came from.
     yield from _remove_entries(lambda topic_partition, _: topic_partition in wanted)
     answers.update((yield from _begin(context, batch, wanted)))
@@ -159,10 +173,12 @@ def _begin(
     context: ControllerContext, batch: RequestBatch, wanted: Mapping[TopicPartition, ReplicaAssignment]
 ) -> Steps[Answers]:
     answers: Answers = {}
-    there = [topic_partition for topic_partition in wanted if context.assignment(topic_partition).replicas]
-    yield from read_leadership(context, there)
+    there = {topic_partition for topic_partition in wanted if context.assignment(topic_partition).replicas}
+    yield from read_leadership(context, [topic_partition for topic_partition in wanted if topic_partition in there])
     accepted: dict[TopicPartition, ReplicaAssignment] = {}
-    for topic_partition, planned in wanted.items():
+    for number, (topic_partition, planned) in enumerate(wanted.items(), 1):
+        if number % ITEMS_A_TURN == 0:
+            yield NEXT_TURN
         if topic_partition not in there or context.is_deleting(topic_partition.topic):
             answers[topic_partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")
         elif not _keeps_records(context, topic_partition, planned):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.cluster.steps import Children, Delete, Read, Send, SetData, Steps, Watch, Write, Znode
+from barnabas.broker.cluster.steps import NEXT_TURN, Children, Delete, Read, Send, SetData, Steps, Watch, Write, Znode
 from barnabas.broker.cluster.znodes import (
     ADMIN_DELETE_TOPICS,
     BROKER_TOPICS,
@@ -24,7 +24,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller import topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import OFFLINE
-from barnabas.broker.controller.partition_batches import NEXT_TURN, in_batches
+from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.partition_state_machine import bring_online, move_partitions
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch

@@ -95,6 +95,7 @@ class Fetcher:
         self.offsets = OffsetAlignment(broker_id, transitions)
         # A work list, so that a fetch looks at what has changed only: those whose log may have to be synced before it.
         self._unsynced: dict[TopicPartition, None] = {}
+        self._with_new_epochs: list[PartitionLog] = []
         self._without_id: set[TopicPartition] = set()
         self._with_loss: dict[TopicPartition, int] = {}  # the high watermark that the leader named last
 
@@ -200,6 +201,11 @@ class Fetcher:
                 del self._unsynced[topic_partition]
             else:
                 logs.append(log)
+        return logs
+
+    def take_logs_with_new_epochs(self) -> list[PartitionLog]:
+        """The logs to which records of another leader epoch came since the last call: their epochs are to be written."""
+        logs, self._with_new_epochs = self._with_new_epochs, []
         return logs
 
     def fetch_version(self, highest: int) -> int:
@@ -310,7 +316,10 @@ class Fetcher:
                 return
             records = data.records
             if records is not None and len(records):
-                fetch_state.last_epoch = _append(fetch_state.partition, _bytes(records), wall_ms)
+                last_epoch = _append(fetch_state.partition, _bytes(records), wall_ms)
+                if last_epoch != fetch_state.last_epoch:
+                    self._with_new_epochs.append(log)
+                fetch_state.last_epoch = last_epoch
                 if log.awaits_sync(log.log_end_offset - 1):
                     self._unsynced[topic_partition] = None
                 self._session.change(topic_partition)

@@ -17,7 +17,7 @@ partitions in many requests: after one, fetches wait only briefly for some time,
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -35,6 +35,7 @@ from barnabas.broker.replication.log_alignment import EARLIEST, LATEST
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
 from barnabas.log.group_sync import WhenDurable
+from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -77,6 +78,8 @@ class FetcherDependencies:
     """Truncates a log and records that on disk."""
     on_change: Callable[[TopicPartition], None]
     """Wakes requests that wait for a partition."""
+    write_leader_epochs: Callable[[Sequence[PartitionLog]], None]
+    """Begins to write the leader epochs of logs beside the event loop."""
 
 
 class ReplicaFetcherManager:
@@ -302,6 +305,8 @@ class _ReplicaFetcherLoop:
         clock = dependencies.clock
         if not fetcher.handle_response(response, version, clock.monotonic_ms(), clock.wall_ms()):
             logger.debug("Broker %d does not know our fetch session any more", self._source)
+        if logs := fetcher.take_logs_with_new_epochs():
+            dependencies.write_leader_epochs(logs)
 
     async def _sync(self) -> None:
         """A fetch says that we have what is before its offsets: where that is a promise, have it on disk first."""

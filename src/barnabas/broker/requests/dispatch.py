@@ -17,7 +17,7 @@ from typing import Any
 
 from barnabas.base.clock import Clock
 from barnabas.base.network import Connection
-from barnabas.base.slices import Sliced, Slices
+from barnabas.base.slices import Beside, Sliced, Slices
 from barnabas.broker.requests.connection_quotas import ConnectionQuotas
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import ClientFacts, Request
@@ -274,6 +274,9 @@ class ClientConnection:
     def _answer(self, request: Request, response: Any, code: ErrorCode | None) -> None:
         if self._request is not request:
             return  # the client is gone
+        if code is not None and request.is_large:
+            self._dispatcher.slices.start(self._fail_large(request, code))
+            return
         if code is not None:
             response = self._dispatcher.error_response(request, code)
             if response is None:
@@ -294,6 +297,18 @@ class ClientConnection:
             self._connection.send(parts)
         if not self._synchronous:
             self._connection.resume()
+
+    def _fail_large(self, request: Request, code: ErrorCode) -> Sliced[None]:
+        """Make an error of each thing that a large request names, in a thread: that needs the request alone."""
+        made: list[Any] = []
+        yield Beside(lambda: made.append(self._dispatcher.error_response(request, code)))
+        if self._request is not request:
+            return  # the client is gone
+        if made[0] is None:
+            self._request = None
+            self._connection.close()
+        else:
+            yield from self._send_large(request, made[0])
 
     def _send_large(self, request: Request, response: Any) -> Sliced[None]:
         """Encode a response in slices; the request counts as unanswered until it is sent."""

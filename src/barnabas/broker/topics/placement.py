@@ -14,9 +14,10 @@ In Kafka: `AdminUtils.assignReplicasToBrokers`.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from barnabas.base.slices import Sliced, at_once
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["Choices", "assign_replicas", "rack_alternated"]
+__all__ = ["Choices", "assign_replicas", "assign_replicas_in_slices", "rack_alternated"]
 
 
 class Choices(Protocol):
@@ -34,6 +35,23 @@ def assign_replicas(
     fixed_start: int = -1,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
+    """See `assign_replicas_in_slices`."""
+    return at_once(
+        assign_replicas_in_slices(
+            racks, partitions, replication_factor, rng, fixed_start=fixed_start, first_partition=first_partition
+        )
+    )
+
+
+def assign_replicas_in_slices(
+    racks: Mapping[int, str | None],
+    partitions: int,
+    replication_factor: int,
+    rng: Choices,
+    *,
+    fixed_start: int = -1,
+    first_partition: int = 0,
+) -> Sliced[dict[int, tuple[int, ...]]]:
     """Replicas by partition number, the preferred leader first.
 
     ``racks`` maps broker ids to racks: either every broker has one or none is used. ``fixed_start`` of zero or more
@@ -59,6 +77,7 @@ def assign_replicas(
     shift = fixed_start if fixed_start >= 0 else rng.randrange(len(brokers))
     assignment: dict[int, tuple[int, ...]] = {}
     for partition in range(first_partition, first_partition + partitions):
+        yield None
         if partition > 0 and partition % len(brokers) == 0:
             shift += 1
         first = (partition + start) % len(brokers)

@@ -4,20 +4,23 @@ Kafka's `ZkAdminManager.createTopics` and `createPartitions`, as far as they dec
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import ZERO_UUID, Uuid
 from barnabas.base.randomness import Random
+from barnabas.base.slices import Sliced
 from barnabas.broker.cluster.znodes import ReplicaAssignment
-from barnabas.broker.topics.placement import assign_replicas
+from barnabas.broker.topics.placement import assign_replicas_in_slices
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import CreatableTopic
 
 __all__ = [
+    "MAX_REPLICAS_A_REQUEST",
     "CreationPlan",
+    "TakenNames",
     "collides",
     "plan_creation",
     "plan_growth",
@@ -27,7 +30,8 @@ __all__ = [
 _UNSET = -1
 _MAX_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-_MAX_PARTITIONS_A_REQUEST = 200_000  # far above what a cluster holds; keeps one request from eating the memory
+MAX_REPLICAS_A_REQUEST = 100_000
+"""As many as a request may name. Hundreds of bytes may ask for them, and each takes a hundred."""
 
 
 @dataclass(slots=True)
@@ -60,17 +64,40 @@ def collides(name: str, other: str) -> bool:
     return name.replace(".", "_") == other.replace(".", "_")
 
 
+class TakenNames:
+    """The names of topics that there are, for the checks of one request."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(names)
+        self._by_metric: dict[str, list[str]] | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def colliding(self, name: str) -> list[str]:
+        """Those that `collides` with a name: found by a key, because a request may name as many as there are."""
+        if self._by_metric is None:
+            self._by_metric = {}
+            for taken in self._names:
+                self._by_metric.setdefault(taken.replace(".", "_"), []).append(taken)
+        return self._by_metric.get(name.replace(".", "_"), [])
+
+
 def plan_creation(
     topic: CreatableTopic,
     racks: Mapping[int, str | None],
     rng: Random,
     *,
-    existing: Collection[str],
+    existing: TakenNames,
     default_partitions: int,
     default_replication_factor: int,
     config_defaults: Mapping[str, str],
-) -> CreationPlan:
-    """Check one topic of a CreateTopics request and place its replicas; raises `KafkaError` with Kafka's words."""
+    max_replicas: int = MAX_REPLICAS_A_REQUEST,
+) -> Sliced[CreationPlan]:
+    """Check one topic of a CreateTopics request and place its replicas; raises `KafkaError` with Kafka's words.
+
+    The topics before it in the request have left ``max_replicas``.
+    """
     if topic.name in existing:  # whatever else is wrong with the request
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     missing = [config.name for config in topic.configs if config.value is None]
@@ -87,12 +114,12 @@ def plan_creation(
     else:
         partitions = default_partitions if topic.num_partitions == _UNSET else topic.num_partitions
         factor = default_replication_factor if topic.replication_factor == _UNSET else topic.replication_factor
-        if partitions * max(factor, 1) > _MAX_PARTITIONS_A_REQUEST:
+        if partitions * max(factor, 1) > max_replicas:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"More than {_MAX_PARTITIONS_A_REQUEST} replicas cannot be created at once.",
+                f"More than {MAX_REPLICAS_A_REQUEST} replicas cannot be created at once.",
             )
-        assignment = assign_replicas(racks, partitions, factor, rng)
+        assignment = yield from assign_replicas_in_slices(racks, partitions, factor, rng)
     _validate_name(topic.name, existing)
     _validate_assignment(assignment, len(topic.assignments or ()))
     configs = {config.name: config.value or "" for config in topic.configs}
@@ -104,11 +131,11 @@ def plan_creation(
     return CreationPlan(topic.name, assignment, configs)
 
 
-def _validate_name(name: str, existing: Collection[str]) -> None:
+def _validate_name(name: str, existing: TakenNames) -> None:
     validate_topic_name(name)
     if "." not in name and "_" not in name:
         return
-    colliding = [other for other in existing if collides(name, other)]
+    colliding = existing.colliding(name)
     if colliding:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -138,7 +165,7 @@ def plan_growth(
     count: int,
     assignments: Sequence[Sequence[int]] | None,
     rng: Random,
-) -> dict[int, ReplicaAssignment]:
+) -> Sliced[dict[int, ReplicaAssignment]]:
     """The new partitions of a topic that is to have ``count``; raises `KafkaError` with Kafka's words."""
     current = len(existing)
     if not existing:
@@ -154,15 +181,17 @@ def plan_growth(
         )
     if count == current:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partitions.")
-    if count - current > _MAX_PARTITIONS_A_REQUEST:
+    if (count - current) * max(len(existing[min(existing)].replicas), 1) > MAX_REPLICAS_A_REQUEST:
         raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS, f"More than {_MAX_PARTITIONS_A_REQUEST} partitions cannot be added at once."
+            ErrorCode.INVALID_PARTITIONS, f"More than {MAX_REPLICAS_A_REQUEST} replicas cannot be added at once."
         )
     first = existing[min(existing)].replicas
     if assignments is None:
         ids = sorted(racks)
         start = max(0, next((index for index, broker in enumerate(ids) if broker >= first[0]), -1))
-        placed = assign_replicas(racks, count - current, len(first), rng, fixed_start=start, first_partition=current)
+        placed = yield from assign_replicas_in_slices(
+            racks, count - current, len(first), rng, fixed_start=start, first_partition=current
+        )
         return {index: ReplicaAssignment(replicas) for index, replicas in placed.items()}
     unknown = {broker for replicas in assignments for broker in replicas} - racks.keys()
     bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -6,13 +6,16 @@ controller look at them. The answer leaves when this broker's metadata shows the
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
+from barnabas.base.slices import Sliced
 from barnabas.broker.cluster.steps import (
+    ITEMS_A_TURN,
+    NEXT_TURN,
     Ask,
     Committed,
     Create,
@@ -25,6 +28,8 @@ from barnabas.broker.cluster.steps import (
     WriteUnfenced,
     Written,
     Znode,
+    in_steps,
+    in_turns,
 )
 from barnabas.broker.cluster.znodes import (
     ReplicaAssignment,
@@ -42,7 +47,7 @@ from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS, MetadataCache
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
-from barnabas.broker.topics.planning import CreationPlan, plan_creation, plan_growth
+from barnabas.broker.topics.planning import MAX_REPLICAS_A_REQUEST, CreationPlan, TakenNames, plan_creation, plan_growth
 from barnabas.log.settings import LogConfig
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
@@ -92,23 +97,28 @@ class Topics:
 
     # Creation
 
-    def existing(self) -> Collection[str]:
+    def existing(self) -> TakenNames:
         """The names that are taken."""
         # A topic that is deleted stays in the metadata until this broker receives the update.
-        return {*self._controller.context.topics, *self._metadata.topics()}
+        return TakenNames((*self._controller.context.topics, *self._metadata.topics()))
 
-    def plan(self, topic: CreatableTopic, existing: Collection[str]) -> CreationPlan:
+    def plan(
+        self, topic: CreatableTopic, existing: TakenNames, max_replicas: int = MAX_REPLICAS_A_REQUEST
+    ) -> Sliced[CreationPlan]:
         """See `plan_creation`."""
         if topic.name in self._controller.context.to_delete:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' is marked for deletion.")
-        return plan_creation(
-            topic,
-            self.racks(),
-            self._rng,
-            existing=existing,
-            default_partitions=self._config["num.partitions"],
-            default_replication_factor=self._config["default.replication.factor"],
-            config_defaults=self._configs.topic_defaults,
+        return (
+            yield from plan_creation(
+                topic,
+                self.racks(),
+                self._rng,
+                existing=existing,
+                default_partitions=self._config["num.partitions"],
+                default_replication_factor=self._config["default.replication.factor"],
+                config_defaults=self._configs.topic_defaults,
+                max_replicas=max_replicas,
+            )
         )
 
     def create(self, plans: Sequence[CreationPlan]) -> Steps[dict[str, KafkaError]]:
@@ -185,8 +195,8 @@ class Topics:
             self._start(self._auto_create(wanted))
 
     def _auto_create(self, names: Sequence[str]) -> Steps[None]:
-        topics = [self._automatic(name) for name in names]
         try:
+            topics = yield from in_turns(map(self._automatic, names))
             if self._controller.is_active:
                 yield from self._auto_create_here(topics)
             elif self._controller.controller_id >= 0:
@@ -208,9 +218,11 @@ class Topics:
         yield from self._controller.commands.await_failover()
         plans = []
         existing = self.existing()
-        for topic in topics:
+        for number, topic in enumerate(topics, 1):
+            if number % ITEMS_A_TURN == 0:
+                yield NEXT_TURN
             try:
-                plans.append(self.plan(topic, existing))
+                plans.append((yield from in_steps(self.plan(topic, existing))))
             except KafkaError as error:
                 _report_not_created(topic.name, error)
         failed = yield from self.create(plans)
@@ -250,7 +262,9 @@ class Topics:
                 found = decode_topic(name, znode.data)
             except ZnodeFormatError as error:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
-            added = plan_growth(name, found.partitions, self.racks(), count, assignments, self._rng)
+            added = yield from in_steps(
+                plan_growth(name, found.partitions, self.racks(), count, assignments, self._rng)
+            )
             if validate_only:
                 return count
             grown = TopicAssignment(found.topic_id, {**found.partitions, **added})
@@ -269,13 +283,14 @@ class Topics:
         yield from self._controller.commands.await_failover()
         failed: dict[str, KafkaError] = {}
         known = []
-        for name in names:
+        missing = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for number, name in enumerate(names, 1):
             if name in self._controller.context.topics or name in self._metadata:
                 known.append(name)
             else:
-                failed[name] = KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{name}` to delete does not exist"
-                )
+                failed[name] = missing
+            if number % ITEMS_A_TURN == 0:
+                yield NEXT_TURN
         written: list[Written] = yield WriteUnfenced([Create(delete_topic_path(name)) for name in known], repeat=True)
         for name, outcome in zip(known, written, strict=True):
             if outcome.result not in (WriteResult.DONE, WriteResult.EXISTS):
