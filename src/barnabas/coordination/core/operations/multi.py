@@ -35,6 +35,7 @@ from barnabas.wire.jute.transactions import TRANSACTION_TYPES, CheckVersionTxn, 
 __all__ = ["APPLY", "OPERATIONS", "decode_parts", "decode_write"]
 
 _MODES = frozenset(mode for mode in CreateMode if not mode.has_ttl)
+_SHOWN_CHARACTERS = 100
 
 
 def decode_parts(data: bytes, offset: int, max_parts: int | None) -> list[MultiPart]:
@@ -57,7 +58,10 @@ def _by_mode(opcode: int, request: Any) -> MultiPart:
         opcode, request = OpCode.CREATE, CreateRequest(request.path, request.data, request.acl, request.flags)
     if isinstance(request, CreateRequest):
         if request.acl is None or request.flags not in _MODES:
-            raise MalformedRecordError(f"a creation in a multi without a mode or an access control list: {request}")
+            # Without the data and the list: this goes into the server's log, where secrets may not be.
+            path = (request.path or "")[:_SHOWN_CHARACTERS]
+            lacks = "without an access control list" if request.acl is None else f"of the mode {request.flags}"
+            raise MalformedRecordError(f"a creation of {path!r} in a multi, {lacks}")
         if opcode == OpCode.CREATE and request.flags == CreateMode.CONTAINER:
             opcode = OpCode.CREATE_CONTAINER
     return opcode, request
