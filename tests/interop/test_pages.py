@@ -301,5 +301,9 @@ def test_every_page_with_commands_has_a_test() -> None:
             reader = (HERE.parent / OTHER_TESTS[name]).read_text() if name in OTHER_TESTS else text
             assert page.name in reader, f"{name} is read by no test"
             skipped += [f"{name}: {command.line} ({command.not_run})" for command in commands(page) if command.not_run]
+            shown = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+            assert not re.search(r"\n\n    (export |barnabas |\$\w|[A-Z_]+=\S+ barnabas )", shown), (
+                f"{name} has indented commands, which no test reads: use a fence"
+            )
     print(*skipped, sep="\n")
     assert len(skipped) <= MOST_NOT_RUN, skipped

@@ -21,6 +21,7 @@ from barnabas.pipelines.session import cache_dir  # noqa: E402
 from support.pages import DOCS, commands  # noqa: E402
 from support.ports import free_ports  # noqa: E402
 
+PAGE = DOCS / "how-to" / "pipeline-cluster.md"
 FLOW = """\
 name = "{topic}"
 checkpoint = "state"
@@ -69,32 +70,43 @@ def wait_for(path: Path, text: str, process: "subprocess.Popen[bytes]") -> None:
 def master(tmp_path: Path) -> Iterator[str]:
     """The URL of a master with two workers of one core, that know nothing of this source tree."""
     home = prepare_home(find_java(os.environ), cache_dir())
-    spark_home = Path(pyspark.__file__).parent
     environ = {each: text for each, text in os.environ.items() if each != "PYTHONPATH"}
-    environ |= {"JAVA_HOME": str(home), "SPARK_HOME": str(spark_home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environ |= {
+        "JAVA_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
     environ |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC"}
     processes: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, *arguments: str) -> Path:
+    exported, *lines = (each.line for each in commands(PAGE) if "SPARK_HOME" in each.line)
+    master_line, worker_line = lines
+    (port,) = free_ports(1)
+    places = {"spark1": "127.0.0.1", "7077": str(port), "--port": "--webui-port 0 --port"}
+    sizes = "--cores 4 --memory 8g"
+    assert sizes in worker_line
+
+    def start(name: str, line: str, places: dict[str, str]) -> Path:
+        """A line of the page, with the names of this machine."""
         log = tmp_path / f"{name}.log"
-        command = ["bash", f"{spark_home}/bin/spark-class", f"org.apache.spark.deploy.{arguments[0]}"]
-        command += ["--host", "127.0.0.1", "--webui-port", "0", *arguments[1:]]
+        for here, there in places.items():
+            line = line.replace(here, there)
         with log.open("wb") as output:
             process = subprocess.Popen(
-                command, stdout=output, stderr=output, cwd=tmp_path, env=environ, start_new_session=True
-            )
+                ["bash", "-c", f"{exported}; exec {line}"],
+                stdout=output, stderr=output, cwd=tmp_path, env=environ, start_new_session=True,
+            )  # fmt: skip
         processes.append(process)
         return log
 
-    (port,) = free_ports(1)
     url = f"spark://127.0.0.1:{port}"
     try:
-        wait_for(start("master", "master.Master", "--port", str(port)), "I have been elected leader", processes[-1])
+        wait_for(start("master", master_line, places), "I have been elected leader", processes[-1])
         logs = []
         for number in range(2):
             (tmp_path / f"work-{number}").mkdir()
-            options = ["--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work-{number}"), url]
-            logs.append(start(f"worker-{number}", "worker.Worker", *options))
+            options = f"--host 127.0.0.1 --webui-port 0 --cores 1 --memory 1g --work-dir {tmp_path}/work-{number}"
+            logs.append(start(f"worker-{number}", worker_line, {**places, sizes: options}))
         for log, process in zip(logs, processes[1:], strict=True):
             wait_for(log, "Successfully registered with master", process)
         yield url
@@ -114,7 +126,7 @@ def test_a_flow_runs_on_two_workers_with_the_code_of_this_machine(cluster: Any, 
     (tmp_path / "flow.toml").write_text(FLOW.format(topic=topic, bootstrap=cluster.bootstrap))
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     (tmp_path / "helper.py").write_text("WORD = 'shipped'\n")
-    (page,) = commands(DOCS / "how-to" / "pipeline-cluster.md")
+    (page,) = (each for each in commands(PAGE) if each.line.endswith("--master spark://spark1:7077"))
     words = page.line.replace("spark://spark1:7077", master).replace("orders.toml", "flow.toml").split()
     assert words == ["barnabas", "pipeline", "run", "flow.toml", "--master", master]
     done = subprocess.run(

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 pytest.importorskip("pyspark")
 
+from support.pages import DOCS, commands  # noqa: E402
 from support.waiting import eventually  # noqa: E402
 
+PAGE = DOCS / "how-to" / "pipeline-cluster.md"
 FLOW = """\
 name = "dry"
 checkpoint = "state-{kind}"
@@ -35,7 +37,6 @@ type = "sqlite"
 path = "out.db"
 table = "t"
 [resources]
-master = "{master}"
 cores = 3
 memory = "512m"
 {spark}
@@ -110,13 +111,19 @@ def kubernetes() -> Iterator[Kubernetes]:
     server.server_close()
 
 
-def start(folder: Path, kind: str, **fields: str) -> "subprocess.Popen[bytes]":
+def start(folder: Path, kind: str, places: Mapping[str, str], **fields: str) -> "subprocess.Popen[bytes]":
+    """Begin a flow with the page's line that has the first of ``places`` in it, in the names of this machine."""
     path = folder / f"{kind}.toml"
     path.write_text(FLOW.format(kind=kind, **fields))
-    command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(path), "--once"]
+    (line,) = (each.line for each in commands(PAGE) if next(iter(places)) in each.line)
+    for there, here in {**places, "orders.toml": str(path), "barnabas": f"{sys.executable} -m barnabas"}.items():
+        assert there in line
+        line = line.replace(there, here)
     environ = {**os.environ, "HADOOP_CONF_DIR": str(folder), "TMPDIR": str(folder)}
     with (folder / f"{kind}.log").open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, env=environ, start_new_session=True)
+        return subprocess.Popen(
+            ["bash", "-c", f"{line} --once"], stdout=log, stderr=log, env=environ, start_new_session=True
+        )
 
 
 def test_flows_ask_kubernetes_for_pods_and_yarn_for_an_application(
@@ -127,9 +134,9 @@ def test_flows_ask_kubernetes_for_pods_and_yarn_for_an_application(
     with socket.create_server(("127.0.0.1", 0)) as manager:
         (tmp_path / "yarn-site.xml").write_text(YARN_SITE.format(port=manager.getsockname()[1]))
         master = f"k8s://http://127.0.0.1:{kubernetes.server_address[1]}"
-        flows = [start(tmp_path, "kubernetes", master=master, spark=KUBERNETES, **common)]
+        flows = [start(tmp_path, "kubernetes", {"k8s://https://k8s.example:443": master}, spark=KUBERNETES, **common)]
         try:
-            flows.append(start(tmp_path, "yarn", master="yarn", spark="", **common))
+            flows.append(start(tmp_path, "yarn", {"/etc/hadoop/conf": str(tmp_path)}, spark="", **common))
             manager.settimeout(300)
             connection, _ = manager.accept()
             with connection:
