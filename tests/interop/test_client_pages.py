@@ -1,5 +1,6 @@
 """The programs of docs/reference/client.md run as they stand on the page."""
 
+import importlib.util
 import json
 import os
 import re
@@ -18,7 +19,8 @@ from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "client.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reference" / "client.md").read_text()
 
 
 def program(title: str) -> str:
@@ -86,9 +88,35 @@ def test_the_worker_commits_after_its_work_and_puts_aside_what_it_cannot_read(
 def test_the_programs_pass_a_strict_type_checker(title: str, tmp_path: Path) -> None:
     """As the page promises; without a title, a longer program with more of the client."""
     path = tmp_path / "program.py"
-    path.write_text(
-        program(title) if title else (Path(__file__).parents[1] / "support" / "typed_program.py").read_text()
-    )
+    path.write_text(program(title) if title else (ROOT / "tests" / "support" / "typed_program.py").read_text())
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "/dev/null", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_programs_pass_pyright_and_a_wrong_name_does_not(tmp_path: Path) -> None:
+    """In its strict mode; basedpyright is pyright with a Node.js from PyPI, so it needs no network."""
+    if importlib.util.find_spec("basedpyright") is None:
+        pytest.skip("basedpyright is missing: it is in the extra dev")
+    for number, title in enumerate(("Keys and values", "A web service", "A worker")):
+        (tmp_path / f"program{number}.py").write_text(program(title))
+    (tmp_path / "typed_program.py").write_bytes((ROOT / "tests" / "support" / "typed_program.py").read_bytes())
+    (tmp_path / "wrong.py").write_text("from barnabas.client import Producre\n\nprint(Producre)\n")
+    settings = {"typeCheckingMode": "strict", "pythonVersion": "3.11", "extraPaths": [str(ROOT / "src")]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({**settings, "include": ["."]}))
+    command = [
+        sys.executable,
+        "-m",
+        "basedpyright",
+        "--pythonpath",
+        sys.executable,
+        "--outputjson",
+        "-p",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)
+    assert found["summary"]["filesAnalyzed"] == 5
+    problems = [each for each in found["generalDiagnostics"] if each["severity"] == "error"]
+    assert {Path(each["file"]).name for each in problems} == {"wrong.py"}, problems
+    assert any("Producre" in each["message"] for each in problems)
