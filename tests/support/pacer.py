@@ -1,8 +1,9 @@
 """A producer of one record each millisecond, in a process of its own: what a client sees while a broker does something else.
 
 ``python -m support.pacer PORT TOPIC`` sends a record each millisecond to partition 0, whether or not the ones before are
-answered. For each line on its standard input it prints a line of JSON about the time since the last: records answered and
-refused, the longest answer time and its percentiles in milliseconds, and for how long this process waited for a CPU.
+answered. For each line on its standard input it prints a line of JSON about the records sent since the last line, once they
+are all answered: how many, how many refused, the longest answer time and its percentiles in milliseconds, and for how long
+this process waited for a CPU.
 """
 
 import json
@@ -46,7 +47,7 @@ class Pacer:
         self._process = process
 
     def since(self) -> dict[str, Any]:
-        """What happened since the last call."""
+        """What became of the records sent since the last call."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
@@ -89,9 +90,10 @@ class _Run:
         self._frame = _frame(topic)
         self._sent: deque[float] = deque()
         self._received = bytearray()
-        self._took_ms: list[float] = []
+        self._took: list[tuple[float, float]] = []
         self._errors = 0
         self._waited_s = waited_for_cpu_s("self")
+        self._asked: tuple[float, float] | None = None
         self._connection = self._connect()
 
     def _connect(self) -> socket.socket:
@@ -114,8 +116,12 @@ class _Run:
             readable, _, _ = select.select([self._connection, sys.stdin], [], [], due - now)
             if self._connection in readable:
                 self._receive()
-            if sys.stdin in readable and not self._report():
-                return
+            if sys.stdin in readable:
+                if not sys.stdin.readline():
+                    return
+                self._asked = (time.perf_counter(), waited_for_cpu_s("self"))
+            if self._asked is not None and not (self._sent and self._sent[0] < self._asked[0]):
+                self._report(*self._asked)
 
     def _receive(self) -> None:
         data = self._connection.recv(1 << 16)
@@ -129,29 +135,25 @@ class _Run:
                 break
             frame = bytes(self._received[4 : 4 + size])
             del self._received[: 4 + size]
-            self._took_ms.append((now - self._sent.popleft()) * 1000)
+            self._took.append((self._sent[0], (now - self._sent.popleft()) * 1000))
             header = decode_response_header(memoryview(frame), ProduceRequest.API_KEY, _VERSION)
             answer = decode(ProduceResponse, _VERSION, memoryview(frame), header.body_offset)
             self._errors += answer.responses[0].partition_responses[0].error_code != 0
 
-    def _report(self) -> bool:
-        if not sys.stdin.readline():
-            return False
-        now = time.perf_counter()
-        took_ms = sorted([*self._took_ms, *((now - sent) * 1000 for sent in self._sent)])
-        waited_s = waited_for_cpu_s("self")
+    def _report(self, asked: float, waited_before_s: float) -> None:
+        """Records sent since it was asked for count the next time, and so does what this process waited since."""
+        took_ms = sorted(ms for sent, ms in self._took if sent < asked)
         figures = {
-            "answered": len(self._took_ms),
+            "answered": len(took_ms),
             "errors": self._errors,
-            "unanswered": len(self._sent),
             "max_ms": round(took_ms[-1], 1) if took_ms else 0,
             "p99_ms": round(took_ms[int(len(took_ms) * 0.99)], 1) if took_ms else 0,
             "p50_ms": round(took_ms[len(took_ms) // 2], 2) if took_ms else 0,
-            "waited_ms": round((waited_s - self._waited_s) * 1000, 1),
+            "waited_ms": round((waited_for_cpu_s("self") - self._waited_s) * 1000, 1),
         }
-        self._took_ms, self._errors, self._waited_s = [], 0, waited_s
+        self._took = [(sent, ms) for sent, ms in self._took if sent >= asked]
+        self._errors, self._waited_s, self._asked = 0, waited_before_s, None
         print(json.dumps(figures), flush=True)
-        return True
 
 
 if __name__ == "__main__":

@@ -47,8 +47,9 @@ class Stalls:
     def during(self, name: str, work: Callable[[], object]) -> None:
         """Do something, and note the producer's longest wait."""
         pid = self.cluster.pids["0"]
+        waited_before_s = waited_for_cpu_s(pid) + stolen_s()  # the records since the next line wait from there on
         self.pacer.since()
-        cpu_before_s, waited_before_s, began = cpu_s(pid), waited_for_cpu_s(pid) + stolen_s(), time.monotonic()
+        cpu_before_s, began = cpu_s(pid), time.monotonic()
         work()
         took_s = time.monotonic() - began
         seen = self.pacer.since()
