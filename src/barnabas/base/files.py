@@ -204,6 +204,12 @@ class _OsFile:
                     self._size = end
                     return
                 parts = (memoryview(parts[0]).cast("B")[end - start :],)
+            elif len(parts) <= _IOV_MAX:
+                end += os.pwritev(self._descriptor, parts, end)
+                if end - start == sum(map(len, parts)):
+                    self._size = end
+                    return
+                parts = (memoryview(b"".join(parts))[end - start :],)
             for first in range(0, len(parts), _IOV_MAX):
                 pending = [memoryview(part).cast("B") for part in parts[first : first + _IOV_MAX]]
                 while pending:

@@ -11,7 +11,17 @@ from typing import Protocol
 
 from barnabas.base.files import Buffer, FileSlice
 
-__all__ = ["Accept", "Connection", "FrameHandler", "FramesHandler", "Listener", "Network", "Part", "split_frames"]
+__all__ = [
+    "Accept",
+    "BufferHandler",
+    "Connection",
+    "FrameHandler",
+    "FramesHandler",
+    "Listener",
+    "Network",
+    "Part",
+    "split_frames",
+]
 
 _LENGTH = struct.Struct(">i")
 _SPLIT_AT_ONCE = 64
@@ -97,6 +107,17 @@ class FramesHandler(FrameHandler, Protocol):
         """Whole frames without their lengths, in order, at least one. Returns how many are taken: the first one at least. The
         others come again, by this method or by `frame`; after `Connection.resume` if the handler has called
         `Connection.pause`."""
+        ...
+
+
+class BufferHandler(FrameHandler, Protocol):
+    """A handler that serves some small frames where they have arrived. A connection looks for its method by itself."""
+
+    def take_from(self, data: memoryview, position: int) -> int:
+        """``data`` has a whole frame with its length at ``position``, and perhaps more behind it. Returns where the last ends
+        that was served: ``position`` for none, which then comes by `frame`.
+
+        The bytes of frames that are served may be changed. The buffer is used again after the call."""
         ...
 
 

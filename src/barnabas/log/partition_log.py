@@ -29,6 +29,7 @@ from barnabas.base.files import Buffer
 from barnabas.base.ids import Uuid
 from barnabas.log import timestamps
 from barnabas.log.append import Appender, AppendInfo, UnexpectedOffsetError
+from barnabas.log.append_run import AppendRun, begin_run
 from barnabas.log.availability import Availability
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
 from barnabas.log.components import raise_start, roll
@@ -191,6 +192,10 @@ class PartitionLog:
             return self._appender.append_as_leader(records, self.config, leader_epoch, now_ms, origin, checks)
         except OSError as error:
             raise self.availability.fail(error, "appending to") from error
+
+    def begin_run(self, leader_epoch: int, now_ms: int) -> AppendRun | None:
+        """Begin to take usual batches of producers that came together; None if this log is not usual now."""
+        return begin_run(self._components, self.availability, self.config, leader_epoch, now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendInfo:
         """Append a leader's batches as they are: offsets, epochs and timestamps are kept, a cut last batch is left out.

@@ -277,6 +277,7 @@ class _SocketConnection:
         "_scratch",
         "_socket",
         "_take_frames",
+        "_take_from",
         "_unsent_bytes",
         "_writing",
         "is_stream",
@@ -321,6 +322,7 @@ class _SocketConnection:
     def start(self, handler: FrameHandler) -> None:
         self._handler = handler
         self._take_frames: Callable[[list[bytes]], int] | None = getattr(handler, "take_frames", None)
+        self._take_from: Callable[[memoryview, int], int] | None = getattr(handler, "take_from", None)
         if not self._paused and not self._closed:
             self._read(True)
 
@@ -448,13 +450,6 @@ class _SocketConnection:
             if position and time.perf_counter() > deadline_s:
                 self._go_on_later()
                 break
-            if self._take_frames is not None and (frames := split_frames(data, position, self.max_frame_bytes)):
-                self._gathers = True  # `_deliver` flushes
-                taken = self._take_frames(frames)
-                if self._closed:
-                    return
-                position += 4 * taken + sum(map(len, frames[:taken]))
-                continue
             (frame_bytes,) = _LENGTH.unpack_from(data, position)
             if not 0 <= frame_bytes <= self.max_frame_bytes:
                 prefix = bytes(data[position : position + 12])
@@ -472,13 +467,27 @@ class _SocketConnection:
                     self._frame, self._frame_bytes, self._filled = frame, frame_bytes, have
                     return
                 break
-            self._gathers = stop < end
-            self._handler.frame(memoryview(bytearray(data[position + 4 : stop])))
+            taken = self._hand_on_together(data, position)
+            if taken == position:
+                taken = stop
+                self._gathers = stop < end
+                self._handler.frame(memoryview(bytearray(data[position + 4 : stop])))
             if self._closed:
                 return
-            position = stop
+            position = taken
         if position < end:
             self._partial = bytes(data[position:])
+
+    def _hand_on_together(self, data: memoryview, position: int) -> int:
+        """Where those of the frames from ``position`` on end that the handler has taken together. The first is whole."""
+        self._gathers = True  # `_deliver` flushes
+        if self._take_from is not None:
+            return self._take_from(data, position)
+        if self._take_frames is not None:
+            frames = split_frames(data, position, self.max_frame_bytes)
+            taken = self._take_frames(frames)
+            position += 4 * taken + sum(map(len, frames[:taken]))
+        return position
 
     def _go_on_later(self) -> None:
         """Deliver the rest when others have had their turn; nothing more is read until then."""
@@ -609,6 +618,6 @@ class _SocketConnection:
         self._frame = None
         with contextlib.suppress(OSError):
             self._socket.close()
-        self.on_drained = None
+        self.on_drained = self._take_frames = self._take_from = None
         handler, self._handler = self._handler, _CLOSED
         handler.closed(error)

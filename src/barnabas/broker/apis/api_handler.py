@@ -33,6 +33,11 @@ class ApiHandler:
     inter_broker: bool = False
     """Whether only brokers may send it (it needs ClusterAction once there is an authorizer)."""
 
+    @property
+    def versions(self) -> range:
+        """The versions served."""
+        return range(self.min_version, self.max_version + 1)
+
     def bind(self, services: Services) -> RequestHandler:
         """The handler of one broker."""
         return RequestHandler(

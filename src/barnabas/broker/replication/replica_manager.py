@@ -15,6 +15,7 @@ from barnabas.broker.replication.alter_partition_manager import AlterPartitionMa
 from barnabas.broker.replication.partition import FetchSessionActivity, Leader, Partition, StateChange, always_alive
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
 from barnabas.broker.requests.purgatory import Purgatory
+from barnabas.log.append_run import AppendRun
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.dirs.new_folders import FolderTask
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
@@ -158,9 +159,29 @@ class ReplicaManager:
         )
         if log.awaits_sync(info.last_offset):
             self._sync(log)
-        partition.advance_high_watermark(now_ms, self._lag_time_max_ms, self._is_alive)
+        self._advance(partition, now_ms)
         self._purgatory.check_and_complete(topic_partition)
         return info
+
+    def begin_run(self, topic_partition: TopicPartition, acks: int, now_ms: int) -> AppendRun | None:
+        """A run for usual batches that are acknowledged as soon as they are appended; None where that is not so."""
+        partition = self._partitions.get(topic_partition)
+        if partition is None or type(partition.role) is not Leader:
+            return None
+        role = partition.role
+        if acks == -1 and (role.followers or role.leaving or partition.is_under_min_isr(role)):
+            return None
+        return partition.log.begin_run(partition.leader_epoch, now_ms)
+
+    def append_run(self, topic_partition: TopicPartition, run: AppendRun, now_ms: int) -> int:
+        """Append what a run has taken since `begin_run`. Returns the log start offset.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        partition = self._partitions[topic_partition]
+        run.write()
+        self._advance(partition, now_ms)
+        self._purgatory.check_and_complete(topic_partition)
+        return partition.log.bounds.log_start_offset
 
     def synced(self, log: PartitionLog, now_ms: int) -> None:
         """A log's ``durable_offset`` has moved: raise the high watermark, and complete requests that waited."""

@@ -6,14 +6,17 @@ One request of a connection is served at a time, in order, as Apache's brokers d
 the connection is paused, so a client that pipelines waits in its own socket. A handler that replies at once costs no
 task and no pause.
 
+Usual Produce requests need no handler: `FastPath` serves those that arrived together, and leaves the others.
+
 A request that cannot be decoded, or whose API or version is not advertised, closes the connection, as in Apache's
 brokers. Only ApiVersions in an unknown version is answered, in version 0 and with UNSUPPORTED_VERSION, so that newer
 clients can step down. A handler's exception becomes the API's own error response.
 """
 
 import logging
+import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from barnabas.base.clock import Clock
 from barnabas.base.network import Connection
@@ -27,14 +30,29 @@ from barnabas.wire.kafka.codec import reader, sliced_reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_request_header, encode_response, encode_response_in_slices
 
-__all__ = ["ClientConnection", "Dispatcher"]
+__all__ = ["ClientConnection", "Dispatcher", "FastPath"]
 
 logger = logging.getLogger(__name__)
 
 _REJECTION_LOG_INTERVAL_MS = 1000
+_LENGTH_BYTES = 4
+_PRODUCE = struct.pack(">h", ApiKey.PRODUCE)
 _LARGE_BYTES = 16 * 1024
 _LARGE_PRODUCE_BYTES = 64 * 1024
 """Requests from these sizes on are decoded in slices: what is smaller names some thousand things at most."""
+
+
+class FastPath(Protocol):
+    """Serves usual requests without an object for each; their answers may leave at once."""
+
+    def serve(
+        self, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
+    ) -> tuple[int, list[bytes]]:
+        """Serve the request in ``data[start:stop]`` and whole frames behind it. The buffer may be changed and is not kept.
+
+        ``now_ms`` is wall time. Returns where the last that is served ends, ``start`` if none is, and their answers.
+        """
+        ...
 
 
 class Dispatcher:
@@ -50,14 +68,17 @@ class Dispatcher:
         client_id: str,
         unsupported_version: Any,
         slices: Slices,
+        fast_path: FastPath | None = None,
     ) -> None:
         """``handlers`` are by API key. ``client_id`` is this broker's own in requests to itself;
-        ``unsupported_version`` is the response, in version 0, to ApiVersions requests in an unknown version."""
+        ``unsupported_version`` is the response, in version 0, to ApiVersions requests in an unknown version.
+        ``fast_path`` serves usual Produce requests."""
         self.handlers = handlers
         self.connections: dict[ClientConnection, None] = {}  # in the order in which they were accepted
         self.clock = clock
         self.slices = slices
         self.unsupported_version = unsupported_version
+        self.fast_path = fast_path
         self._purgatory = purgatory
         self._quotas = quotas
         self._client_id = client_id
@@ -77,6 +98,18 @@ class Dispatcher:
             self._failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
         finally:
             purgatory.try_complete_actions()
+
+    def serve_fast(self, fast_path: FastPath, connection: Connection, data: memoryview, start: int, stop: int) -> int:
+        """See `FastPath.serve`: here the answers are sent, and what waited for the records completed."""
+        purgatory = self._purgatory
+        purgatory.hold()
+        try:
+            served, replies = fast_path.serve(data, start, stop, connection.max_frame_bytes, self.clock.wall_ms())
+            if replies:
+                connection.send(replies if len(replies) == 1 else [b"".join(replies)])
+        finally:
+            purgatory.try_complete_actions()
+        return served
 
     def _failed(self, request: Request, code: ErrorCode) -> None:
         if not request.is_answered:
@@ -186,8 +219,25 @@ class ClientConnection:
 
     # From the connection
 
+    def take_from(self, data: memoryview, position: int) -> int:
+        start = position + _LENGTH_BYTES
+        fast_path = self._dispatcher.fast_path
+        if fast_path is None or data[start : start + 2] != _PRODUCE:
+            return position
+        served = self._serve_fast(fast_path, data, start, start + int.from_bytes(data[position:start], "big"))
+        return position if served == start else served
+
+    def _serve_fast(self, fast_path: FastPath, data: memoryview, start: int, stop: int) -> int:
+        dispatcher = self._dispatcher
+        self.last_active_ms = dispatcher.clock.monotonic_ms()
+        self._key = ApiKey.PRODUCE
+        return dispatcher.serve_fast(fast_path, self._connection, data, start, stop)
+
     def frame(self, data: memoryview) -> None:
         dispatcher = self._dispatcher
+        fast_path = dispatcher.fast_path
+        if fast_path is not None and data[:2] == _PRODUCE and self._serve_fast(fast_path, data, 0, len(data)):
+            return
         now_ms = self.last_active_ms = dispatcher.clock.monotonic_ms()
         try:
             key, version, correlation_id, client_id, offset = decode_request_header(data)

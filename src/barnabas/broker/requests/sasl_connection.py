@@ -76,6 +76,9 @@ class SaslConnection:
 
     # From the connection
 
+    def take_from(self, data: memoryview, position: int) -> int:
+        return self._opened.take_from(data, position) if self._authenticator.needs_no_gate else position
+
     def frame(self, data: memoryview) -> None:
         authenticator = self._authenticator
         if authenticator.needs_no_gate:

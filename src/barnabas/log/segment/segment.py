@@ -23,11 +23,12 @@ from barnabas.log.segment.time_index import TIME_ENTRY_BYTES, TimeIndex
 from barnabas.log.segment.transaction_index import TransactionIndex
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader
 
-__all__ = ["Segment", "SegmentEnd", "TimestampedOffset"]
+__all__ = ["Room", "Segment", "SegmentEnd", "TimestampedOffset", "room_in"]
 
 _MAX_POSITION = (1 << 31) - 1
 _PENDING_ENTRIES = 64
 _REMEMBERED_BATCHES = 32
+_ANY_TIME = (1 << 63) - 1
 
 
 class TimestampedOffset(NamedTuple):
@@ -43,6 +44,14 @@ class SegmentEnd(NamedTuple):
     next_offset: int
     """The offset after the last record; the base offset when there is none."""
     position: int
+
+
+class Room(NamedTuple):
+    """What may still be appended to a segment: bytes, offsets and timestamps, each up to and with these."""
+
+    size_bytes: int
+    last_offset: int
+    max_timestamp_ms: int
 
 
 class Segment:
@@ -148,23 +157,28 @@ class Segment:
 
     def append(
         self,
-        batch: Buffer,
+        batch: Buffer | None,
         size: int,
         first_offset: int,
         last_offset: int,
         max_timestamp_ms: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write a batch at the end, and an index entry when enough was written since the last. Raises `OSError`."""
-        known = self._max_timestamp
-        if known is None or self.indexes.offsets is None:
-            known = self.max_timestamp  # what has to be read, and may fail, comes before the batch is written
+        """Write a batch at the end, and an index entry when enough was written since the last. Raises `OSError`.
+
+        None stands for a batch that was written to the end of `file` together with others.
+        """
+        if self._max_timestamp is None or self.indexes.offsets is None:
+            self._max_timestamp = self.max_timestamp  # what has to be read, and may fail, comes before the write
             self._load_indexes()
         position = self.size
-        self._open_files.get(self.path).append((batch,))
+        if batch is not None:
+            self._open_files.get(self.path).append((batch,))
         self.size = position + size
         if position == 0:
             self._first_timestamp_ms = max_timestamp_ms
+        known = self._max_timestamp
+        assert known is not None  # or it would have to be read, which comes before the write
         if max_timestamp_ms > known.timestamp_ms:
             self._max_timestamp = TimestampedOffset(max_timestamp_ms, last_offset)
         starts = self.starts
@@ -405,6 +419,31 @@ class Segment:
                 return -1
             self._first_timestamp_ms = next((header.max_timestamp for _, header in self.headers(0)), -1)
         return self._first_timestamp_ms
+
+
+def room_in(
+    segment: Segment, now_ms: int, segment_bytes: int, segment_ms: int, max_index_bytes: int, batches: int
+) -> Room | None:
+    """What may be appended, in up to so many batches, before `Segment.must_roll` says so.
+
+    None for an empty segment, one that is as good as full, and where something has to be read before an append.
+    """
+    offsets, times, first_ms = segment.indexes.offsets, segment.indexes.times, segment._first_timestamp_ms
+    if not segment.size or segment._max_timestamp is None or offsets is None or times is None or first_ms is None:
+        return None
+    if (
+        len(offsets.offsets) > max_index_bytes // OFFSET_ENTRY_BYTES - batches
+        or len(times.offsets) > max_index_bytes // TIME_ENTRY_BYTES - 1 - batches
+    ):
+        return None
+    last_ms = segment_ms - segment.jitter_ms
+    if first_ms >= 0:
+        last_ms += first_ms
+    elif now_ms - segment.created_ms > last_ms:
+        return None
+    else:
+        last_ms = _ANY_TIME
+    return Room(min(segment_bytes, _MAX_POSITION) - segment.size, segment.base_offset + MAX_RELATIVE, last_ms)
 
 
 def _unless_descriptors_are_short(write: Callable[[], None]) -> None:

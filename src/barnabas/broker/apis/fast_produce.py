@@ -1,0 +1,318 @@
+"""The fast path of usual Produce requests: from the bytes that arrived to the log, and from a template to the answer.
+
+The general path (`produce`) can serve every request. It makes an object of each part of the request and of the response, although
+requests of one producer for one partition are the same but for a few numbers::
+
+    length  api key, version  correlation id | client id ... partition | records' size  batch header  records | tagged fields
+
+What stands between the bars on the left is the request's prefix. A `_Route` is what the general decoder has read from a prefix. A
+request with a known prefix and one batch is unpacked in one step. Requests for one partition that arrived together are appended in
+one write (`barnabas.log.append_run`), and answered in one piece.
+
+Invariants:
+
+- Only requests that succeed, and need not wait, are served here. All others are left as they came to the general path, which knows
+  errors and waits: acks=all with followers, topics that look into records, transactions, duplicates, new segments.
+- Answers, logs, indexes, producer state and high watermark are those of the general path. A test compares them.
+
+In Kafka: `KafkaApis.handleProduceRequest`, for these cases.
+"""
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+
+from barnabas.base.files import FileSlice
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.metadata.cache import INTERNAL_TOPICS
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.log.append_run import MOST_BATCHES, AppendRun
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.codec import reader
+from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
+from barnabas.wire.kafka.frames import decode_request_header, encode_response
+from barnabas.wire.kafka.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, HEADER, HEADER_BYTES, HeaderFields
+from barnabas.wire.kafka.records.compression import CompressionType
+
+__all__ = ["FastProduce"]
+
+_LENGTH = struct.Struct(">i")
+_START = struct.Struct(">hhih")
+_NO_TRANSACTION = struct.Struct(">hhii")
+_SHORT = struct.Struct(">h")
+_ONE = b"\0\0\0\1"
+_PREFIX_AT = 8
+_MOST_ROUTES = 4_096
+_MOST_PREFIX_BYTES = 512
+_FLEXIBLE = 9
+_TOPIC_IDS = 13
+_LOG_START_OFFSET = 5
+_ZSTD = 7
+_UUID_BYTES = 16
+_NO_TAGGED_FIELDS = b"\0\0\0"
+"""Of the partition, the topic and the request."""
+_CONTINUES = 0x80
+"""The bit of a varint's byte that another follows."""
+_WIDTH_LIMITS = (127, 16_384, 2_097_153)
+"""Records up to so large, with their size, have a size of one, two and three bytes."""
+
+_Found = tuple[int, HeaderFields, memoryview]
+"""Of one request its correlation id, and its batch's header and bytes."""
+
+
+@lru_cache(1024)
+def _shape(prefix_bytes: int, size_bytes: int) -> struct.Struct:
+    """A request from its start to the end of its batch's header; the records' size has so many bytes."""
+    return struct.Struct(f">ii{prefix_bytes}s{size_bytes}s" + HEADER.format[1:])
+
+
+@lru_cache(4096)
+def _compact_size(size: int) -> bytes:
+    """The size of compact bytes: a varint of one more."""
+    left = size + 1
+    encoded = bytearray()
+    while left >= _CONTINUES:
+        encoded.append(left & (_CONTINUES - 1) | _CONTINUES)
+        left >>= 7
+    encoded.append(left)
+    return bytes(encoded)
+
+
+class _Route:
+    """What a prefix says, and how requests with it are read and answered."""
+
+    __slots__ = (
+        "_answer",
+        "_answer_bytes",
+        "_before",
+        "_behind",
+        "_key",
+        "_overhead_bytes",
+        "_prefix",
+        "_version",
+        "acks",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, version: int, prefix: bytes, topic: TopicProduceData, topic_partition: TopicPartition, acks: int
+    ) -> None:
+        self._version = version
+        self._key = ApiKey.PRODUCE << 16 | version
+        self._prefix = prefix
+        self._overhead_bytes = _PREFIX_AT + len(prefix) + (len(_NO_TAGGED_FIELDS) if version >= _FLEXIBLE else 0)
+        self.topic_partition = topic_partition
+        self.topic_id = topic.topic_id if version >= _TOPIC_IDS else None
+        self.acks = acks
+        first, other = (_encoded_answer(topic, topic_partition.partition, offset, version) for offset in (0, -1))
+        offset_at = next(at for at, byte in enumerate(first) if byte != other[at])
+        numbers = "qqq" if version >= _LOG_START_OFFSET else "qq"
+        self._before = first[2 * _LENGTH.size : offset_at]
+        self._behind = first[offset_at + struct.calcsize(">" + numbers) :]
+        self._answer = struct.Struct(f">ii{len(self._before)}s{numbers}{len(self._behind)}s")
+        self._answer_bytes = self._answer.size - _LENGTH.size
+
+    def read(self, data: memoryview, start: int, stop: int) -> _Found | None:
+        """Unpack a request; None if it has another prefix or is not usual."""
+        size = stop - start - self._overhead_bytes
+        if self._version < _FLEXIBLE:
+            width, behind = 4, stop
+        else:
+            small, medium, large = _WIDTH_LIMITS
+            width = 1 if size <= small else 2 if size <= medium else 3 if size <= large else 4
+            behind = stop - 3
+        size -= width
+        if size < HEADER_BYTES:
+            return None
+        fields = _shape(len(self._prefix), width).unpack_from(data, start)
+        if fields[2] != self._prefix or fields[0] != self._key:
+            return None
+        header: HeaderFields = fields[4:]
+        if self._version < _FLEXIBLE:
+            if fields[3] != _LENGTH.pack(size):
+                return None
+            if self._version < _ZSTD and header[5] & COMPRESSION_MASK == CompressionType.ZSTD:
+                return None
+        elif fields[3] != _compact_size(size) or data[behind:stop] != _NO_TAGGED_FIELDS:
+            return None
+        return fields[1], header, data[behind - size : behind]
+
+    def answer(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
+        """The frame of an answer without an error."""
+        if self._version < _LOG_START_OFFSET:
+            return self._answer.pack(self._answer_bytes, correlation_id, self._before, base_offset, -1, self._behind)
+        return self._answer.pack(
+            self._answer_bytes, correlation_id, self._before, base_offset, -1, log_start_offset, self._behind
+        )
+
+
+def _encoded_answer(topic: TopicProduceData, index: int, base_offset: int, version: int) -> bytes:
+    partition = PartitionProduceResponse(index=index, base_offset=base_offset, log_start_offset=0)
+    answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[partition])
+    parts = encode_response(ProduceResponse(responses=[answer]), version, 0)
+    return b"".join(bytes(part) for part in parts if not isinstance(part, FileSlice))
+
+
+class _Run:
+    """Requests of one route that are appended together."""
+
+    __slots__ = ("appends", "requests", "route")
+
+    def __init__(self, route: _Route, appends: AppendRun) -> None:
+        self.route = route
+        self.appends = appends
+        self.requests: list[tuple[int, int]] = []
+        """The correlation id and base offset of each."""
+
+
+class FastProduce:
+    """See the module. One for all connections of a broker."""
+
+    __slots__ = ("_last", "_replicas", "_routes", "_topic_name", "_versions")
+
+    def __init__(self, replicas: ReplicaManager, topic_name: Callable[[Uuid], str | None], versions: range) -> None:
+        """``versions`` are those that the general path serves."""
+        self._replicas = replicas
+        self._topic_name = topic_name
+        self._versions = versions
+        self._routes: dict[bytes, _Route] = {}
+        self._last: _Route | None = None
+
+    def serve(
+        self, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
+    ) -> tuple[int, list[bytes]]:
+        """Serve the request in ``data[start:stop]`` and whole frames behind it. The buffer may be changed and is not kept.
+
+        ``now_ms`` is wall time. Returns where the last that is served ends, ``start`` if none is, and their answers.
+        """
+        served = taken = start
+        replies: list[bytes] = []
+        run: _Run | None = None
+        for _ in range(MOST_BATCHES):
+            route = self._last
+            found = None if route is None else route.read(data, start, stop)
+            if found is None:
+                route = self._find(data, start, stop)
+                found = None if route is None else route.read(data, start, stop)
+            if route is None or found is None:
+                break
+            correlation_id, header, batch = found
+            first_offset = -1 if run is None or run.route is not route else run.appends.add(batch, header)
+            if first_offset < 0:
+                if run is not None:
+                    if not self._append(run, replies, now_ms):
+                        return served, replies
+                    served = taken
+                run = self._begin(route, now_ms)
+                first_offset = -1 if run is None else run.appends.add(batch, header)
+            if run is None or first_offset < 0:
+                return served, replies
+            run.requests.append((correlation_id, first_offset))
+            taken = stop
+            if len(data) - stop < _LENGTH.size:
+                break
+            start = stop + _LENGTH.size
+            (size,) = _LENGTH.unpack_from(data, stop)
+            stop = start + size
+            if not 0 <= size <= max_frame_bytes or stop > len(data):
+                break
+        if run is not None and self._append(run, replies, now_ms):
+            served = taken
+        return served, replies
+
+    def _begin(self, route: _Route, now_ms: int) -> _Run | None:
+        topic_partition = route.topic_partition
+        if route.topic_id is not None and self._topic_name(route.topic_id) != topic_partition.topic:
+            return None
+        appends = self._replicas.begin_run(topic_partition, route.acks, now_ms)
+        return None if appends is None else _Run(route, appends)
+
+    def _append(self, run: _Run, replies: list[bytes], now_ms: int) -> bool:
+        """Append, and add the answers; False if the log has failed."""
+        route = run.route
+        try:
+            log_start_offset = self._replicas.append_run(route.topic_partition, run.appends, now_ms)
+        except KafkaError:
+            return False
+        if route.acks:
+            answer = route.answer
+            replies += [answer(*request, log_start_offset) for request in run.requests]
+        return True
+
+    # Reading prefixes
+
+    def _find(self, data: memoryview, start: int, stop: int) -> _Route | None:
+        """The route of a request; None if it is not usual."""
+        try:
+            prefix_bytes = _prefix_bytes(data, start)
+        except (struct.error, IndexError):
+            return None
+        if not 0 < prefix_bytes <= _MOST_PREFIX_BYTES or start + _PREFIX_AT + prefix_bytes > stop:
+            return None
+        key = bytes(data[start : start + 4]) + data[start + _PREFIX_AT : start + _PREFIX_AT + prefix_bytes]
+        route = self._routes.get(key)
+        if route is None:
+            route = self._new_route(bytes(data[start:stop]), key[4:])
+            if route is None:
+                return None
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            self._routes[key] = route
+        self._last = route
+        return route
+
+    def _new_route(self, request: bytes, prefix: bytes) -> _Route | None:
+        """Read a prefix with the general decoder."""
+        try:
+            _, version, _, _, offset = decode_request_header(request)
+            if version not in self._versions:
+                return None
+            message: ProduceRequest = reader(ProduceRequest, version)(request, offset)[0]
+        except MalformedMessageError:
+            return None
+        if message.transactional_id is not None or not -1 <= message.acks <= 1 or len(message.topic_data) != 1:
+            return None
+        topic = message.topic_data[0]
+        name = self._topic_name(topic.topic_id) if version >= _TOPIC_IDS else topic.name
+        if name is None or name in INTERNAL_TOPICS or len(topic.partition_data) != 1:
+            return None
+        partition = topic.partition_data[0]
+        route = _Route(version, prefix, topic, TopicPartition(name, partition.index), message.acks)
+        found = route.read(memoryview(request), 0, len(request))
+        # Where it reads the records is where the decoder has found them, if both find the same.
+        return None if found is None or partition.records is None or found[2] != partition.records else route
+
+
+def _prefix_bytes(data: memoryview, start: int) -> int:
+    """The size of the prefix of a Produce request for one partition; 0 for others."""
+    position: int
+    api_key, version, _, client_id_bytes = _START.unpack_from(data, start)
+    if api_key != ApiKey.PRODUCE or client_id_bytes < -1:
+        return 0
+    position = start + _START.size + max(client_id_bytes, 0)
+    if version < _FLEXIBLE:
+        transactional_id_bytes, _, _, topics = _NO_TRANSACTION.unpack_from(data, position)
+        if transactional_id_bytes != -1 or topics != 1:
+            return 0
+        position += _NO_TRANSACTION.size
+        (topic_bytes,) = _SHORT.unpack_from(data, position)
+        position += _SHORT.size + topic_bytes
+        if data[position : position + 4] != _ONE:
+            return 0
+        return position + 8 - start - _PREFIX_AT
+    # No tagged fields, no transactional id; compact arrays of one.
+    if data[position] or data[position + 1] or data[position + 8] != 2:
+        return 0
+    position += 9
+    position += _UUID_BYTES if version >= _TOPIC_IDS else data[position]
+    if data[position] != 2:
+        return 0
+    return position + 5 - start - _PREFIX_AT

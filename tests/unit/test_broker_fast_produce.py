@@ -1,0 +1,463 @@
+"""The fast path of usual Produce requests does what the general path does: answers, bytes of the log, and state."""
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.base.files import OsFiles
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.frames import encode_request
+from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.kafka.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from barnabas.wire.kafka.records.batch_header import seal
+from barnabas.wire.kafka.records.compression import CompressionType
+from support.broker import START_MS, DataPath, Wire, batch
+
+TOPICS = {
+    "t": {},
+    "rolls": {"segment.bytes": "1000"},
+    "rolls-by-time": {"segment.ms": "500"},
+    "few-entries": {"segment.index.bytes": "840", "index.interval.bytes": "100"},
+    "indexed": {"index.interval.bytes": "100"},
+    "small-batches": {"max.message.bytes": "150"},
+    "lz4": {"compression.type": "lz4"},
+    "compacted": {"cleanup.policy": "compact"},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+    "synced": {"flush.messages": "4"},
+    "durable": {"flush.before.ack": "true"},
+    "recent": {"message.timestamp.before.max.ms": "1000"},
+    "replicated": {},
+    "replicated-enough": {"min.insync.replicas": "2"},
+}
+"""By name, with their settings."""
+REPLICATED = ("replicated", "replicated-enough")
+IDS = {topic: Uuid(bytes([number + 1]) * 16) for number, topic in enumerate(TOPICS)}
+
+versions = st.integers(3, 13)
+topics = st.sampled_from(["t"] * 10 + [*TOPICS, "indexed", "missing", "__consumer_offsets"])
+producers = st.one_of(
+    st.just((-1, -1, -1)),
+    st.tuples(st.sampled_from([7, 7, 7, 8]), st.sampled_from([0, 0, 0, 0, 1]), st.none()),  # the next sequence
+    st.tuples(st.just(7), st.sampled_from([0, 0, 1, -1]), st.integers(-1, 6)),
+)
+batches = st.fixed_dictionaries(
+    {
+        "values": st.lists(st.binary(max_size=60), min_size=1, max_size=4),
+        "producer": producers,
+        "codec": st.sampled_from([CompressionType.NONE] * 6 + [*CompressionType]),
+        "age_ms": st.sampled_from([0, 0, 0, 1, 700, 2_000, -7_200_000]),
+        "flags": st.sampled_from(["usual"] * 12 + ["transactional", "append time", "many"]),
+        "header": st.one_of(
+            st.none(),
+            st.none(),
+            st.none(),
+            # What stands there is replaced, and the CRC is right.
+            st.tuples(st.sampled_from([0, 8, 16, 21, 22, 23, 27, 43, 53, 57, 60, 61, 62, 65]), st.binary(max_size=2)),
+        ),
+    }
+)
+requests = st.fixed_dictionaries(
+    {
+        "version": versions,
+        "topic": topics,
+        "batch": batches,
+        "acks": st.sampled_from([1, 1, 1, 1, -1, -1, 0, 2]),
+        "client": st.sampled_from(["a", "a", "a", None, "", "b" * 600, "__admin_client"]),
+        "form": st.sampled_from(["usual"] * 12 + ["two partitions", "two topics", "transaction", "no records", "none"]),
+        "damage": st.one_of(
+            *[st.none()] * 8,
+            st.tuples(st.just("change"), st.integers(0, 200), st.integers(1, 255)),
+            st.tuples(st.just("cut"), st.integers(1, 200), st.just(0)),
+            st.tuples(st.just("lengthen"), st.integers(1, 70), st.integers(0, 1)),
+            st.tuples(st.just("tagged"), st.just(0), st.just(0)),
+        ),
+    }
+)
+usual_batches = st.fixed_dictionaries(
+    {
+        "values": st.lists(st.binary(max_size=60), min_size=1, max_size=4),
+        "producer": st.sampled_from([(-1, -1, -1), (7, 0, None), (7, 0, None), (8, 0, None)]),
+        "codec": st.sampled_from([CompressionType.NONE, CompressionType.NONE, CompressionType.LZ4]),
+        "age_ms": st.sampled_from([0, 1]),
+        "flags": st.just("usual"),
+        "header": st.none(),
+    }
+)
+usual_requests = st.fixed_dictionaries(
+    {
+        "version": versions,
+        "topic": st.sampled_from(["t", "indexed", "lz4", "rolls"]),
+        "batch": usual_batches,
+        "acks": st.sampled_from([1, -1, 0]),
+        "client": st.just("a"),
+        "form": st.just("usual"),
+        "damage": st.none(),
+    }
+)
+
+
+def of_one_producer(request: dict, batches: list[dict]) -> list[dict]:
+    """The same request with different batches."""
+    return [{**request, "batch": each} for each in batches]
+
+
+steps = st.one_of(
+    st.tuples(
+        st.just("together"), st.builds(of_one_producer, usual_requests, st.lists(usual_batches, min_size=2, max_size=8))
+    ),
+    st.tuples(
+        st.just("together"), st.builds(of_one_producer, usual_requests, st.lists(batches, min_size=2, max_size=6))
+    ),
+    st.tuples(st.just("together"), st.lists(st.one_of(usual_requests, requests), min_size=1, max_size=5)),
+    st.one_of(
+        st.tuples(st.just("fetch"), topics),
+        st.tuples(st.just("wait"), st.sampled_from([1, 400, 600])),
+        st.tuples(st.just("lead"), st.sampled_from(list(TOPICS))),
+        st.tuples(st.just("together"), st.lists(requests, min_size=1, max_size=5)),
+    ),
+)
+
+
+class Run:
+    """A broker that leads all topics, a producer and a consumer."""
+
+    def __init__(self, directory: Path, *, is_fast: bool) -> None:
+        self.is_fast = is_fast
+        self.broker = DataPath(directory)
+        if not is_fast:
+            self.broker.dispatcher.fast_path = None
+        self.broker.configs = {topic: LogConfig(settings) for topic, settings in TOPICS.items()}
+        for topic in TOPICS:
+            self.lead(topic, 0)
+        self.broker.metadata.update(
+            UpdateMetadataRequest(
+                topic_states=[
+                    UpdateMetadataTopicState(
+                        topic_name=topic,
+                        topic_id=topic_id,
+                        partition_states=[UpdateMetadataPartitionState(partition_index=0, replicas=[0], isr=[0])],
+                    )
+                    for topic, topic_id in IDS.items()
+                ]
+            )
+        )
+        self.epochs = dict.fromkeys(TOPICS, 0)
+        self.served_fast = 0
+        self.producer, self.consumer = self.broker.connect(), self.broker.connect()
+
+    def lead(self, topic: str, epoch: int) -> None:
+        replicas = (0, 1) if topic in REPLICATED else (0,)
+        isr = (0,) if topic == "replicated-enough" else replicas
+        self.broker.lead(topic, epoch=epoch, replicas=replicas, isr=isr, topic_id=IDS[topic])
+
+    def step(self, kind: str, what: object) -> object:
+        """Do one step; what can be seen afterwards."""
+        if kind == "together":
+            if self.producer.is_closed or self.producer.is_paused:
+                self.producer = self.broker.connect()
+            self.deliver(b"".join(what))
+        elif kind == "fetch":
+            if self.consumer.is_paused:
+                self.consumer.close()
+            self.consumer = self.broker.connect()
+            wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            topic = FetchTopic(topic=what, partitions=[wanted])
+            self.consumer.post(FetchRequest(max_wait_ms=500, min_bytes=300, topics=[topic]), 12)
+        elif kind == "wait":
+            self.broker.timers.advance(what)
+        elif kind == "lead" and not self.broker.replicas.get(TopicPartition(what, 0)).offline:
+            self.epochs[what] += 1
+            self.lead(what, self.epochs[what])
+        return self.seen()
+
+    def deliver(self, frames: bytes) -> None:
+        """As a connection does it."""
+        data, position, wire = memoryview(bytearray(frames)), 0, self.producer
+        while position < len(data) and not wire.is_closed and not wire.is_paused:
+            stop = position + 4 + int.from_bytes(data[position : position + 4], "big")
+            taken = wire.handler.take_from(data, position)
+            if taken == position:
+                wire.handler.frame(memoryview(bytearray(data[position + 4 : stop])))
+                taken = stop
+            else:
+                self.served_fast += 1
+            position = taken
+
+    def seen(self) -> object:
+        """What the producer has received, and whether the consumer's fetch was answered.
+
+        What it got differs: records that came together are readable together.
+        """
+        return b"".join(self.producer.sent), self.producer.is_closed, self.producer.is_paused, bool(self.consumer.sent)
+
+    def state(self) -> list[object]:
+        return [state_of(self.broker, topic) for topic in TOPICS]
+
+
+def state_of(broker: DataPath, topic: str) -> object:
+    """All of a log that a batch can change, and its files."""
+    log = broker.replicas.get(TopicPartition(topic, 0)).log
+    bounds = log.bounds
+    segments = [
+        (
+            segment.base_offset,
+            segment.size,
+            segment._max_timestamp,
+            segment._first_timestamp_ms,
+            segment._bytes_since_entry,
+            [
+                None if index is None else {name: getattr(index, name) for name in type(index).__slots__}
+                for index in (segment.indexes.offsets, segment.indexes.times)
+            ],
+        )
+        for segment in log.segments
+    ]
+    producers = {
+        key: [getattr(entry, name) for name in type(entry).__slots__] for key, entry in log.producers.entries.items()
+    }
+    folder = Path(log.directory)
+    return (
+        topic,
+        log.offline is None,
+        [getattr(bounds, name) for name in type(bounds).__slots__],
+        log.durability.durable_offset,
+        segments,
+        producers,
+        {path.name: path.read_bytes() for path in sorted(folder.iterdir())},
+    )
+
+
+class Encoder:
+    """Makes requests' bytes. It counts what a producer that does not fail would count."""
+
+    def __init__(self) -> None:
+        self.sequences: dict[tuple[str, int, int], int] = {}
+        self.correlation_id = 0
+        self.now_ms = START_MS + 1_000_000
+
+    def frame(self, request: dict) -> bytes:
+        self.correlation_id += 1
+        version, topic = request["version"], request["topic"]
+        records = None if request["form"] == "none" else self.batch(topic, request["batch"])
+        data = PartitionProduceData(index=0, records=b"" if request["form"] == "no records" else records)
+        partitions = [data, PartitionProduceData(index=1, records=records)]
+        wanted = TopicProduceData(
+            name="" if version >= 13 else topic,
+            topic_id=IDS.get(topic, Uuid(b"?" * 16)),
+            partition_data=partitions if request["form"] == "two partitions" else [data],
+        )
+        message = ProduceRequest(
+            transactional_id="x" if request["form"] == "transaction" else None,
+            acks=request["acks"],
+            timeout_ms=500,
+            topic_data=[wanted, wanted] if request["form"] == "two topics" else [wanted],
+        )
+        parts = encode_request(message, version, self.correlation_id, request["client"])
+        return damaged(b"".join(bytes(part) for part in parts)[4:], request["damage"])
+
+    def batch(self, topic: str, wanted: dict) -> bytearray:
+        values = [b""] * 5_000 if wanted["flags"] == "many" else wanted["values"]
+        producer_id, epoch, sequence = wanted["producer"]
+        if sequence is None:
+            sequence = self.sequences.get((topic, producer_id, epoch), 0)
+        self.sequences[topic, producer_id, epoch] = sequence + len(values)
+        made = batch(
+            *values,
+            timestamp_ms=self.now_ms - wanted["age_ms"],
+            compression=wanted["codec"],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=wanted["flags"] == "transactional",
+            log_append_time=wanted["flags"] == "append time",
+        )
+        if wanted["header"] is not None:
+            at, replacement = wanted["header"]
+            made[at : at + len(replacement)] = replacement
+            seal(made)
+        return made
+
+
+def damaged(content: bytes, damage: tuple[str, int, int] | None) -> bytes:
+    """A frame with this content, or with something else."""
+    kind, where, what = damage or ("", 0, 0)
+    if kind == "change":
+        where %= len(content)
+        content = content[:where] + bytes([content[where] ^ what]) + content[where + 1 :]
+    elif kind == "cut":
+        content = content[:-where] or b"\0"
+    elif kind == "lengthen":
+        content += bytes([what]) * where
+    elif kind == "tagged":
+        content = content[:-1] + b"\1\5\2ab"
+    return len(content).to_bytes(4, "big") + content
+
+
+@pytest.fixture(scope="module")
+def directory() -> Path:
+    with contextlib.ExitStack() as stack:
+        path = tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+        stack.callback(shutil.rmtree, path)
+        yield Path(path)
+
+
+@given(st.lists(steps, min_size=1, max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_both_paths_leave_the_same_answers_and_logs(directory: Path, plan: list[tuple[str, object]]) -> None:
+    """Usual and hostile requests, alone and together, at every version, in topics of every kind."""
+    runs = []
+    for name in ("fast", "slow"):
+        shutil.rmtree(directory / name, ignore_errors=True)
+        (directory / name).mkdir()
+        runs.append(Run(directory / name, is_fast=name == "fast"))
+    encoder = Encoder()
+    for kind, what in plan:
+        done = [encoder.frame(each) for each in what] if kind == "together" else what
+        fast, general = (run.step(kind, done) for run in runs)
+        assert fast == general
+        if kind == "wait":
+            encoder.now_ms += what
+    fast, general = (run.state() for run in runs)
+    assert fast == general
+
+
+def frames_in(wire: Wire) -> list[bytes]:
+    """What was sent, frame by frame."""
+    frames, rest = [], b"".join(wire.sent)
+    while rest:
+        size = 4 + int.from_bytes(rest[:4], "big")
+        frames.append(rest[:size])
+        rest = rest[size:]
+    return frames
+
+
+class CountingFile:
+    """A log file that counts its writes."""
+
+    def __init__(self, file: object) -> None:
+        self.file = file
+        self.writes: list[int] = []
+
+    def append(self, parts: list[bytes]) -> None:
+        self.writes.append(len(parts))
+        self.file.append(parts)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.file, name)
+
+
+class ShortOfDescriptors(CountingFile):
+    """A log file whose first write fails for want of a descriptor."""
+
+    def append(self, parts: list[bytes]) -> None:
+        super().append(parts) if self.writes else self.fail(parts)
+
+    def fail(self, parts: list[bytes]) -> None:
+        self.writes.append(len(parts))
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+USUAL_BATCH = {
+    "values": [b"a", b"bc"],
+    "producer": (7, 0, None),
+    "codec": CompressionType.NONE,
+    "age_ms": 0,
+    "flags": "usual",
+    "header": None,
+}
+USUAL = {
+    "topic": "t",
+    "batch": USUAL_BATCH,
+    "acks": 1,
+    "client": "a",
+    "form": "usual",
+    "damage": None,
+}
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_requests_that_came_together_are_served_fast_in_one_write(tmp_path: Path, version: int, acks: int) -> None:
+    """Plain, compressed, of idempotent producers and of others: after the first batch of a segment."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    run.step("together", [encoder.frame({**USUAL, "version": version})])
+    assert run.served_fast == 0
+    segment = run.broker.replicas.get(TopicPartition("t", 0)).log.segments.active
+    file = segment._open_files._open[segment.path] = CountingFile(segment.file)
+    frames = [
+        encoder.frame({**USUAL, "version": version, "acks": acks, "batch": {**USUAL_BATCH, **change}})
+        for change in ({}, {"codec": CompressionType.LZ4}, {"values": [b"x" * 20_000]}, {})
+    ]
+    run.producer.sent.clear()
+    run.step("together", frames)
+    assert (run.served_fast, file.writes, len(run.producer.sent)) == (1, [4], 1 if acks else 0)
+
+
+def test_requests_for_several_partitions_are_answered_in_their_order(tmp_path: Path) -> None:
+    """One call serves them, with a write for each partition that follows another."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    requests = [{**USUAL, "version": 8, "topic": topic} for topic in ("t", "indexed", "indexed", "t")]
+    run.step("together", list(map(encoder.frame, requests)))
+    run.producer.sent.clear()
+    run.served_fast = 0
+    run.step("together", list(map(encoder.frame, requests)))
+    assert run.served_fast == 1
+    assert [int.from_bytes(frame[4:8], "big") for frame in frames_in(run.producer)] == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("version", [8, 13])
+def test_a_disk_that_fails_is_answered_to_each_of_the_requests_that_came_together(tmp_path: Path, version: int) -> None:
+    """The log has none of their records, and goes offline."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    request = {**USUAL, "version": version}
+    run.step("together", [encoder.frame(request)])
+    log = run.broker.replicas.get(TopicPartition("t", 0)).log
+    bounds, producers = state_of(run.broker, "t")[2], state_of(run.broker, "t")[5]
+    log.segments.active.file.close()
+    run.producer.sent.clear()
+    run.step("together", [encoder.frame(request) for _ in range(3)])
+    assert len(run.producer.sent) == 3
+    run.producer.asked = [(0, version)] * 3
+    answers = [run.producer.answer().responses[0].partition_responses[0] for _ in range(3)]
+    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 3
+    assert log.offline is not None
+    assert (state_of(run.broker, "t")[2], state_of(run.broker, "t")[5]) == (bounds, producers)
+
+
+def test_batches_that_came_together_are_as_they_came_when_descriptors_are_short(tmp_path: Path) -> None:
+    """The log stays online then, and the requests are served when the general path finds a descriptor."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    request = {**USUAL, "version": 9}
+    run.step("together", [encoder.frame(request)])
+    segment = run.broker.replicas.get(TopicPartition("t", 0)).log.segments.active
+    segment._open_files._open[segment.path] = ShortOfDescriptors(segment.file)
+    run.producer.sent.clear()
+    run.step("together", [encoder.frame(request) for _ in range(3)])
+    run.producer.sent = frames_in(run.producer)
+    run.producer.asked = [(0, 9)] * 3
+    answers = [run.producer.answer().responses[0].partition_responses[0] for _ in range(3)]
+    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 2), (0, 4), (0, 6)]
+
+
+def test_a_short_write_together_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that takes a part of the batches is continued where it ended."""
+    path = str(tmp_path / "file")
+    file = OsFiles().open(path, create=True)
+    whole = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, at: whole(fd, [b"".join(parts)[:5]], at))
+    file.append([b"abc", b"defg", b"hij"])
+    assert (Path(path).read_bytes(), file.size()) == (b"abcdefghij", 10)
