@@ -4,7 +4,7 @@
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mutation import patch, rewrite, run_mutants
 
@@ -32,10 +32,10 @@ def acknowledge_before_the_sync() -> None:
 
     original = Learner._proposed
 
-    def proposed(self: Learner, packet) -> None:
-        original(self, packet)
+    def proposed(self: Learner, zxids: Sequence[int], payloads: Sequence[bytes]) -> None:
+        original(self, zxids, payloads)
         if self._has_acked:
-            self.logged(packet.zxid)
+            self.logged(zxids[-1])
 
     patch(Learner, "_proposed", proposed)
 
@@ -88,9 +88,10 @@ def apply_out_of_order() -> None:
     """A learner applies the newest proposal when the oldest is committed."""
     from barnabas.coordination.zab.learner import Learner
 
-    def committed(self: Learner, zxid: int) -> None:
-        if self._pending:
-            self._environment.apply(*self._pending.pop())
+    def committed(self: Learner, zxids: Sequence[int]) -> None:
+        for _ in zxids:
+            if self._pending:
+                self._environment.apply([self._pending.pop()])
 
     patch(Learner, "_committed", committed)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from barnabas.coordination.core.connections import Auditor, Limits, ServerConnection
+from barnabas.coordination.core.connections import Auditor, Forwarder, Limits, ServerConnection
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker
@@ -117,13 +117,21 @@ class Client:
 class Harness:
     """A processor, its clock, and the log that an edge would write."""
 
-    def __init__(self, database: Database | None = None, *, read_only: bool = False, **limits: int | Auditor) -> None:
+    def __init__(
+        self,
+        database: Database | None = None,
+        *,
+        read_only: bool = False,
+        forwarder: Forwarder | None = None,
+        **limits: int | Auditor,
+    ) -> None:
         self.now_ms = 1_000_000
         self.wall_ms = 1_700_000_000_000
         self.log: list[bytes] = []
         tracker = SessionTracker(TICK_MS, 1 << 56, self.now_ms)
         both = Limits(min_session_timeout_ms=2000, max_session_timeout_ms=20_000, **limits)
-        forwarder = ReadOnlyForwarder() if read_only else None
+        if read_only:
+            forwarder = ReadOnlyForwarder()
         self.processor = Processor(database or Database(), tracker, both, self.now_ms, forwarder)
 
     def sync(self, count: int | None = None) -> None:

@@ -1,21 +1,27 @@
 """The fast path of common writes does what the general path does: bytes, tree, watches and figures."""
 
+import struct
+from collections import deque
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.coordination.core.answers import events_of
 from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.fast_transactions import apply_fast
-from barnabas.coordination.core.fast_writes import FastWrites, events_of
+from barnabas.coordination.core.fast_writes import FastWrites
+from barnabas.coordination.core.operations import WRITES
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.statistics import Statistics
 from barnabas.coordination.core.tree import Staged
 from barnabas.coordination.core.watches import Watches
 from barnabas.wire.jute.codec import encode
-from barnabas.wire.jute.frames import encode_multi_request, encode_request
+from barnabas.wire.jute.frames import encode_multi_request, encode_reply, encode_request
+from barnabas.wire.jute.layouts import TXN_HEADER
 from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.quorum import ForwardedRequest
+from barnabas.wire.jute.quorum import PacketReader, QuorumPacket, encode_forwarded_frames, encode_forwarded_request
 from barnabas.wire.jute.records import (
     ACL,
     OPEN_ACL,
@@ -125,8 +131,8 @@ class Run:
         elif kind == "forwarded":
             opcode, body = what
             if opcode in (OpCode.CREATE, OpCode.CREATE2, OpCode.SET_DATA, OpCode.DELETE):
-                request = ForwardedRequest(1, 5, opcode, bytes(encode(body)))
-                harness.processor.propose_forwarded(self, request, [], harness.now_ms, harness.wall_ms)
+                request = struct.pack(">qii", 1, 5, opcode) + bytes(encode(body))
+                harness.processor.propose_forwarded(self, [request], [], harness.now_ms, harness.wall_ms)
         elif kind == "together":
             frames = [frame_of(number, *request) for number, request in enumerate(what, 1)]
             self.receive_frames(self.clients[0], frames)
@@ -214,20 +220,154 @@ def test_writes_have_the_effects_that_they_have_on_the_general_path(
     assert learned(fast.harness.log) == fast.harness.processor.database.tree.digest
 
 
+class Follower(Run):
+    """A learner's processor with two clients; what it forwards lies in `packets`."""
+
+    def __init__(self, leader: Harness, **limits: object) -> None:
+        self.reader = PacketReader(1 << 20)
+        self.packets: list[QuorumPacket] = []
+        self.forwarded: deque[QuorumPacket] = deque()
+        self.harness = Harness(leader.replayed(), forwarder=self, **limits)
+        self.clients = [Client(self.harness), Client(self.harness)]
+
+    is_read_only = False
+
+    def forward(self, *request: object) -> None:
+        self.keep(encode_forwarded_request(*request))
+
+    def forward_frames(self, session_id: int, frames: list[bytes], ids: list[Id]) -> None:
+        self.keep(encode_forwarded_frames(session_id, frames, ids))
+
+    def revalidate(self, *_: object) -> None: ...
+
+    def keep(self, data: bytes) -> None:
+        self.reader.feed(data)
+        packets = self.reader.packets()
+        self.packets += packets
+        self.forwarded += packets
+
+    def apply(self, payloads: list[bytes]) -> None:
+        self.harness.processor.apply(payloads, self.harness.now_ms, self.harness.wall_ms)
+
+
+class Pair:
+    """A leader, and two followers that are the same follower: one with the fast path, one without it."""
+
+    def __init__(self, global_outstanding: int) -> None:
+        self.leader = Run(Harness())
+        harness = self.leader.harness
+        without = AuditLog(lambda _: None)
+        self.followers = [
+            Follower(harness, global_outstanding=global_outstanding, **limits) for limits in ({}, {"auditor": without})
+        ]
+        self.applied = len(harness.log)
+        self.decide(100)
+        self.commit(100)
+
+    def decide(self, count: int) -> None:
+        """The leader gets that many of the requests that were forwarded."""
+        fast, general = self.followers
+        assert fast.packets == general.packets
+        harness = self.leader.harness
+        for _ in range(min(count, len(fast.forwarded))):
+            packet = fast.forwarded.popleft()
+            general.forwarded.popleft()
+            if packet.data[12:16] == struct.pack(">i", OpCode.SYNC):
+                continue
+            ids, now_ms, wall_ms = packet.authinfo or [], harness.now_ms, harness.wall_ms
+            harness.processor.propose_forwarded(fast, [packet.data], ids, now_ms, wall_ms)
+
+    def commit(self, count: int) -> None:
+        harness = self.leader.harness
+        harness.sync(min(count, harness.processor.outstanding))
+        committed = harness.log[self.applied : len(harness.log) - harness.processor.outstanding]
+        self.applied += len(committed)
+        fast, general = self.followers
+        fast.apply(committed)
+        for payload in committed:
+            general.apply([payload])
+
+    def step(self, kind: object, what: object) -> None:
+        if kind == "decide":
+            self.decide(what)
+        elif kind == "commit":
+            self.commit(what)
+        elif kind == "leader":
+            self.leader.step(1, what)
+        else:
+            for run in (*self.followers, *([self.leader] if kind == "wait" else [])):
+                run.step(kind, what)
+
+
+reads = st.tuples(st.just(OpCode.GET_DATA), st.builds(GetDataRequest, paths, st.booleans()))
+usual_sets = st.tuples(
+    st.just(OpCode.SET_DATA), st.builds(SetDataRequest, st.sampled_from(["/a", "/b", "/a/x"]), data, st.just(-1))
+)
+of_follower = st.tuples(
+    st.just("together"),
+    st.lists(st.one_of(usual_sets, usual_sets, usual_sets, creations, deletes, reads), min_size=3, max_size=8),
+)
+rounds = st.one_of(
+    st.tuples(st.just("commit"), st.sampled_from([1, 3, 100, 100])),
+    st.tuples(st.sampled_from([0, 1]), st.one_of(sets, others)),
+    st.tuples(st.just("leader"), writes),
+    st.tuples(st.just("wait"), st.sampled_from([1, 7, 1500])),
+)
+rare = st.one_of(
+    st.tuples(st.just("damaged"), st.tuples(creations, st.integers(0, 60), st.binary(max_size=4))),
+    st.tuples(st.just("leave"), st.just(1)),
+    st.tuples(st.just(0), others),
+)
+follower_scripts = st.lists(
+    st.tuples(
+        of_follower,
+        rounds,
+        of_follower,
+        st.tuples(st.just("decide"), st.integers(1, 30)),
+        rounds,
+        st.one_of(rounds, rare),
+    ).map(list),
+    min_size=1,
+    max_size=5,
+).map(lambda found: [step for some in found for step in some])
+
+
+@settings(max_examples=80, deadline=None)
+@given(follower_scripts, st.sampled_from([3, 1000, 1000]))
+def test_a_follower_forwards_applies_and_answers_as_on_the_general_path(
+    script: list[tuple[object, object]], global_outstanding: int
+) -> None:
+    """The packets to the leader, the answers and events in their order, tree, watches and figures."""
+    pair = Pair(global_outstanding)
+    fast, general = pair.followers
+    assert fast.harness.processor._fast_learner is not None
+    assert general.harness.processor._fast_learner is None
+    for kind, what in script:
+        pair.step(kind, what)
+    assert fast.everything() == general.everything()
+    pair.decide(1000)
+    pair.commit(1000)
+    assert fast.packets == general.packets
+    assert fast.everything() == general.everything()
+    tree = pair.leader.harness.processor.database.tree
+    assert fast.harness.processor.database.tree.digest == tree.digest
+    assert fast.harness.processor.database.digest_mismatches == 0
+
+
 def learned(log: list[bytes]) -> int:
     """The digest of a learner's tree; it applies each transaction as the general path does, with the same events."""
     fast, general = Database(), Database()
     for payload in log:
         header, txn, digest = decode_transaction(payload)
         outcome, events = general.apply(header, txn, digest)
-        applied = apply_fast(fast, payload)
+        applied = apply_fast(fast, payload, TXN_HEADER.unpack_from(payload))
         if applied is None:
             fast.apply(header, txn, digest)
         else:
-            (same_header, same, parent_path) = applied
-            assert same_header == header
-            assert (same.type, same.path, repr(same.node)) == (outcome.type, outcome.path, repr(outcome.node))
-            assert events_of(same.path, same.node, parent_path) == events
+            path, node, parent_path, reply = applied
+            assert (path, repr(node)) == (outcome.path, repr(outcome.node))
+            assert reply == encode_reply(header.cxid, header.zxid, 0, WRITES[header.type].reply(outcome))
+            assert events_of(path, node, parent_path) == events
         for database in (fast, general):
             assert database.digest_mismatches == 0
         assert fast.tree.digest == general.tree.digest
@@ -241,6 +381,11 @@ def learned(log: list[bytes]) -> int:
         general.tree.data_bytes,
     )
     return fast.tree.digest
+
+
+def fast_applied(database: Database, payload: bytes) -> object:
+    """What `apply_fast` makes of a transaction."""
+    return apply_fast(database, payload, TXN_HEADER.unpack_from(payload))
 
 
 def fast_writes(database: Database) -> FastWrites:
@@ -290,11 +435,11 @@ def test_the_straight_path_takes_what_succeeds_and_leaves_all_else_untouched(
     """What is left to the general path has staged nothing."""
     database = Database()
     fast = fast_writes(database)
-    made = fast.decide_body(bytes(encode(CreateRequest("/a", b"", OPEN, 0))), 0, OpCode.CREATE, 1, 1, 1, 1000)
+    made = fast.decide(frame_of(1, OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0)), 1, 1, 1000)
     assert made is not None
     staged = fast._staged
     before = dict(staged.nodes), staged.digest_sum
-    decided = fast.decide_body(bytes(encode(body)), 0, opcode, 1, 2, 2, 1000)
+    decided = fast.decide(frame_of(2, opcode, body), 1, 2, 1000)
     assert (decided is not None) is is_fast
     if not is_fast:
         assert (staged.nodes, staged.digest_sum) == before
@@ -314,7 +459,7 @@ def test_the_straight_path_takes_what_succeeds_and_leaves_all_else_untouched(
 def test_the_straight_path_leaves_nodes_that_are_not_open_or_empty(opcode: OpCode, body: object) -> None:
     """Below an ephemeral node, a protected node, and one with children."""
     database = Run(Harness()).harness.processor.database
-    assert fast_writes(database).decide_body(bytes(encode(body)), 0, opcode, 1, 2, 99, 1000) is None
+    assert fast_writes(database).decide(frame_of(2, opcode, body), 1, 99, 1000) is None
 
 
 def test_many_writes_leave_the_digests_that_servers_compare() -> None:
@@ -332,10 +477,10 @@ def test_many_writes_leave_the_digests_that_servers_compare() -> None:
 @pytest.mark.parametrize("at", [0, 6])
 def test_a_length_that_lies_is_left_to_the_general_path(length: int, at: int) -> None:
     """Of the path or of the data; also one that points before the request."""
-    body = encode(CreateRequest("/a", b"12", OPEN, 0))
-    body[at : at + 4] = length.to_bytes(4, "big", signed=True)
+    frame = bytearray(frame_of(1, OpCode.CREATE, CreateRequest("/a", b"12", OPEN, 0)))
+    frame[8 + at : 12 + at] = length.to_bytes(4, "big", signed=True)
     fast = fast_writes(Database())
-    assert fast.decide_body(bytes(body), 0, OpCode.CREATE, 1, 1, 1, 1000) is None
+    assert fast.decide(bytes(frame), 1, 1, 1000) is None
     assert not fast._staged.nodes
 
 
@@ -379,9 +524,9 @@ def test_a_transaction_that_does_not_fit_the_tree_is_left_to_the_general_path() 
     database = run.harness.replayed()
     before = database.tree.digest, database.last_zxid
     for payload in (created, changed, deleted):
-        assert apply_fast(database, payload) is None
+        assert fast_applied(database, payload) is None
         assert (database.tree.digest, database.last_zxid) == before
-    assert apply_fast(Database(), created) is None, "its parent is not there"
+    assert fast_applied(Database(), created) is None, "its parent is not there"
 
 
 def test_a_transaction_with_another_digest_than_the_tree_is_counted() -> None:
@@ -394,6 +539,6 @@ def test_a_transaction_with_another_digest_than_the_tree_is_counted() -> None:
     assert txn is not None
     assert digest is not None
     wrong = bytes(encode_transaction(header, txn, TxnDigest(digest.version, digest.tree_digest + 1)))
-    assert apply_fast(database, wrong) is not None
+    assert fast_applied(database, wrong) is not None
     assert database.digest_mismatches == 1
     assert "/b/new" in database.tree.nodes

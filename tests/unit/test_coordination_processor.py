@@ -1,6 +1,7 @@
 """The request path without files and sockets: order, durability, sessions, watches."""
 
 import random
+import struct
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,6 @@ from barnabas.wire.jute.frames import (
     encode_request,
 )
 from barnabas.wire.jute.opcodes import EventType, OpCode, Xid
-from barnabas.wire.jute.quorum import ForwardedRequest
 from barnabas.wire.jute.records import (
     ACL,
     OPEN_ACL,
@@ -485,8 +485,8 @@ def test_a_forwarded_close_ends_a_session_that_has_moved_and_other_writes_are_re
     session_id, processor = client.response.session_id, harness.processor
 
     def forward(opcode: OpCode, body: bytes) -> int:
-        request = ForwardedRequest(session_id, 1, opcode, body)
-        processor.propose_forwarded("a follower", request, [], harness.now_ms, harness.wall_ms)
+        request = struct.pack(">qii", session_id, 1, opcode) + body
+        processor.propose_forwarded("a follower", [request], [], harness.now_ms, harness.wall_ms)
         header, txn, _ = decode_transaction(bytes(processor.unlogged[-1]))
         harness.sync()
         return txn.err if isinstance(txn, ErrorTxn) else header.type

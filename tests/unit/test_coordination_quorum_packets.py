@@ -96,11 +96,11 @@ def test_a_forwarded_request_keeps_the_session_and_the_identities() -> None:
     reader = PacketReader(1000)
     reader.feed(encode_forwarded_request(-5, 9, OpCode.DELETE, b"body", [Id("ip", "127.0.0.1")]))
     (packet,) = reader.packets()
-    request = decode_forwarded_request(packet)
+    request = decode_forwarded_request(packet.data or b"")
     assert (request.session_id, request.xid, request.opcode, request.body) == (-5, 9, OpCode.DELETE, b"body")
     assert packet.authinfo == [Id("ip", "127.0.0.1")]
     with pytest.raises(MalformedRecordError):
-        decode_forwarded_request(QuorumPacket(1, 0, b"short"))
+        decode_forwarded_request(b"short")
 
 
 def test_a_ping_names_the_touched_sessions() -> None:

@@ -18,7 +18,7 @@ from barnabas.base.files import OsFiles
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.tree import Tree
 from barnabas.coordination.core.znode import DataNode
-from barnabas.coordination.storage.log_tail import encode_entry
+from barnabas.coordination.storage.log_tail import encode_entries
 from barnabas.coordination.storage.restoration import NoRoomError, Restoration
 from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot, read_snapshot_with_zxid
 from barnabas.coordination.storage.storage import Storage
@@ -43,7 +43,7 @@ def transaction(zxid: int) -> bytes:
 
 def entry(zxid: int) -> bytes:
     """The bytes of `transaction` in a log file."""
-    return encode_entry(transaction(zxid))
+    return encode_entries([transaction(zxid)])
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_any_sectors_that_a_crash_leaves_of_an_unsynced_entry_let_the_server_sta
     storage.log.close()
     synced = log_of(path).read_bytes()
     txn = SetDataTxn("/a", random.Random(sizes).randbytes(sizes), 2)
-    new = encode_entry(encode_transaction(TxnHeader(7, 4, 4, 5, OpCode.SET_DATA), txn, None))
+    new = encode_entries([encode_transaction(TxnHeader(7, 4, 4, 5, OpCode.SET_DATA), txn, None)])
     torn = bytearray(synced + new)
     first_sector = len(synced) // 512
     for number in lost:
@@ -209,9 +209,8 @@ def test_any_sectors_that_a_crash_leaves_of_an_unsynced_entry_let_the_server_sta
 
 def set_data(zxid: int, data: bytes) -> bytes:
     """An entry whose znode data are ``data``."""
-    return encode_entry(
-        encode_transaction(TxnHeader(7, zxid, zxid, 5, OpCode.SET_DATA), SetDataTxn("/a", data, 1), None)
-    )
+    txn = SetDataTxn("/a", data, 1)
+    return encode_entries([encode_transaction(TxnHeader(7, zxid, zxid, 5, OpCode.SET_DATA), txn, None)])
 
 
 def log_that_ends_at(path: Path, end: int) -> bytes:

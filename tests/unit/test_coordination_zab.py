@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import OsFiles
@@ -28,7 +30,7 @@ from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import PacketReader, PacketType, QuorumPacket, encode_packet
-from barnabas.wire.jute.records import OPEN_ACL
+from barnabas.wire.jute.records import OPEN_ACL, Id
 from barnabas.wire.jute.transactions import ErrorTxn, TxnHeader, encode_transaction
 
 TIMING = Timing(2000, 5, 2)
@@ -164,6 +166,7 @@ class LeaderSide:
         self.committed = 0
         self.resigned: str | None = None
         self.got: list[QuorumPacket] = []
+        self.measured: list[tuple[int, bytes | bytearray]] = []
         self.now_ms = 0
         last = self.log.last_zxid or 0
         self.leader = Leader(1, configuration, self.epochs, self.log, last, TIMING, self, 0)
@@ -184,6 +187,13 @@ class LeaderSide:
     def received(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
         del handler
         self.got.append(packet)
+
+    def requested(self, handler: LearnerHandler, requests: Sequence[bytes], ids: list[Id]) -> None:
+        del handler
+        self.got += [QuorumPacket(PacketType.REQUEST, -1, data, ids) for data in requests]
+
+    def acknowledged(self, server_id: int, payload: bytes | bytearray) -> None:
+        self.measured.append((server_id, payload))
 
     def resign(self, reason: str) -> None:
         self.resigned = reason
@@ -654,13 +664,12 @@ class LearnerSide:
     def truncate(self, zxid: int) -> None:
         self.truncated.append(zxid)
 
-    def log(self, zxid: int, payload: bytes) -> None:
-        del payload
-        self.unsynced.append(zxid)
+    def log(self, zxids: Sequence[int], payloads: Sequence[bytes]) -> None:
+        assert len(zxids) == len(payloads)
+        self.unsynced += zxids
 
-    def apply(self, zxid: int, payload: bytes) -> None:
-        del payload
-        self.applied.append(zxid)
+    def apply(self, entries: Sequence[tuple[int, bytes]]) -> None:
+        self.applied += [zxid for zxid, _ in entries]
 
     def serve(self, first_zxid: int) -> None:
         self.served.append(first_zxid)
@@ -903,3 +912,89 @@ def test_a_follower_that_hears_nothing_from_its_leader_ends_its_role_after_sync_
         now_ms += 1
         follower.tick()
         assert ended == [limit_ms + 1]
+
+
+def received_together(side: LeaderSide | LearnerSide, handler: LearnerHandler | None, data: bytes) -> None:
+    """Bytes arrive in one piece, and are read as runs."""
+    reader = PacketReader(1 << 20)
+    reader.feed(data)
+    if isinstance(side, LeaderSide):
+        assert handler is not None
+        side.leader.packets(handler, reader.runs(), side.now_ms)
+    else:
+        side.learner.packets(reader.runs())
+
+
+steps_of_leader = st.lists(
+    st.tuples(
+        st.sampled_from([PacketType.PROPOSAL] * 4 + [PacketType.COMMIT] * 4 + [PacketType.PING]), st.integers(0, 30)
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps_of_leader, st.booleans())
+def test_a_learner_takes_packets_together_as_it_takes_each(script: list[tuple[int, int]], in_order: bool) -> None:
+    """What it logs, applies, sends and refuses; a proposal or a commit may be out of place."""
+    packets: list[QuorumPacket] = []
+    proposed = committed = 1 << 32
+    for kind, place in script:
+        for _ in range(1 if kind == PacketType.PING else 3):
+            if kind == PacketType.PROPOSAL:
+                proposed += 1 if in_order or place else 2
+                packets.append(QuorumPacket(kind, proposed, transaction(proposed)))
+            elif kind == PacketType.COMMIT and (committed < proposed or not in_order):
+                committed += 1 if in_order or place else 2
+                packets.append(QuorumPacket(kind, committed))
+            else:
+                packets.append(QuorumPacket(PacketType.PING, proposed))
+    together, single = LearnerSide(), LearnerSide()
+    for side in (together, single):
+        side.synchronise()
+    received_together(together, None, b"".join(bytes(encode(packet)) for packet in packets))
+    single.learner.packets(packets)
+    for side in (together, single):
+        if side.unsynced and side.failed is None:
+            side.sync()
+    assert together.sent() == single.sent()
+    for name in ("unsynced", "applied", "got", "failed"):
+        assert getattr(together, name) == getattr(single, name)
+    if in_order:
+        assert together.failed is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 2), st.integers(0, 6), st.integers(1, 5)), max_size=8))
+def test_a_leader_takes_acknowledgements_together_as_it_takes_each(runs: list[tuple[int, int, int]]) -> None:
+    """Also those that are out of order, come twice, or are of another epoch."""
+    acks = [zxid(epoch, first + each) for epoch, first, count in runs for each in range(count)]
+    together, single = LeaderSide(ensemble()), LeaderSide(ensemble())
+    handlers = []
+    for side in (together, single):
+        handlers.append(side.join(2))
+        side.propose(*(zxid(1, each) for each in range(1, 11)))
+        side.leader.logged(zxid(1, 10))
+    received_together(
+        together, handlers[0], b"".join(bytes(encode(QuorumPacket(PacketType.ACK, each))) for each in acks)
+    )
+    for each in acks:
+        single.receive(handlers[1], PacketType.ACK, each)
+    assert handlers[0].acked_zxid == handlers[1].acked_zxid
+    assert (together.committed, together.resigned, together.measured) == (
+        single.committed,
+        single.resigned,
+        single.measured,
+    )
+    assert [each.closed for each in together.pipes.values()] == [each.closed for each in single.pipes.values()]
+
+
+def test_acknowledgements_that_come_together_are_measured_once_in_a_thousand() -> None:
+    """As each by itself: those of zxids that are multiples of 1,000 and still wait."""
+    side = LeaderSide(ensemble())
+    handler = side.join(2)
+    first = next(each for each in range(zxid(1, 1), zxid(1, 2000)) if not each % 1000)
+    side.propose(*range(zxid(1, 1), first + 1005))
+    acks = range(zxid(1, 1), first + 1005)
+    received_together(side, handler, b"".join(bytes(encode(QuorumPacket(PacketType.ACK, each))) for each in acks))
+    assert side.measured == [(2, transaction(first)), (2, transaction(first + 1000))]

@@ -31,6 +31,7 @@ __all__ = [
     "ServerConnection",
     "Transport",
     "WaitingRead",
+    "WaitingRequests",
 ]
 
 
@@ -74,6 +75,10 @@ class Forwarder(Protocol):
 
         Raises `KeeperError` if the server is read-only.
         """
+        ...
+
+    def forward_frames(self, session_id: int, frames: list[bytes], ids: list[Id]) -> None:
+        """As `forward` of each of these requests; a read-only server does not come here."""
         ...
 
     def revalidate(self, session_id: int, timeout_ms: int) -> None:
@@ -181,6 +186,11 @@ class ServerConnection:
     def session_id(self) -> int:
         return self.session.id if self.session is not None else 0
 
+    def count_received(self, last: bytes, count: int) -> None:
+        """Note requests that were taken together, of which this is the last one."""
+        self.last_opcode = last[7]  # the last byte of the opcode, which is a small one
+        self.statistics.received += count
+
     def add_ids(self, identities: list[Id]) -> None:
         """Add what the client has proven."""
         self.ids += [each for each in identities if each not in self.ids]
@@ -228,6 +238,15 @@ class WaitingRead:
         self.operation = operation
         self.data = data
         self.since_ms = since_ms
+
+
+class WaitingRequests:
+    """How many requests of all clients wait: reads for writes before them, and writes for the leader."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 class ForwardedWrite:

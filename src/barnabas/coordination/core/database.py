@@ -22,7 +22,15 @@ _DIGESTS = 1024
 class Database:
     """The committed state."""
 
-    __slots__ = ("digest_log", "digest_mismatches", "exact_from_zxid", "last_zxid", "session_timeouts_ms", "tree")
+    __slots__ = (
+        "digest_log",
+        "digest_mismatches",
+        "exact_from_zxid",
+        "first_mismatch_zxid",
+        "last_zxid",
+        "session_timeouts_ms",
+        "tree",
+    )
 
     def __init__(self) -> None:
         self.tree = Tree()
@@ -31,12 +39,19 @@ class Database:
         self.exact_from_zxid = 0
         """From this zxid on, the digests of transactions must match; before it, a fuzzy snapshot may be ahead of them."""
         self.digest_mismatches = 0
+        self.first_mismatch_zxid = 0
+        """The zxid of the first of them."""
         self.digest_log: deque[tuple[int, int]] = deque(maxlen=_DIGESTS)
         """Zxids that are multiples of 128, with the tree's digest then: servers of an ensemble compare them."""
 
     def log_digest(self) -> None:
         """Keep the present digest; to be called after every 128th transaction."""
         self.digest_log.append((self.last_zxid, self.tree.digest))
+
+    def count_mismatch(self, zxid: int) -> None:
+        """The tree has another digest than the transaction."""
+        self.first_mismatch_zxid = self.first_mismatch_zxid or zxid
+        self.digest_mismatches += 1
 
     def track_session(self, header_type: int, session_id: int, txn: Transaction | None) -> None:
         """Add or remove the session that a transaction creates or closes."""
@@ -74,5 +89,5 @@ class Database:
             and header.zxid >= self.exact_from_zxid
             and digest.tree_digest != self.tree.digest
         ):
-            self.digest_mismatches += 1
+            self.count_mismatch(header.zxid)
         return outcome, events

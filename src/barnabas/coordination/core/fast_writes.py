@@ -24,6 +24,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 
+from barnabas.coordination.core.answers import answer_together, events_of, stat_fields
 from barnabas.coordination.core.connections import FastProposal, FastWrite, Proposal, ServerConnection, WaitingRead
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.request_metrics import RequestMetrics
@@ -31,22 +32,25 @@ from barnabas.coordination.core.statistics import Distribution, Statistics
 from barnabas.coordination.core.tree import Event, Staged, StagedNode
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION, DataNode
-from barnabas.wire.jute.opcodes import EventType, OpCode
+from barnabas.wire.jute.layouts import (
+    CREATE_END,
+    DIGEST,
+    JUTE_INT,
+    LENGTH_AND_REPLY,
+    LENGTH_REPLY_AND_STAT,
+    OPEN_ACL_BYTES,
+    REPLY_BYTES,
+    REQUEST_HEADER,
+    SET_DATA_END,
+    STAT,
+    TXN_HEADER,
+)
+from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL
 
-__all__ = ["FastWrites", "events_of"]
+__all__ = ["FastWrites"]
 
-_INT = struct.Struct(">i")
-_REQUEST_HEADER = struct.Struct(">ii")
-_HEADER = struct.Struct(">qiqqi")
-_REPLY = struct.Struct(">iiqi")
-_REPLY_AND_STAT = struct.Struct(">iiqiqqqqiiiqiiq")
-_STAT = struct.Struct(">qqqqiiiqiiq")
-_CREATE_END = struct.Struct(">?iiq")
-_SET_END = struct.Struct(">iiq")
-_DELETE_END = struct.Struct(">iq")
-_REPLY_BYTES = 16
-_OPEN_AND_PERSISTENT = struct.pack(">iii5si6si", 1, 31, 5, b"world", 6, b"anyone", 0)
+_OPEN_AND_PERSISTENT = OPEN_ACL_BYTES + JUTE_INT.pack(0)
 """The end of a usual creation: the ACL that is open to all, and the mode."""
 _NO_NAMES = ("", ".", "..")
 _SYSTEM = "/zookeeper"
@@ -60,8 +64,8 @@ class FastWrites:
         "_database",
         "_deciders",
         "_fire",
+        "_latency",
         "_metrics",
-        "_quorum_latency",
         "_read_on",
         "_staged",
         "_statistics",
@@ -75,7 +79,7 @@ class FastWrites:
         watches: Watches[ServerConnection],
         statistics: Statistics,
         metrics: RequestMetrics,
-        quorum_latency: Distribution | None,
+        latency: Distribution | None,
         fire: Callable[[list[Event]], None],
         read_on: Callable[[ServerConnection, int], None],
     ) -> None:
@@ -85,7 +89,7 @@ class FastWrites:
         self._watches = watches
         self._statistics = statistics
         self._metrics = metrics
-        self._quorum_latency = quorum_latency
+        self._latency = latency
         self._fire = fire
         self._read_on = read_on
         self._deciders: dict[int, Callable[[bytes, int, int, int, int, int, int], FastWrite | None]] = {
@@ -95,29 +99,18 @@ class FastWrites:
             OpCode.DELETE: self._delete,
         }
 
-    def decide(self, frame: bytes, session_id: int, zxid: int, wall_ms: int) -> FastWrite | None:
-        """Decide a client's request, as it came, and stage what it changes; None, and nothing, if that is left to the general
-        path."""
-        if len(frame) < _REQUEST_HEADER.size:
+    def decide(self, frame: bytes, session_id: int, zxid: int, wall_ms: int, offset: int = 0) -> FastWrite | None:
+        """Decide a client's request, which begins at ``offset``, and stage what it changes; None, and nothing, if that is left to
+        the general path."""
+        start = offset + REQUEST_HEADER.size
+        if len(frame) < start:
             return None
-        xid, opcode = _REQUEST_HEADER.unpack_from(frame)
+        xid, opcode = REQUEST_HEADER.unpack_from(frame, offset)
         decider = self._deciders.get(opcode)
         if decider is None:
             return None
         try:
-            return decider(frame, _REQUEST_HEADER.size, opcode, session_id, xid, zxid, wall_ms)
-        except (struct.error, UnicodeDecodeError):
-            return None
-
-    def decide_body(
-        self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
-    ) -> FastWrite | None:
-        """As `decide`; the request's body begins at ``offset`` and ends where the bytes end."""
-        decider = self._deciders.get(opcode)
-        if decider is None:
-            return None
-        try:
-            return decider(request, offset, opcode, session_id, xid, zxid, wall_ms)
+            return decider(frame, start, opcode, session_id, xid, zxid, wall_ms)
         except (struct.error, UnicodeDecodeError):
             return None
 
@@ -131,11 +124,11 @@ class FastWrites:
     ) -> FastWrite | None:
         if not request.endswith(_OPEN_AND_PERSISTENT):
             return None
-        (path_bytes,) = _INT.unpack_from(request, offset)
+        (path_bytes,) = JUTE_INT.unpack_from(request, offset)
         path_end = offset + 4 + path_bytes
         if path_bytes < 1 or path_end > len(request):
             return None
-        (data_bytes,) = _INT.unpack_from(request, path_end)
+        (data_bytes,) = JUTE_INT.unpack_from(request, path_end)
         if data_bytes < 0 or path_end + 4 + data_bytes + len(_OPEN_AND_PERSISTENT) != len(request):
             return None
         path = request[offset + 4 : path_end].decode()
@@ -158,26 +151,30 @@ class FastWrites:
         digest = self._staged.digest_sum + node.digest + parent_after.digest - parent.digest
         transaction = b"".join(
             (
-                _HEADER.pack(session_id, xid, zxid, wall_ms, opcode),
+                TXN_HEADER.pack(session_id, xid, zxid, wall_ms, opcode),
                 request[offset:-4],
-                _CREATE_END.pack(False, cversion, DIGEST_VERSION, digest),
+                CREATE_END.pack(False, cversion, DIGEST_VERSION, digest),
             )
         )
         if opcode == OpCode.CREATE:
-            reply = _REPLY.pack(_REPLY_BYTES + 4 + path_bytes, xid, zxid, 0) + request[offset:path_end]
+            reply = LENGTH_AND_REPLY.pack(REPLY_BYTES + 4 + path_bytes, xid, zxid, 0) + request[offset:path_end]
         else:
-            size_bytes = _REPLY_BYTES + 4 + path_bytes + _STAT.size
-            reply = _REPLY.pack(size_bytes, xid, zxid, 0) + request[offset:path_end] + _STAT.pack(*_stat(node))
+            size_bytes = REPLY_BYTES + 4 + path_bytes + STAT.size
+            reply = (
+                LENGTH_AND_REPLY.pack(size_bytes, xid, zxid, 0)
+                + request[offset:path_end]
+                + STAT.pack(*stat_fields(node))
+            )
         return self._stage(transaction, digest, zxid, reply, path, node, parent_path, parent_after)
 
     def _set_data(
         self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
     ) -> FastWrite | None:
-        (path_bytes,) = _INT.unpack_from(request, offset)
+        (path_bytes,) = JUTE_INT.unpack_from(request, offset)
         path_end = offset + 4 + path_bytes
         if path_bytes < 1 or path_end > len(request):
             return None
-        (data_bytes,) = _INT.unpack_from(request, path_end)
+        (data_bytes,) = JUTE_INT.unpack_from(request, path_end)
         data_end = path_end + 4 + data_bytes
         if data_bytes < 0 or data_end + 4 != len(request):
             return None
@@ -185,7 +182,7 @@ class FastWrites:
         before = self._get(path)
         if before is None or before.acl is not OPEN_ACL or path.startswith(_SYSTEM):
             return None
-        (expected,) = _INT.unpack_from(request, data_end)
+        (expected,) = JUTE_INT.unpack_from(request, data_end)
         version = before.version
         if expected not in (-1, version) or version == _MAX_VERSION:
             return None
@@ -194,18 +191,18 @@ class FastWrites:
         digest = self._staged.digest_sum + node.digest - before.digest
         transaction = b"".join(
             (
-                _HEADER.pack(session_id, xid, zxid, wall_ms, opcode),
+                TXN_HEADER.pack(session_id, xid, zxid, wall_ms, opcode),
                 request[offset:data_end],
-                _SET_END.pack(version, DIGEST_VERSION, digest),
+                SET_DATA_END.pack(version, DIGEST_VERSION, digest),
             )
         )
-        reply = _REPLY_AND_STAT.pack(_REPLY_BYTES + _STAT.size, xid, zxid, 0, *_stat(node))
+        reply = LENGTH_REPLY_AND_STAT.pack(REPLY_BYTES + STAT.size, xid, zxid, 0, *stat_fields(node))
         return self._stage(transaction, digest, zxid, reply, path, node)
 
     def _delete(
         self, request: bytes, offset: int, opcode: int, session_id: int, xid: int, zxid: int, wall_ms: int
     ) -> FastWrite | None:
-        (path_bytes,) = _INT.unpack_from(request, offset)
+        (path_bytes,) = JUTE_INT.unpack_from(request, offset)
         path_end = offset + 4 + path_bytes
         if path_bytes < 2 or path_end + 4 != len(request):
             return None
@@ -215,19 +212,19 @@ class FastWrites:
         node = self._get(path)
         if parent is None or node is None or parent.acl is not OPEN_ACL or node.acl is not OPEN_ACL:
             return None
-        (expected,) = _INT.unpack_from(request, path_end)
+        (expected,) = JUTE_INT.unpack_from(request, path_end)
         if expected not in (-1, node.version) or node.num_children or path.startswith(_SYSTEM):
             return None
         parent_after = parent.with_children(parent_path, parent.cversion, zxid, parent.num_children - 1)
         digest = self._staged.digest_sum + parent_after.digest - parent.digest - node.digest
         transaction = b"".join(
             (
-                _HEADER.pack(session_id, xid, zxid, wall_ms, opcode),
+                TXN_HEADER.pack(session_id, xid, zxid, wall_ms, opcode),
                 request[offset:path_end],
-                _DELETE_END.pack(DIGEST_VERSION, digest),
+                DIGEST.pack(DIGEST_VERSION, digest),
             )
         )
-        reply = _REPLY.pack(_REPLY_BYTES, xid, zxid, 0)
+        reply = LENGTH_AND_REPLY.pack(REPLY_BYTES, xid, zxid, 0)
         return self._stage(transaction, digest, zxid, reply, path, None, parent_path, parent_after)
 
     def _stage(
@@ -267,9 +264,11 @@ class FastWrites:
                 run, run_since_ms = 0, since_ms
             run += 1
             may_fire = watches.may_fire(path, parent_path)
-            if replies and (client is not answered or run == 1 or may_fire):
+            if replies and (
+                may_fire or (client is not None and (client is not answered or since_ms != replied_since_ms))
+            ):
                 assert answered is not None
-                self._answer(answered, replies, replied_since_ms, now_ms)
+                answer_together(answered, replies, replied_since_ms, now_ms, self._statistics, metrics)
                 replies = []
             if may_fire:
                 self._fire(events_of(path, staged[0], parent_path))
@@ -280,12 +279,12 @@ class FastWrites:
             answered, replied_since_ms = client, since_ms
             replies.append(reply)
             if client.is_held or (waiting and isinstance(waiting[0], WaitingRead)):
-                self._answer(client, replies, since_ms, now_ms)
+                answer_together(client, replies, since_ms, now_ms, self._statistics, metrics)
                 replies = []
                 self._read_on(client, now_ms)
         self._measure(now_ms - run_since_ms, run)
         if answered is not None and replies:
-            self._answer(answered, replies, replied_since_ms, now_ms)
+            answer_together(answered, replies, replied_since_ms, now_ms, self._statistics, metrics)
         return done
 
     def _apply(self, path: str, staged: StagedNode, parent_path: str, staged_parent: StagedNode | None) -> int:
@@ -294,7 +293,7 @@ class FastWrites:
         self._staged.settle(path, staged)
         if staged_parent is None:
             assert node is not None
-            tree.put(path, node)
+            tree.put_data(path, node, tree.nodes[path])
             return len(path) + len(node.data or b"")
         parent = staged_parent[0]
         assert parent is not None
@@ -310,47 +309,5 @@ class FastWrites:
         """Count writes that took equally long from their decision to their commit."""
         if count:
             self._metrics.propagation_latency.add(latency_ms, count)
-            if self._quorum_latency is not None:
-                self._quorum_latency.add(latency_ms, count)
-
-    def _answer(self, client: ServerConnection, replies: list[bytes], since_ms: int, now_ms: int) -> None:
-        """Send replies to requests of the same millisecond."""
-        latency_ms, count = now_ms - since_ms, len(replies)
-        own, all_clients, metrics = client.statistics, self._statistics, self._metrics
-        metrics.update_latency.add(latency_ms, count)
-        own.answered(latency_ms, count)
-        own.last_reply = replies[-1][4:16]
-        own.last_reply_ms = now_ms
-        all_clients.answered(latency_ms, count)
-        sizes = list(map(len, replies))
-        all_clients.last_reply_bytes = sizes[-1]
-        all_clients.replied(min(sizes))
-        all_clients.replied(max(sizes))
-        metrics.reply_bytes += sum(sizes) - 4 * count
-        client.transport.send(replies[0] if count == 1 else b"".join(replies))
-
-
-def events_of(path: str, node: DataNode | None, parent_path: str) -> list[Event]:
-    """What watchers learn of a change."""
-    if not parent_path:
-        return [Event(EventType.NODE_DATA_CHANGED, path, OPEN_ACL)]
-    kind = EventType.NODE_DELETED if node is None else EventType.NODE_CREATED
-    return [Event(kind, path, OPEN_ACL), Event(EventType.NODE_CHILDREN_CHANGED, parent_path, OPEN_ACL)]
-
-
-def _stat(node: DataNode) -> tuple[int, ...]:
-    """The fields of `DataNode.stat`."""
-    data, num_children, owner = node.data, node.num_children, node.owner
-    return (
-        node.czxid,
-        node.mzxid,
-        node.ctime,
-        node.mtime,
-        node.version,
-        node.cversion * 2 - num_children,
-        node.aversion,
-        owner if owner and node.is_ephemeral else 0,
-        0 if data is None else len(data),
-        num_children,
-        node.pzxid,
-    )
+            if self._latency is not None:
+                self._latency.add(latency_ms, count)

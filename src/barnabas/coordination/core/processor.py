@@ -27,9 +27,12 @@ when the leader has committed them (`apply`). So the same transactions reach the
 """
 
 import logging
+import struct
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 
+from barnabas.coordination.core.answers import encode_answer
 from barnabas.coordination.core.authenticating import authenticate_client, may_request, step_sasl
 from barnabas.coordination.core.connecting import SessionConnector
 from barnabas.coordination.core.connections import (
@@ -40,15 +43,17 @@ from barnabas.coordination.core.connections import (
     Proposal,
     ServerConnection,
     WaitingRead,
+    WaitingRequests,
 )
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.core.fast_transactions import apply_fast
-from barnabas.coordination.core.fast_writes import FastWrites, events_of
-from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker, creates_ephemeral
+from barnabas.coordination.core.fast_transactions import FastLearner
+from barnabas.coordination.core.fast_writes import FastWrites
+from barnabas.coordination.core.forwarded_requests import INTERNAL, admit
+from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_write
-from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MOVED, UNREADABLE
+from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, UNREADABLE
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
 from barnabas.coordination.core.sliced_reads import SlicedRead, SlicedReads
@@ -64,7 +69,7 @@ from barnabas.wire.jute.frames import (
     encode_reply,
 )
 from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.quorum import ForwardedRequest
+from barnabas.wire.jute.quorum import decode_forwarded_request
 from barnabas.wire.jute.records import (
     AuthPacket,
     DeleteRequest,
@@ -90,8 +95,7 @@ __all__ = ["Processor"]
 logger = logging.getLogger(__name__)
 
 _LEARNER_READS = {opcode: read for opcode, read in READS.items() if opcode != OpCode.SYNC}
-_INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
-"""Writes that clients may not request."""
+_SESSION_ID = struct.Struct(">q")
 
 
 class Processor:
@@ -106,10 +110,10 @@ class Processor:
         forwarder: Forwarder | None = None,
         reconfig: WriteOperation | None = None,
         metrics: RequestMetrics | None = None,
-        quorum_latency: Distribution | None = None,
+        latency: Distribution | None = None,
     ) -> None:
-        """``reconfig`` takes the place of the operation that refuses to change the ensemble. A leader measures in
-        ``quorum_latency`` the time from its decisions to their quorums."""
+        """``reconfig`` takes the place of the operation that refuses to change the ensemble. ``latency`` gets the times from
+        decisions to their commits."""
         self.database = database
         self._local: UpgradeableSessionTracker | None = None
         if limits.local_sessions is not None and not isinstance(tracker, UpgradeableSessionTracker):
@@ -119,12 +123,12 @@ class Processor:
         self.watches: Watches[ServerConnection] = Watches()
         self.statistics = Statistics()
         self.metrics = metrics or RequestMetrics()
-        self._quorum_latency = quorum_latency
+        self._latency = latency
         self.unlogged: list[bytes | bytearray] = []
         """Transactions for the log, in order, that the edge has not taken yet."""
         self._staged = Staged(database.tree)
         self._proposals: deque[Proposal | FastProposal] = deque()
-        self._waiting_requests = 0
+        self._waiting = WaitingRequests()
         self._last_zxid = database.last_zxid
         self._required_schemes = limits.access.required_schemes
         self._auditor = limits.auditor
@@ -135,18 +139,16 @@ class Processor:
             self._writes = {**self._writes, OpCode.RECONFIG: reconfig}
         self._syncs: deque[ServerConnection] = deque()
         self._sliced = SlicedReads(self._answer_sliced)
+        shared = self.watches, self.statistics, self.metrics, latency
         self._fast: FastWrites | None = None
         if not (forwarder or limits.enforce_quota or limits.auditor or self._required_schemes):
-            self._fast = FastWrites(
-                database,
-                self._staged,
-                self.watches,
-                self.statistics,
-                self.metrics,
-                quorum_latency,
-                self._fire,
-                self._read_on,
-            )
+            self._fast = FastWrites(database, self._staged, *shared, self._fire, self._read_on)
+        self._fast_learner: FastLearner | None = None
+        if forwarder is not None and not (
+            forwarder.is_read_only or self._local or limits.auditor or self._required_schemes
+        ):
+            sessions, waiting = tracker.sessions, self._waiting
+            self._fast_learner = FastLearner(database, sessions, *shared, forwarder, waiting, self._fire, self._read_on)
         self._sessions = SessionConnector(
             database, tracker, limits, self._local, forwarder, self.statistics, self._create_session
         )
@@ -169,7 +171,7 @@ class Processor:
     @property
     def outstanding_requests(self) -> int:
         """Requests of all clients that are not answered yet."""
-        return len(self._proposals) + self._waiting_requests
+        return len(self._proposals) + self._waiting.count
 
     @property
     def first_unlogged_zxid(self) -> int:
@@ -200,10 +202,16 @@ class Processor:
     ) -> int:
         """Decide the usual writes at the head of the frames from ``start`` on, up to one for `_receive`; how many these are."""
         fast, session = self._fast, client.session
+        if session is not None and self._fast_learner is not None:
+            room = max(self.limits.global_outstanding - self.outstanding_requests, 0)
+            if taken := self._fast_learner.forward(client, session.id, frames, start, room + 1, now_ms):
+                self.tracker.touch(session, now_ms)
+                self._throttle(client)
+            return taken
         if fast is None or session is None or session.is_closing or session.id not in self.tracker.sessions:
             return 0
         unlogged, proposals, waiting = self.unlogged, self._proposals, client.waiting
-        room = self.limits.global_outstanding - len(proposals) - self._waiting_requests
+        room = self.limits.global_outstanding - len(proposals) - self._waiting.count
         session_id, first_zxid = session.id, self._last_zxid + 1
         zxid, changes, size_bytes, last = first_zxid, 0, 0, b""
         for frame in islice(frames, start, None) if start else frames:
@@ -224,12 +232,11 @@ class Processor:
                 break
         taken = zxid - first_zxid
         if taken:
+            self.metrics.changes += changes
             self.tracker.touch(session, now_ms)
-            client.last_opcode = last[7]  # the last byte of the opcode, which is a small one
-            client.statistics.received += taken
+            client.count_received(last, taken)
             self.statistics.received += taken
             self.metrics.received_bytes += size_bytes + 4 * taken
-            self.metrics.changes += changes
         return taken
 
     def _receive(self, client: ServerConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
@@ -265,7 +272,7 @@ class Processor:
         ):
             self._receive_read(client, header.xid, answer, data, now_ms)
             return
-        if (write := self._writes.get(opcode)) is not None and opcode not in _INTERNAL:
+        if (write := self._writes.get(opcode)) is not None and opcode not in INTERNAL:
             try:
                 request = decode_write(write, data, offset, self.limits.max_multi_operations)
             except MalformedRecordError as error:
@@ -283,7 +290,7 @@ class Processor:
             step_sasl(client, header.xid, decode(GetSASLRequest, data, offset), self.limits.access, self.statistics)
         elif self._forwarder is not None and self._forwarder.is_read_only and opcode == OpCode.CLOSE_SESSION:
             self._receive_read(client, header.xid, CLOSE_LOCAL, data, now_ms)
-        elif self._forwarder is not None and (opcode == OpCode.SYNC or (opcode in WRITES and opcode not in _INTERNAL)):
+        elif self._forwarder is not None and (opcode == OpCode.SYNC or (opcode in WRITES and opcode not in INTERNAL)):
             self._forward(self._forwarder, client, session.id, header.xid, opcode, data[offset:], now_ms)
         else:
             # What is no operation of a client: also a check outside of a multi.
@@ -314,7 +321,7 @@ class Processor:
         client.is_closed = True
         if self._auditor is not None:
             self._auditor.disconnected(client)
-        self._waiting_requests -= sum(not isinstance(request, (Proposal, tuple)) for request in client.waiting)
+        self._waiting.count -= sum(not isinstance(request, (Proposal, tuple)) for request in client.waiting)
         client.waiting.clear()
         self.watches.remove_watcher(client)
         if client.session is not None and client.session.owner is client:
@@ -411,7 +418,7 @@ class Processor:
 
     def commit(self, count: int, now_ms: int) -> None:
         """The next ``count`` transactions are on stable storage: apply them and answer them."""
-        database, metrics, quorum_latency = self.database, self.metrics, self._quorum_latency
+        database, metrics, latency = self.database, self.metrics, self._latency
         while count:
             if self._fast is not None and (done := self._fast.commit(self._proposals, count, now_ms)):
                 count -= done
@@ -430,8 +437,8 @@ class Processor:
             if proposal.events:
                 self._fire(proposal.events)
             metrics.propagation_latency.add(now_ms - proposal.since_ms)
-            if quorum_latency is not None:
-                quorum_latency.add(now_ms - proposal.since_ms)
+            if latency is not None:
+                latency.add(now_ms - proposal.since_ms)
             metrics.written(proposal.outcome)
             client = proposal.client
             if client is not None and not client.is_closed:
@@ -456,17 +463,11 @@ class Processor:
     ) -> None:
         xid, zxid = header.cxid, header.zxid
         self.metrics.update_latency.add(now_ms - since_ms)
-        if outcome.type == OpCode.ERROR:
-            frame = encode_reply(xid, zxid, outcome.err)
-        elif opcode == OpCode.CREATE_SESSION:
+        if opcode == OpCode.CREATE_SESSION and outcome.type != OpCode.ERROR:
             assert client.session is not None
             self._sessions.established(client, client.session)
             return
-        elif outcome.type == OpCode.MULTI:
-            parts = WRITES[OpCode.MULTI].reply(outcome)
-            frame = encode_multi_response(xid, zxid, 0, parts)  # type: ignore[arg-type]  # multi's reply
-        else:
-            frame = encode_reply(xid, zxid, 0, WRITES[opcode].reply(outcome))
+        frame = encode_answer(xid, zxid, opcode, outcome)
         if self._auditor is not None:
             self._auditor.answered(client, xid, outcome)
         self._reply(client, frame, now_ms, since_ms)
@@ -479,48 +480,33 @@ class Processor:
     # The leader's part for other servers
 
     def propose_forwarded(
-        self, owner: object, request: ForwardedRequest, ids: list[Id], now_ms: int, wall_ms: int
+        self, owner: object, requests: Sequence[bytes], ids: list[Id], now_ms: int, wall_ms: int
     ) -> None:
-        """Decide a write of a client of another server; ``owner`` is this server's connection."""
-        session_id, opcode = request.session_id, request.opcode
-        known = self.tracker.live(session_id)
-        if self._fast is not None and known is not None and known.owner is owner:
-            zxid = self._last_zxid + 1
-            write = self._fast.decide_body(request.body, 0, opcode, session_id, request.xid, zxid, wall_ms)
-            if write is not None:
-                self.tracker.touch(known, now_ms)
-                self._last_zxid = zxid
-                self.unlogged.append(write[0])
-                self.metrics.changes += 1 if write[-1] is None else 2
-                self._proposals.append((None, now_ms, write))
-                return
-        operation = self._writes.get(opcode)
-        body: object | None = None
-        try:
-            if operation is None:
-                raise MalformedRecordError(f"{opcode} is not the opcode of a write")
-            if opcode == OpCode.CREATE_SESSION:
-                body = decode(CreateSessionTxn, request.body)
-                self.tracker.track(session_id, body.timeout_ms, now_ms).owner = owner
-            elif opcode in _INTERNAL:
-                raise MalformedRecordError(f"{opcode} is not a client's write")
-            else:
-                body = decode_write(operation, request.body, 0, self.limits.max_multi_operations)
-        except MalformedRecordError as error:
-            logger.info("Refusing a forwarded request of type %d: %s", opcode, error)
-            operation = None
-        session = self.tracker.live(session_id)
-        if session is None:
-            # A session that is unknown here may be local on the learner; then it may do all but own an ephemeral node.
-            if self._local is None or creates_ephemeral(opcode, request.body, self.limits.max_multi_operations):
-                operation = EXPIRED
-        else:
-            self.tracker.touch(session, now_ms)
-            if session.owner is None:
-                session.owner = owner
-            elif session.owner is not owner and opcode != OpCode.CLOSE_SESSION:  # its client may end it from anywhere
-                operation = MOVED
-        self._propose(session_id, None, request.xid, opcode, operation, body, now_ms, wall_ms, ids)
+        """Decide writes of a client of another server; ``owner`` is this server's connection.
+
+        A request is the data of a REQUEST packet.
+        """
+        fast, tracker, unlogged, proposals = self._fast, self.tracker, self.unlogged, self._proposals
+        session: Session | None = None
+        for data in requests:
+            if fast is not None and len(data) >= _SESSION_ID.size:
+                (session_id,) = _SESSION_ID.unpack_from(data)
+                if session is None or session.id != session_id:
+                    session = tracker.live(session_id)
+                    if session is not None and session.owner is owner:
+                        tracker.touch(session, now_ms)
+                if session is not None and session.owner is owner and not session.is_closing:
+                    zxid = self._last_zxid + 1
+                    write = fast.decide(data, session_id, zxid, wall_ms, _SESSION_ID.size)
+                    if write is not None:
+                        self._last_zxid = zxid
+                        unlogged.append(write[0])
+                        self.metrics.changes += 1 if write[-1] is None else 2
+                        proposals.append((None, now_ms, write))
+                        continue
+            request = decode_forwarded_request(data)
+            operation, body = admit(tracker, self._writes, self.limits, owner, request, now_ms)
+            self._propose(request.session_id, None, request.xid, request.opcode, operation, body, now_ms, wall_ms, ids)
 
     def revalidate(self, owner: object, session_id: int, timeout_ms: int, now_ms: int) -> bool:
         """Whether a session is alive; then it moves to the other server."""
@@ -555,43 +541,49 @@ class Processor:
         if opcode == OpCode.SYNC:
             self._syncs.append(client)
         client.waiting.append(ForwardedWrite(xid, opcode, now_ms, path))
-        self._waiting_requests += 1
+        self._waiting.count += 1
         self._throttle(client)
 
-    def apply(self, payload: bytes, now_ms: int) -> None:
-        """A transaction that the leader has committed: apply it, and answer it if a client here waits for it."""
-        txn: Transaction | None = None
-        events: list[Event] = []
-        applied = apply_fast(self.database, payload)
-        if applied is not None:
-            header, outcome, parent_path = applied
-            if self.watches.may_fire(outcome.path, parent_path):
-                events = events_of(outcome.path, outcome.node, parent_path)
-        else:
-            header, txn, digest = decode_transaction(payload)
+    def apply(self, payloads: Sequence[bytes], now_ms: int, wall_ms: int) -> None:
+        """Transactions that the leader has committed: apply them, and answer those for which clients here wait.
+
+        ``wall_ms`` is the time of day when the commit came.
+        """
+        done = 0
+        while True:
+            if self._fast_learner is not None:
+                done += self._fast_learner.apply(payloads, done, now_ms, wall_ms)
+            if done == len(payloads):
+                return
+            header, txn, digest = decode_transaction(payloads[done])
+            done += 1
+            latency_ms = wall_ms - header.time_ms
+            self.metrics.propagation_latency.add(latency_ms)
+            if self._latency is not None:
+                self._latency.add(latency_ms)
             outcome, events = self.database.apply(header, txn, digest)
-        if header.type == OpCode.CREATE_SESSION:
-            self.tracker.track(header.client_id, self.database.session_timeouts_ms[header.client_id], now_ms)
-        if events:
-            self._fire(events)
-        self.metrics.written(outcome)
-        session = self.tracker.sessions.get(header.client_id)
-        client = session.owner if session is not None else None
-        if isinstance(client, ServerConnection) and client.waiting:
-            request = client.waiting[0]
-            if isinstance(request, ForwardedWrite) and request.xid == header.cxid and request.opcode != OpCode.SYNC:
-                client.waiting.popleft()
-                self._waiting_requests -= 1
-                if outcome.type == OpCode.ERROR and outcome.err == ErrorCode.SESSION_MOVED:
-                    # The leader heard of this connection before an older one: the client connects again and is right.
-                    client.transport.close()
-                    return
-                self._answer(client, request.opcode, header, outcome, request.since_ms, now_ms)
-                self._read_on(client, now_ms)
-        if header.type == OpCode.CLOSE_SESSION:
-            if isinstance(txn, CloseSessionTxn):
-                self.metrics.deleted(txn.paths_to_delete)
-            self._end_session(header.client_id)
+            if header.type == OpCode.CREATE_SESSION:
+                self.tracker.track(header.client_id, self.database.session_timeouts_ms[header.client_id], now_ms)
+            if events:
+                self._fire(events)
+            self.metrics.written(outcome)
+            session = self.tracker.sessions.get(header.client_id)
+            client = session.owner if session is not None else None
+            if isinstance(client, ServerConnection) and client.waiting:
+                request = client.waiting[0]
+                if isinstance(request, ForwardedWrite) and request.xid == header.cxid and request.opcode != OpCode.SYNC:
+                    client.waiting.popleft()
+                    self._waiting.count -= 1
+                    if outcome.type == OpCode.ERROR and outcome.err == ErrorCode.SESSION_MOVED:
+                        # The leader heard of this connection before an older one: the client connects again and is right.
+                        client.transport.close()
+                        continue
+                    self._answer(client, request.opcode, header, outcome, request.since_ms, now_ms)
+                    self._read_on(client, now_ms)
+            if header.type == OpCode.CLOSE_SESSION:
+                if isinstance(txn, CloseSessionTxn):
+                    self.metrics.deleted(txn.paths_to_delete)
+                self._end_session(header.client_id)
 
     def synced(self, now_ms: int) -> None:
         """The leader has committed all that it had when the oldest sync reached it: answer the sync."""
@@ -600,7 +592,7 @@ class Processor:
         if client.is_closed or not isinstance(request, ForwardedWrite) or request.opcode != OpCode.SYNC:
             return
         client.waiting.popleft()
-        self._waiting_requests -= 1
+        self._waiting.count -= 1
         frame = encode_reply(request.xid, self.database.last_zxid, 0, SyncResponse(request.path))
         self._reply(client, frame, now_ms, request.since_ms)
         self._read_on(client, now_ms)
@@ -614,7 +606,7 @@ class Processor:
             client.transport.hold()  # nothing may come behind it before it is answered
         if client.waiting:
             client.waiting.append(WaitingRead(xid, operation, data, now_ms))
-            self._waiting_requests += 1
+            self._waiting.count += 1
             self._throttle(client)
         else:
             self._read(client, xid, operation, data, now_ms, now_ms)
@@ -625,7 +617,7 @@ class Processor:
         while waiting and isinstance(waiting[0], WaitingRead):
             read = waiting.popleft()
             assert isinstance(read, WaitingRead)
-            self._waiting_requests -= 1
+            self._waiting.count -= 1
             self._read(client, read.xid, read.operation, read.data, now_ms, read.since_ms)
         if client.is_held and not (waiting and self.outstanding_requests > self.limits.global_outstanding):
             client.is_held = False

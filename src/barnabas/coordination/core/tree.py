@@ -79,13 +79,13 @@ class Tree:
 
     __slots__ = (
         "_acls",
-        "_digest",
         "_images",
         "_long_paths",
         "_used_acls",
         "children",
         "containers",
         "data_bytes",
+        "digest_sum",
         "ephemerals",
         "nodes",
         "quotas",
@@ -102,7 +102,8 @@ class Tree:
         self.data_bytes = 0
         """Bytes of all paths and data."""
         self.quotas = Quotas()
-        self._digest = 0
+        self.digest_sum = 0
+        """Of all nodes, without a limit: `digest` is this modulo 2**64."""
         self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
         self._used_acls: set[tuple[ACL, ...]] | None = None
         """Those that `forget_unused_acls` has found so far."""
@@ -120,7 +121,7 @@ class Tree:
     @property
     def digest(self) -> int:
         """The sum of the nodes' digests, as a signed 64-bit number."""
-        value = self._digest & _DIGEST_MASK
+        value = self.digest_sum & _DIGEST_MASK
         return value - (1 << 64) if value >> 63 else value
 
     def set_configuration(self, text: bytes, version: int, wall_ms: int) -> None:
@@ -195,12 +196,12 @@ class Tree:
             self._keep_acl(node.acl)
         data_bytes = len(node.data or b"")
         if old is None:
-            self._digest += node.digest
+            self.digest_sum += node.digest
             self.data_bytes += len(path) + data_bytes
             self._created(path, node)
             grown = data_bytes
         else:
-            self._digest += node.digest - old.digest
+            self.digest_sum += node.digest - old.digest
             grown = data_bytes - len(old.data or b"")
             self.data_bytes += grown
         if self.quotas and (old is None or node.mzxid != old.mzxid):  # not for new children or a new ACL
@@ -214,11 +215,20 @@ class Tree:
             self.put(path, node)
             return
         nodes = self.nodes
-        self._digest += node.digest + parent.digest - nodes[parent_path].digest
+        self.digest_sum += node.digest + parent.digest - nodes[parent_path].digest
         nodes[parent_path] = parent
         nodes[path] = node
         names[path[path.rfind("/") + 1 :]] = None
         self.data_bytes += len(path) + len(node.data or b"")
+
+    def put_data(self, path: str, node: DataNode, old: DataNode) -> None:
+        """As `put` of new data of ``old``, which is open to all; cheaper where nothing is counted or kept."""
+        if self._images or self.quotas:
+            self.put(path, node)
+            return
+        self.nodes[path] = node
+        self.digest_sum += node.digest - old.digest
+        self.data_bytes += len(node.data or b"") - len(old.data or b"")
 
     def _created(self, path: str, node: DataNode) -> None:
         if path != "/":
@@ -254,7 +264,7 @@ class Tree:
             image.fresh.discard(path)
         if len(path) >= _LONG_PATH:
             self._long_paths.pop(path, None)
-        self._digest -= node.digest
+        self.digest_sum -= node.digest
         data_bytes = len(node.data or b"")
         self.data_bytes -= len(path) + data_bytes
         parent = parent_of(path)
@@ -320,7 +330,7 @@ class Tree:
         self.containers.clear()
         self.ttls.clear()
         self._long_paths.clear()
-        self.data_bytes = self._digest = 0
+        self.data_bytes = self.digest_sum = 0
         self.quotas = Quotas()
         for path, node in nodes:
             node.acl = self._acls.setdefault(node.acl, node.acl)

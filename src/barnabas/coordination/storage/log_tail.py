@@ -29,11 +29,12 @@ to no end byte, for the end of the log, and drops what follows. Two cases cannot
 import re
 import struct
 import zlib
+from collections.abc import Iterable
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File
 
-__all__ = ["ENTRY_HEAD", "check_tail", "encode_entry", "payload_at"]
+__all__ = ["ENTRY_HEAD", "check_tail", "encode_entries", "payload_at"]
 
 ENTRY_HEAD = struct.Struct(">qi")
 _END = b"B"
@@ -45,9 +46,13 @@ _POSSIBLE_ENTRY = re.compile(rb"(?s)(?=\0{4}.{4}(?!\0{3}[\0-\x1f])[\0-\x3f].{3})
 """The checksum fills half of its Long, and a payload has more than 31 bytes; zeros are not an entry."""
 
 
-def encode_entry(payload: bytes | bytearray) -> bytes:
-    """A transaction's bytes in the file."""
-    return b"".join((ENTRY_HEAD.pack(zlib.adler32(payload), len(payload)), payload, _END))
+def encode_entries(payloads: Iterable[bytes | bytearray]) -> bytes:
+    """Transactions as their bytes in the file."""
+    pack, checksum = ENTRY_HEAD.pack, zlib.adler32
+    parts: list[bytes | bytearray] = []
+    for payload in payloads:
+        parts += (pack(checksum(payload), len(payload)), payload, _END)
+    return b"".join(parts)
 
 
 def payload_at(data: bytes, offset: int) -> bytes | None:

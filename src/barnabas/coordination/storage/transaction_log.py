@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files
-from barnabas.coordination.storage.log_tail import ENTRY_HEAD, check_tail, encode_entry, payload_at
+from barnabas.coordination.storage.log_tail import ENTRY_HEAD, check_tail, encode_entries, payload_at
 from barnabas.wire.jute.codec import MalformedRecordError, decode, encode_into
 from barnabas.wire.jute.transactions import FileHeader, TxnHeader
 
@@ -161,7 +161,7 @@ class TransactionLog:
         file = self._file
         if file is None:
             file = self._open(first_zxid)
-        batch = b"".join(map(encode_entry, payloads))
+        batch = encode_entries(payloads)
         end = self._position + len(batch)
         wanted = end + _RESERVE_BEFORE_END_BYTES
         if self._preallocate_bytes and wanted > file.size():

@@ -19,7 +19,7 @@ from barnabas.coordination.zab.catch_up import HistorySender, RunsInThread
 from barnabas.coordination.zab.leader import Leader
 from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.wire.jute.codec import MalformedRecordError
-from barnabas.wire.jute.quorum import SNAPSHOT_SIGNATURE, PacketReader
+from barnabas.wire.jute.quorum import SNAPSHOT_SIGNATURE, PacketReader, PacketRun
 
 __all__ = ["Elector", "FileReads", "LeaderHost", "LearnerConnection", "QuorumOutbox"]
 
@@ -153,11 +153,11 @@ class LearnerConnection:
     def frame(self, data: memoryview) -> None:
         self._reader.feed(data)
         try:
-            packets = self._reader.packets()
+            packets = self._reader.runs()
         except MalformedRecordError as error:
             self.close(f"it does not speak the protocol of the quorum port: {error}")
             return
-        self._statistics.received += len(packets)
+        self._statistics.received += sum([len(each.zxids) if isinstance(each, PacketRun) else 1 for each in packets])
         try:
             self._leader.packets(self.handler, packets, self._host.now_ms())
         except OSError as error:

@@ -14,6 +14,7 @@ In ZooKeeper: ZKDatabase.committedLog and LearnerHandler.syncFollower.
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -47,6 +48,14 @@ class CommittedLog:
         self._bytes += len(payload)
         while len(entries) > self._max_count or (self._bytes > self._max_bytes and len(entries) > 1):
             self._bytes -= len(entries.popleft()[1])
+
+    def extend(self, entries: Sequence[tuple[int, bytes | bytearray]]) -> None:
+        """As `add` of each."""
+        kept = self._entries
+        kept.extend(entries)
+        self._bytes += sum([len(payload) for _, payload in entries])
+        while len(kept) > self._max_count or (self._bytes > self._max_bytes and len(kept) > 1):
+            self._bytes -= len(kept.popleft()[1])
 
     def clear(self) -> None:
         """Forget all: the state was replaced."""

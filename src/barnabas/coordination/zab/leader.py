@@ -31,7 +31,7 @@ In ZooKeeper: Leader and LearnerHandler.
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -51,15 +51,20 @@ from barnabas.coordination.zab.learner_handler import (
 from barnabas.coordination.zab.quorums import Quorums
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.quorum import (
+    PACKET_BYTES,
     PROTOCOL_VERSION,
+    PacketRun,
     PacketType,
     QuorumPacket,
     decode_learner_info,
     encode_packet,
+    encode_packets,
     encode_signal,
+    encode_signals,
     epoch_of,
     first_zxid_of,
 )
+from barnabas.wire.jute.records import Id
 
 __all__ = ["Leader", "LeaderEnvironment", "LeaderPhase", "Timing"]
 
@@ -109,6 +114,10 @@ class LeaderEnvironment(Protocol):
         """A learner's REQUEST, REVALIDATE or PING."""
         ...
 
+    def requested(self, handler: "LearnerHandler", requests: Sequence[bytes], ids: list[Id]) -> None:
+        """The data of a learner's REQUESTs with these identities."""
+        ...
+
     def acknowledged(self, server_id: int, payload: bytes | bytearray) -> None:
         """A learner has a proposal on stable storage; called for zxids that are multiples of 1,000."""
         ...
@@ -139,6 +148,13 @@ def _payload_of(proposals: deque[_Proposed], zxid: int) -> bytes | bytearray | N
     """A transaction that waits for its quorum."""
     index = zxid - proposals[0][0] if proposals else -1
     return proposals[index][1] if 0 <= index < len(proposals) else None
+
+
+def _measured(proposals: deque[_Proposed], zxids: Sequence[int]) -> Iterator[bytes | bytearray]:
+    """The transactions that are measured, of those with these zxids, which rise by one."""
+    for zxid in range(zxids[0] + -zxids[0] % _MEASURE_EVERY, zxids[-1] + 1, _MEASURE_EVERY):
+        if (payload := _payload_of(proposals, zxid)) is not None:
+            yield payload
 
 
 class Leader:
@@ -219,13 +235,24 @@ class Leader:
         if self.phase is LeaderPhase.BROADCAST and handler.is_synced and handler.is_participant:
             self._check_quorum(now_ms)
 
-    def packets(self, handler: LearnerHandler, packets: Iterable[QuorumPacket], now_ms: int) -> None:
+    def packets(self, handler: LearnerHandler, packets: Iterable[QuorumPacket | PacketRun], now_ms: int) -> None:
         """Handle what a learner has sent. A packet out of place closes its connection."""
         for packet in packets:
             if self.phase is LeaderPhase.ENDED or handler not in self.handlers:
                 return
             try:
-                self._packet(handler, packet, now_ms)
+                if isinstance(packet, QuorumPacket):
+                    self._packet(handler, packet, now_ms)
+                    continue
+                if handler.is_synced and packet.type == PacketType.REQUEST and packet.payloads is not None:
+                    self._environment.requested(handler, packet.payloads, packet.authinfo or [])
+                elif packet.type == PacketType.ACK and handler.acknowledge(packet.zxids, self.epoch):
+                    for payload in _measured(self._proposals, packet.zxids):
+                        self._environment.acknowledged(handler.server_id, payload)
+                else:
+                    self.packets(handler, packet.packets(), now_ms)
+                    continue
+                handler.deadline_ms = now_ms + self._sync_ms
             except MalformedRecordError as error:
                 self._drop(handler, f"it sent a packet that cannot be read: {error}")
         if self.phase is LeaderPhase.BROADCAST:
@@ -469,19 +496,16 @@ class Leader:
         """The last zxid that was proposed, or committed if none waits."""
         return self._proposals[-1][0] if self._proposals else self._committed_zxid
 
-    def propose(self, first_zxid: int, payloads: Iterable[bytes | bytearray]) -> None:
+    def propose(self, first_zxid: int, payloads: Sequence[bytes | bytearray]) -> None:
         """Send transactions to the followers; the caller logs them, and calls `logged`."""
-        packets: list[bytes] = []
-        zxid = first_zxid - 1
-        for zxid, payload in enumerate(payloads, first_zxid):
-            self._proposals.append((zxid, payload))
-            packets.append(encode_packet(PacketType.PROPOSAL, zxid, payload))
-        if packets:
-            sizes = list(map(len, packets))
+        self._proposals.extend(enumerate(payloads, first_zxid))
+        zxid = first_zxid + len(payloads) - 1
+        if payloads:
+            sizes = [PACKET_BYTES + size for size in map(len, payloads)]
             self.last_proposal_bytes = sizes[-1]
             self.proposal_bytes.add(min(sizes))
             self.proposal_bytes.add(max(sizes))
-        data = b"".join(packets)
+        data = encode_packets(PacketType.PROPOSAL, first_zxid, payloads)
         for handler in self.handlers:
             if handler.is_participant and handler.state in (HandlerState.SYNCHRONIZING, HandlerState.SYNCED):
                 handler.link.send(data)
@@ -512,27 +536,25 @@ class Leader:
 
     def _commit_to(self, zxid: int, *, reconfigures: bool = False) -> None:
         """Commit the proposals up to ``zxid``, the last of which may change the configuration."""
-        commits: list[bytes] = []
-        informs: list[bytes] = []
         proposals = self._proposals
-        has_observers = any(not handler.is_participant for handler in self.handlers)
+        entries: list[_Proposed] = []
         while proposals and proposals[0][0] <= zxid:
-            committed, payload = proposals.popleft()
-            self._log.add(committed, payload)
-            if reconfigures and committed == zxid:
-                leader_id = self._activate(zxid).to_bytes(8, "big")
-                commits.append(encode_packet(PacketType.COMMIT_AND_ACTIVATE, zxid, leader_id))
-                informs.append(encode_packet(PacketType.INFORM_AND_ACTIVATE, zxid, leader_id + payload))
-            else:
-                commits.append(encode_signal(PacketType.COMMIT, committed))
-                if has_observers:
-                    informs.append(encode_packet(PacketType.INFORM, committed, payload))
-            self._committed_zxid = committed
-        commit_bytes, inform_bytes = b"".join(commits), b"".join(informs)
+            entries.append(proposals.popleft())
+        self._log.extend(entries)
+        usual = entries[:-1] if reconfigures else entries
+        commit_bytes = encode_signals(PacketType.COMMIT, [committed for committed, _ in usual])
+        inform_bytes = b""
+        if any(not handler.is_participant for handler in self.handlers):
+            inform_bytes = b"".join([encode_packet(PacketType.INFORM, *entry) for entry in usual])
+        if reconfigures:
+            leader_id, payload = self._activate(zxid).to_bytes(8, "big"), entries[-1][1]
+            commit_bytes += encode_packet(PacketType.COMMIT_AND_ACTIVATE, zxid, leader_id)
+            inform_bytes += encode_packet(PacketType.INFORM_AND_ACTIVATE, zxid, leader_id + payload)
+        self._committed_zxid = entries[-1][0]
         for handler in self.handlers:
             if handler.state in (HandlerState.SYNCHRONIZING, HandlerState.SYNCED):
                 handler.link.send(commit_bytes if handler.is_participant else inform_bytes)
-        self._environment.commit(len(commits))
+        self._environment.commit(len(entries))
         while self.waiting_syncs and self.waiting_syncs[0][0] <= self._committed_zxid:
             self.waiting_syncs.popleft()[1]()
         if reconfigures:

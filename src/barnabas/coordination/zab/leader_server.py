@@ -9,8 +9,9 @@ In ZooKeeper: LeaderZooKeeperServer.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations.reconfig import leader_operation
@@ -24,17 +25,16 @@ from barnabas.coordination.zab.leader import Leader
 from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
-from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import (
     PacketType,
     QuorumPacket,
-    decode_forwarded_request,
     decode_revalidation,
     decode_touched_sessions,
     encode_session_answer,
     encode_signal,
+    is_forwarded_sync,
 )
-from barnabas.wire.jute.records import ReconfigRequest
+from barnabas.wire.jute.records import Id, ReconfigRequest
 from barnabas.wire.jute.transactions import decision_time_ms
 
 __all__ = ["LeaderServer"]
@@ -133,7 +133,7 @@ class LeaderServer:
             now_ms,
             reconfig=reconfig,
             metrics=member.metrics,
-            quorum_latency=member.counts.quorum_ms,
+            latency=member.counts.quorum_ms,
         )
         member.serve(self.processor, "leader")
 
@@ -164,14 +164,23 @@ class LeaderServer:
             is_alive = processor.revalidate(handler, session_id, timeout_ms, now_ms)
             handler.link.send(encode_session_answer(session_id, is_alive))
         else:
-            request = decode_forwarded_request(packet)
-            handler.statistics.requests += 1
-            if request.opcode == OpCode.SYNC:
+            self.requested(handler, (packet.data or b"",), packet.authinfo or [])
+
+    def requested(self, handler: LearnerHandler, requests: Sequence[bytes], ids: list[Id]) -> None:
+        processor, member = self.processor, self._member
+        assert processor is not None
+        handler.statistics.requests += len(requests)
+        now_ms, wall_ms = member.now_ms(), member.wall_ms()
+        try:
+            for is_sync, together in groupby(requests, is_forwarded_sync):
+                if not is_sync:
+                    processor.propose_forwarded(handler, list(together), ids, now_ms, wall_ms)
+                    continue
                 self.propose()
-                self.leader.sync(lambda: handler.link.send(encode_signal(PacketType.SYNC, 0)))
-            else:
-                processor.propose_forwarded(handler, request, packet.authinfo or [], now_ms, member.wall_ms())
-                member.service.wake_log()
+                for _ in together:
+                    self.leader.sync(lambda: handler.link.send(encode_signal(PacketType.SYNC, 0)))
+        finally:
+            member.service.wake_log()
 
     def acknowledged(self, server_id: int, payload: bytes | bytearray) -> None:
         latency_ms = self._member.wall_ms() - decision_time_ms(payload)
@@ -216,8 +225,7 @@ class LeaderServer:
         first_zxid = processor.first_unlogged_zxid
         payloads, processor.unlogged = processor.unlogged, []
         log = self._member.log
-        for zxid, payload in enumerate(payloads, first_zxid):
-            log.add(zxid, payload)
+        log.extend(range(first_zxid, first_zxid + len(payloads)), payloads)
         if self._planned is not None:
             planned, self._planned = self._planned, None
             try:
@@ -230,7 +238,6 @@ class LeaderServer:
 
     def fast_forward(self) -> None:
         """Apply what is logged and not committed."""
-        for zxid, payload in self.leader.uncommitted:
-            self._member.history.add(zxid, payload)
+        self._member.history.extend(self.leader.uncommitted)
         if self.processor is not None:
             self.processor.commit(self.processor.outstanding, self._member.now_ms())

@@ -23,7 +23,7 @@ In ZooKeeper: Learner, Follower and Observer.
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -33,10 +33,11 @@ from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import (
     PROTOCOL_VERSION,
     LearnerInfo,
+    PacketRun,
     PacketType,
     QuorumPacket,
     encode_packet,
-    encode_signal,
+    encode_signals,
     epoch_of,
     first_zxid_of,
 )
@@ -58,12 +59,12 @@ class LearnerEnvironment(Protocol):
         """Remove all transactions behind ``zxid`` from the log and the state; then call `Learner.replaced`."""
         ...
 
-    def log(self, zxid: int, payload: bytes) -> None:
+    def log(self, zxids: Sequence[int], payloads: Sequence[bytes]) -> None:
         """Add to the transaction log; then call `Learner.logged`."""
         ...
 
-    def apply(self, zxid: int, payload: bytes) -> None:
-        """The transaction is committed."""
+    def apply(self, entries: Sequence[tuple[int, bytes]]) -> None:
+        """The transactions are committed, in this order."""
         ...
 
     def serve(self, first_zxid: int) -> None:
@@ -131,7 +132,7 @@ class Learner:
         self._is_synchronized = False
         """Whether DIFF, TRUNC or SNAP has come."""
         self._replacing = False
-        self._held: deque[QuorumPacket] = deque()
+        self._held: deque[QuorumPacket | PacketRun] = deque()
         self._pending: deque[tuple[int, bytes]] = deque()
         self._unsynced: deque[int] = deque()
         self._new_leader = False
@@ -147,7 +148,7 @@ class Learner:
         kind = PacketType.OBSERVERINFO if self._is_observer else PacketType.FOLLOWERINFO
         self._environment.send(encode_packet(kind, first_zxid_of(self._epochs.accepted), info))
 
-    def packets(self, packets: Iterable[QuorumPacket]) -> None:
+    def packets(self, packets: Iterable[QuorumPacket | PacketRun]) -> None:
         """Handle what the leader has sent."""
         for packet in packets:
             if self.phase is LearnerPhase.ENDED:
@@ -156,9 +157,22 @@ class Learner:
                 self._held.append(packet)
                 continue
             try:
-                self._packet(packet)
+                if isinstance(packet, QuorumPacket):
+                    self._packet(packet)
+                else:
+                    self._run(packet)
             except MalformedRecordError as error:
                 self._fail(f"the leader sent a packet of type {packet.type} that cannot be read: {error}")
+
+    def _run(self, run: PacketRun) -> None:
+        if not self._is_synchronized:
+            self.packets(run.packets())
+        elif run.type == PacketType.PROPOSAL and run.payloads is not None:
+            self._proposed(run.zxids, run.payloads)
+        elif run.type == PacketType.COMMIT:
+            self._committed(run.zxids)
+        else:
+            self.packets(run.packets())
 
     def _packet(self, packet: QuorumPacket) -> None:
         kind = packet.type
@@ -167,12 +181,12 @@ class Learner:
         elif not self._is_synchronized:
             self._synchronize(packet)
         elif kind == PacketType.PROPOSAL:
-            self._proposed(packet)
+            self._proposed((packet.zxid,), (packet.data or b"",))
         elif kind == PacketType.COMMIT:
-            self._committed(packet.zxid)
+            self._committed((packet.zxid,))
         elif kind == PacketType.INFORM:
-            self._proposed(packet)
-            self._committed(packet.zxid)
+            self._informed(packet.data or b"")
+            self._committed((packet.zxid,))
         elif kind == PacketType.NEWLEADER and self.phase is LearnerPhase.SYNCHRONIZATION and not self._new_leader:
             self._new_leader = True
             self._new_configuration = packet.data
@@ -192,7 +206,7 @@ class Learner:
             self._reconfigured(packet.zxid, packet.data or b"")
         elif kind == PacketType.INFORM_AND_ACTIVATE:
             data = packet.data or b""
-            self._proposed(QuorumPacket(PacketType.INFORM, packet.zxid, data[8:]))
+            self._informed(data[8:])
             self._reconfigured(packet.zxid, data[:8])
         else:
             self._fail(f"the leader sent a packet of type {kind} in the phase {self.phase.value}")
@@ -249,30 +263,51 @@ class Learner:
 
     # Transactions
 
-    def _proposed(self, packet: QuorumPacket) -> None:
-        payload = packet.data or b""
-        zxid, txn_type = zxid_and_type(payload)
-        if zxid != packet.zxid and packet.type != PacketType.INFORM:
-            raise MalformedRecordError(f"the transaction 0x{zxid:x} in the proposal 0x{packet.zxid:x}")
+    def _proposed(self, zxids: Sequence[int], payloads: Sequence[bytes]) -> None:
+        """Log proposals. Those before one that is malformed are logged too."""
         last = self._pending[-1][0] if self._pending else 0
-        if zxid <= last:
-            raise MalformedRecordError(f"the proposal 0x{zxid:x} behind 0x{last:x}")
         previous = self._last_proposed_zxid
-        if previous and zxid != previous + 1 and epoch_of(zxid) == epoch_of(previous):
-            raise MalformedRecordError(f"the proposal 0x{zxid:x} behind 0x{previous:x}: others are missing")
-        self._last_proposed_zxid = zxid
-        if txn_type == OpCode.RECONFIG:
-            self._environment.see(_configuration_in(payload))
-        self._pending.append((zxid, payload))
-        self._unsynced.append(zxid)
-        self._environment.log(zxid, payload)
+        good = 0
+        try:
+            for zxid, payload in zip(zxids, payloads, strict=True):
+                own_zxid, txn_type = zxid_and_type(payload)
+                if own_zxid != zxid:
+                    raise MalformedRecordError(f"the transaction 0x{own_zxid:x} in the proposal 0x{zxid:x}")
+                if zxid <= last:
+                    raise MalformedRecordError(f"the proposal 0x{zxid:x} behind 0x{last:x}")
+                if previous and zxid != previous + 1 and epoch_of(zxid) == epoch_of(previous):
+                    raise MalformedRecordError(f"the proposal 0x{zxid:x} behind 0x{previous:x}: others are missing")
+                if txn_type == OpCode.RECONFIG:
+                    self._environment.see(_configuration_in(payload))
+                last = previous = zxid
+                good += 1
+        finally:
+            if good:
+                if good < len(zxids):
+                    zxids, payloads = zxids[:good], payloads[:good]
+                self._last_proposed_zxid = last
+                self._pending.extend(zip(zxids, payloads, strict=True))
+                self._unsynced.extend(zxids)
+                self._environment.log(zxids, payloads)
 
-    def _committed(self, zxid: int) -> None:
-        if not self._pending or self._pending[0][0] != zxid:
-            expected = f"0x{self._pending[0][0]:x}" if self._pending else "none"
-            self._fail(f"the leader committed 0x{zxid:x}, and the next proposal is {expected}")
-            return
-        self._environment.apply(*self._pending.popleft())
+    def _informed(self, payload: bytes) -> None:
+        """As a proposal; the packet of an observer may have another zxid than its transaction."""
+        self._proposed((zxid_and_type(payload)[0],), (payload,))
+
+    def _committed(self, zxids: Sequence[int]) -> None:
+        pending = self._pending
+        entries: list[tuple[int, bytes]] = []
+        expected = zxids[0]
+        for zxid in zxids:
+            if not pending or pending[0][0] != zxid:
+                expected = zxid
+                break
+            entries.append(pending.popleft())
+        if entries:
+            self._environment.apply(entries)
+        if len(entries) < len(zxids):
+            found = f"0x{pending[0][0]:x}" if pending else "none"
+            self._fail(f"the leader committed 0x{expected:x}, and the next proposal is {found}")
 
     def _reconfigured(self, zxid: int, leader: bytes) -> None:
         """A reconfiguration is committed, under the leader that the current one designates."""
@@ -282,7 +317,7 @@ class Learner:
         if self._pending and self._pending[0][0] == zxid:
             configuration = _configuration_in(self._pending[0][1])
             ends = self._environment.activate(configuration, int.from_bytes(leader, "big", signed=True))
-        self._committed(zxid)
+        self._committed((zxid,))
         if ends:
             self._fail("the reconfiguration changes the leader, or the role of this server")
 
@@ -290,16 +325,16 @@ class Learner:
         """All up to ``zxid`` is on stable storage."""
         if self.phase is LearnerPhase.ENDED:
             return
-        acks = []
-        while self._unsynced and self._unsynced[0] <= zxid:
-            acks.append(self._unsynced.popleft())
+        acks, unsynced = [], self._unsynced
+        while unsynced and unsynced[0] <= zxid:
+            acks.append(unsynced.popleft())
         if self._new_leader and not self._has_acked:
             self._acknowledge_leader()
         elif self._has_acked and not self._is_observer and acks:
             self._acknowledge(acks)
 
     def _acknowledge(self, zxids: Iterable[int]) -> None:
-        self._environment.send(b"".join(encode_signal(PacketType.ACK, zxid) for zxid in zxids))
+        self._environment.send(encode_signals(PacketType.ACK, zxids))
 
     def _acknowledge_leader(self) -> None:
         """Acknowledge NEWLEADER once all before it is on disk."""

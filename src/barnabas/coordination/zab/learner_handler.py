@@ -3,7 +3,7 @@
 In ZooKeeper: the state of a LearnerHandler.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -11,7 +11,7 @@ from typing import Protocol
 from barnabas.coordination.storage.log_history import LoggedHistory
 from barnabas.coordination.zab.catch_up import encode_committed
 from barnabas.coordination.zab.history import SyncPlan
-from barnabas.wire.jute.quorum import PROTOCOL_VERSION, PacketType, encode_packet, first_zxid_of
+from barnabas.wire.jute.quorum import PROTOCOL_VERSION, PacketType, encode_packet, epoch_of, first_zxid_of
 
 __all__ = ["HandlerState", "LearnerHandler", "LearnerLink", "LearnerStatistics", "catch_up_packets", "inform"]
 
@@ -90,6 +90,15 @@ class LearnerHandler:
     def is_introduced(self) -> bool:
         """Whether it has said who it is."""
         return self.server_id != -1
+
+    def acknowledge(self, zxids: Sequence[int], epoch: int) -> bool:
+        """Note acknowledgements that came together; False, and nothing, if they are not new ones in order."""
+        first, last = zxids[0], zxids[-1]
+        is_usual = self.is_synced and first > self.acked_zxid and epoch_of(first) == epoch_of(last) == epoch
+        if not is_usual or zxids != list(range(first, last + 1)):
+            return False
+        self.acked_zxid = last
+        return True
 
     @property
     def is_synced(self) -> bool:

@@ -10,7 +10,9 @@ In ZooKeeper: FollowerZooKeeperServer and ObserverZooKeeperServer.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.core.database import Database
@@ -29,6 +31,7 @@ from barnabas.wire.jute.quorum import (
     QuorumPacket,
     SnapshotScanner,
     decode_session_answer,
+    encode_forwarded_frames,
     encode_forwarded_request,
     encode_revalidation,
     encode_touched_sessions,
@@ -60,8 +63,8 @@ class LearnerServer:
         self.has_ended = False
         self.heard_ms = self._since_ms = member.now_ms()
         self._heard_wall_ms = member.wall_ms()
-        self._unsynced: deque[tuple[int, int]] = deque()
-        """Proposals that are not on stable storage: zxid, and when they were decided."""
+        self._unsynced: deque[tuple[int, int, int]] = deque()
+        """Proposals that are not on stable storage: the first and the last zxid of those that were decided at a time, and when."""
         self._reader = PacketReader(member.max_packet_bytes)
         self._scanner: SnapshotScanner | None = None
         self._snapshot_zxid = 0
@@ -85,7 +88,11 @@ class LearnerServer:
     def _logged(self, zxid: int) -> None:
         wall_ms, unsynced = self._member.wall_ms(), self._unsynced
         while unsynced and unsynced[0][0] <= zxid:
-            self._member.counts.acknowledgement_ms.add(wall_ms - unsynced.popleft()[1])
+            first, last, decided_ms = unsynced.popleft()
+            if last > zxid:  # within one epoch, for others are not decided in the same millisecond
+                unsynced.appendleft((zxid + 1, last, decided_ms))
+                last = zxid
+            self._member.counts.acknowledgement_ms.add(wall_ms - decided_ms, last - first + 1)
         self.learner.logged(zxid)
 
     def close(self) -> None:
@@ -132,9 +139,10 @@ class LearnerServer:
             self._disk_failed(error)
 
     def _read(self) -> None:
-        packets = self._reader.packets()
-        if packets and packets[-1].type == PacketType.SNAP:
-            snapshot = packets.pop()
+        packets = self._reader.runs()
+        snapshot = packets[-1] if packets else None
+        if isinstance(snapshot, QuorumPacket) and snapshot.type == PacketType.SNAP:
+            packets.pop()
             self.learner.packets(packets)
             if not self.learner.expects_snapshot(snapshot):
                 self.fail("the leader sent a snapshot in the middle")
@@ -187,30 +195,34 @@ class LearnerServer:
         except OSError as error:
             self._disk_failed(error)
 
-    def log(self, zxid: int, payload: bytes) -> None:
-        counts = self._member.counts
-        counts.proposals_received += 1
-        if self.processor is not None:
-            decided_ms = decision_time_ms(payload)
-            counts.proposal_ms.add(self._heard_wall_ms - decided_ms)
-            self._unsynced.append((zxid, decided_ms))
-        self._member.log.add(zxid, payload)
-        self._member.service.wake_log()
-
-    def apply(self, zxid: int, payload: bytes) -> None:
+    def log(self, zxids: Sequence[int], payloads: Sequence[bytes]) -> None:
         member = self._member
-        member.counts.commits_received += 1
-        before = member.database.digest_mismatches
+        counts = member.counts
+        counts.proposals_received += len(zxids)
         if self.processor is not None:
-            latency_ms = self._heard_wall_ms - decision_time_ms(payload)
-            member.counts.commit_ms.add(latency_ms)
-            member.metrics.propagation_latency.add(latency_ms)
-            self.processor.apply(payload, self.heard_ms)
+            for decided_ms, same in groupby(zip(zxids, map(decision_time_ms, payloads), strict=True), itemgetter(1)):
+                decided = [zxid for zxid, _ in same]
+                counts.proposal_ms.add(self._heard_wall_ms - decided_ms, len(decided))
+                self._unsynced.append((decided[0], decided[-1], decided_ms))
+        member.log.extend(zxids, payloads)
+        member.service.wake_log()
+
+    def apply(self, entries: Sequence[tuple[int, bytes]]) -> None:
+        member = self._member
+        database = member.database
+        member.counts.commits_received += len(entries)
+        before = database.digest_mismatches
+        if self.processor is not None:
+            self.processor.apply([payload for _, payload in entries], self.heard_ms, self._heard_wall_ms)
         else:
-            member.database.apply(*decode_transaction(payload))
-        member.history.add(zxid, payload)
-        if member.database.digest_mismatches == 1 and not before:
-            logger.error("The digest of transaction 0x%x does not match the tree: it differs from the leader's", zxid)
+            for _, payload in entries:
+                database.apply(*decode_transaction(payload))
+        member.history.extend(entries)
+        if database.digest_mismatches and not before:
+            logger.error(
+                "The digest of transaction 0x%x does not match the tree: it differs from the leader's",
+                database.first_mismatch_zxid,
+            )
 
     def serve(self, first_zxid: int) -> None:
         member = self._member
@@ -218,11 +230,16 @@ class LearnerServer:
         database.last_zxid = max(database.last_zxid, first_zxid)
         # A snapshot of the leader may have been ahead of its zxid; what comes from now on is not in it.
         database.exact_from_zxid = database.last_zxid + 1
-        self._tracker = LearnerSessionTracker(member.first_session_id())
+        self._tracker, counts = LearnerSessionTracker(member.first_session_id()), member.counts
         self.processor = Processor(
-            member.database, self._tracker, member.limits, member.now_ms(), self, metrics=member.metrics
+            member.database,
+            self._tracker,
+            member.limits,
+            member.now_ms(),
+            self,
+            metrics=member.metrics,
+            latency=counts.commit_ms,
         )
-        counts = member.counts
         sync_ms = counts.observer_sync_ms if self.is_observer else counts.follower_sync_ms
         sync_ms.add(member.now_ms() - self._since_ms)
         member.serve(self.processor, "observer" if self.is_observer else "follower")
@@ -269,11 +286,13 @@ class LearnerServer:
     def forward(self, session_id: int, xid: int, opcode: int, body: bytes, ids: list[Id]) -> None:
         self.send(encode_forwarded_request(session_id, xid, opcode, body, ids))
 
+    def forward_frames(self, session_id: int, frames: list[bytes], ids: list[Id]) -> None:
+        self.send(encode_forwarded_frames(session_id, frames, ids))
+
     def revalidate(self, session_id: int, timeout_ms: int) -> None:
         self.send(encode_revalidation(session_id, timeout_ms))
 
     def fast_forward(self) -> None:
         """Apply what is logged and not committed."""
         self.processor = None
-        for zxid, payload in self.learner.uncommitted:
-            self.apply(zxid, payload)
+        self.apply(self.learner.uncommitted)

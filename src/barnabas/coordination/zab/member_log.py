@@ -4,7 +4,7 @@ In ZooKeeper: the queue of SyncRequestProcessor.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from barnabas.coordination.core.processor import Processor
@@ -45,6 +45,9 @@ class ReadOnlyForwarder:
     def forward(self, *_: object) -> None:
         raise KeeperError(ErrorCode.NOT_READ_ONLY)
 
+    def forward_frames(self, *_: object) -> None:
+        raise AssertionError("a read-only server forwards nothing")
+
     def revalidate(self, *_: object) -> None:
         raise AssertionError("a read-only server takes sessions as they come")
 
@@ -71,6 +74,13 @@ class MemberLog:
             self.on_idle(False)
         self.unlogged.append(payload)
         self._zxids.append(zxid)
+
+    def extend(self, zxids: Sequence[int], payloads: Sequence[bytes | bytearray]) -> None:
+        """As `add` of each."""
+        if not self._zxids and zxids:
+            self.on_idle(False)
+        self.unlogged += payloads
+        self._zxids.extend(zxids)
 
     def commit(self, count: int, now_ms: int) -> None:  # noqa: ARG002  # as Processor.commit
         """The next ``count`` transactions are on stable storage."""

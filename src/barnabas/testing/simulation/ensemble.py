@@ -13,8 +13,9 @@ A server that gives up its role applies what it has logged, which may never be c
 serves it to clients.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from itertools import islice
 from typing import Any
 
 from barnabas.coordination.core.database import Database
@@ -22,23 +23,55 @@ from barnabas.coordination.core.processor import Processor
 from barnabas.testing.simulation.history import History
 from barnabas.wire.jute.transactions import Transaction, TxnHeader, decode_transaction
 
-__all__ = ["EnsembleObserver", "next_proposal"]
+__all__ = ["EnsembleObserver", "next_proposals", "unwatch_database", "watch_database"]
 
 
-def next_proposal(processor: Processor) -> tuple[TxnHeader, Transaction | None, list[str]]:
-    """The header and the transaction that a processor commits next, and the paths that it changes."""
-    proposal = processor._proposals[0]
-    if not isinstance(proposal, tuple):
-        return proposal.header, proposal.txn, [path for path, _ in proposal.changes]
-    transaction, _, _, path, _, parent_path, _ = proposal[2]
-    header, txn, _ = decode_transaction(transaction)
-    return header, txn, [parent_path, path] if parent_path else [path]
+def next_proposals(processor: Processor, count: int) -> Iterator[tuple[TxnHeader, Transaction | None, list[str]]]:
+    """The headers and the transactions that a processor commits next, and the paths that each changes."""
+    for proposal in islice(processor._proposals, count):
+        if not isinstance(proposal, tuple):
+            yield proposal.header, proposal.txn, [path for path, _ in proposal.changes]
+            continue
+        transaction, _, _, path, _, parent_path, _ = proposal[2]
+        header, txn, _ = decode_transaction(transaction)
+        yield header, txn, [parent_path, path] if parent_path else [path]
+
+
+def watch_database(database: Database, applied: Callable[[int], None]) -> None:
+    """Call ``applied`` with the zxid of each transaction when it is in the tree, also of those that are committed together.
+
+    A server sets `last_zxid` then, on each of its paths.
+    """
+    place = vars(Database)["last_zxid"]  # the slot, which is a descriptor
+
+    def get(self: Database) -> int:
+        zxid: int = place.__get__(self)
+        return zxid
+
+    def put(self: Database, zxid: int) -> None:
+        place.__set__(self, zxid)
+        applied(zxid)
+
+    database.__class__ = type("WatchedDatabase", (Database,), {"__slots__": (), "last_zxid": property(get, put)})
+
+
+def unwatch_database(database: Database) -> None:
+    """End `watch_database`."""
+    database.__class__ = Database
 
 
 class _Role:
     """Whether a server still has the role for which a processor was made."""
 
     is_over = False
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def end(self) -> None:
+        """The server gives up its role."""
+        self.is_over = True
+        unwatch_database(self.database)
 
 
 class EnsembleObserver:
@@ -61,7 +94,7 @@ class EnsembleObserver:
 
         def stopped() -> None:
             for role in observed_roles:
-                role.is_over = True
+                role.end()
             stop_serving()
 
         def observed(processor: Processor, mode: str) -> None:
@@ -113,8 +146,9 @@ class EnsembleObserver:
         return False
 
     def _observe(self, name: str, processor: Processor, *, leads: bool) -> "_Role":
-        role = _Role()
-        commit, apply = processor.commit, processor.apply
+        role = _Role(processor.database)
+        commit = processor.commit
+        paths_of: dict[int, list[str]] = {}
         place = self._places.get(processor.database.last_zxid, 0)
 
         def delivered(zxid: int) -> None:
@@ -125,28 +159,21 @@ class EnsembleObserver:
                     f"{name} delivers 0x{zxid:x} in place {place}, it was committed in place {self._places[zxid]}"
                 )
             self._check_state(f"{name} delivers", processor.database)
-
-        def commit_each(count: int, now_ms: int) -> None:
-            if role.is_over:
-                commit(count, now_ms)
-                return
-            for _ in range(count):
-                header, txn, paths = next_proposal(processor)
-                self._committed(header, txn)
-                commit(1, now_ms)
-                delivered(header.zxid)
+            if zxid in paths_of:
+                paths = paths_of.pop(zxid)
                 for listener in self._on_commit:
                     listener(paths)
 
-        def apply_one(payload: bytes, now_ms: int) -> None:
-            apply(payload, now_ms)
+        def committing(count: int, now_ms: int) -> None:
             if not role.is_over:
-                delivered(decode_transaction(payload)[0].zxid)
+                for header, txn, paths in next_proposals(processor, count):
+                    self._committed(header, txn)
+                    paths_of[header.zxid] = paths
+            commit(count, now_ms)
 
         if leads:
-            processor.commit = commit_each  # type: ignore[method-assign]  # of this one object
-        else:
-            processor.apply = apply_one  # type: ignore[method-assign]  # likewise
+            processor.commit = committing  # type: ignore[method-assign]  # of this one object
+        watch_database(processor.database, delivered)
         return role
 
     def _committed(self, header: TxnHeader, txn: Transaction | None) -> None:

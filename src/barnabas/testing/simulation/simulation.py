@@ -24,7 +24,7 @@ from barnabas.coordination.quorum.configuration import is_dynamic
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.testing.simulation.disk import Disk, SimulatedFiles
-from barnabas.testing.simulation.ensemble import EnsembleObserver, next_proposal
+from barnabas.testing.simulation.ensemble import EnsembleObserver, next_proposals, watch_database
 from barnabas.testing.simulation.history import History
 from barnabas.testing.simulation.loop import Process, ProcessState, SimulatedClock, SimulatedLoop, current_process
 from barnabas.testing.simulation.network import Fabric, SimulatedNetwork
@@ -290,18 +290,22 @@ class Simulation:
         return prepare_zoo_cfg(files, machine.name, texts, lines, role)
 
     def _hear_commits(self, server: CoordinationServer) -> None:
-        """Call `on_commit` for every transaction by itself, however many become durable together."""
+        """Call `on_commit` for every transaction, also of those that become durable together."""
         processor = server._processor
         commit = processor.commit
+        paths_of: dict[int, list[str]] = {}
 
-        def commit_each(count: int, now_ms: int) -> None:
-            for _ in range(count):
-                _, _, paths = next_proposal(processor)
-                commit(1, now_ms)
-                for listener in self.on_commit:
-                    listener(paths)
+        def committing(count: int, now_ms: int) -> None:
+            paths_of.update((header.zxid, paths) for header, _, paths in next_proposals(processor, count))
+            commit(count, now_ms)
 
-        processor.commit = commit_each  # type: ignore[method-assign]  # of this one object
+        def applied(zxid: int) -> None:
+            paths = paths_of.pop(zxid)
+            for listener in self.on_commit:
+                listener(paths)
+
+        processor.commit = committing  # type: ignore[method-assign]  # of this one object
+        watch_database(processor.database, applied)
 
     def start_broker(self, broker_id: int) -> None:
         """Start a broker."""

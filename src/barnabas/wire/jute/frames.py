@@ -17,6 +17,7 @@ from collections.abc import Iterable
 
 from barnabas.base.files import Buffer
 from barnabas.wire.jute.codec import MalformedRecordError, decode_from, encode_into
+from barnabas.wire.jute.layouts import LENGTH_AND_REPLY
 from barnabas.wire.jute.opcodes import OpCode, Xid
 from barnabas.wire.jute.records import (
     CheckVersionRequest,
@@ -61,7 +62,6 @@ _LENGTH = struct.Struct(">i")
 _MULTI_HEADER = struct.Struct(">i?i")
 _REPLY_HEADER = struct.Struct(">iqi")
 REPLY_HEADER_BYTES = _REPLY_HEADER.size
-_REPLY = struct.Struct(">iiqi")
 _REQUEST = struct.Struct(">iii")
 _MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
 
@@ -135,8 +135,8 @@ def encode_request(xid: int, opcode: int, body: object | None) -> bytearray:
 def encode_reply(xid: int, zxid: int, err: int, body: object | None = None) -> bytearray:
     """A frame with a reply's header and its record, if it has one."""
     if body is None:
-        return bytearray(_REPLY.pack(16, xid, zxid, err))
-    out = bytearray(_REPLY.pack(0, xid, zxid, err))
+        return bytearray(LENGTH_AND_REPLY.pack(16, xid, zxid, err))
+    out = bytearray(LENGTH_AND_REPLY.pack(0, xid, zxid, err))
     encode_into(out, body)
     return _framed(out)
 
@@ -195,7 +195,7 @@ def decode_multi_request(data: Buffer, offset: int = 0, max_parts: int | None = 
 
 def encode_multi_response(xid: int, zxid: int, err: int, parts: Iterable[MultiPart]) -> bytearray:
     """A frame with the results of a multi; a failed part is ``(OpCode.ERROR, ErrorResponse)``."""
-    out = bytearray(_REPLY.pack(0, xid, zxid, err))
+    out = bytearray(LENGTH_AND_REPLY.pack(0, xid, zxid, err))
     for part_type, record in parts:
         out += _MULTI_HEADER.pack(part_type, False, record.err if isinstance(record, ErrorResponse) else 0)
         if record is not None:

@@ -22,20 +22,23 @@ In ZooKeeper: QuorumPacket, LearnerInfo and the constants of Leader.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode
+from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import Id
 
 __all__ = [
+    "PACKET_BYTES",
     "PROTOCOL_VERSION",
     "SNAPSHOT_SIGNATURE",
     "ForwardedRequest",
     "LearnerInfo",
     "PacketReader",
+    "PacketRun",
     "PacketType",
     "QuorumPacket",
     "SnapshotScanner",
@@ -44,14 +47,18 @@ __all__ = [
     "decode_revalidation",
     "decode_session_answer",
     "decode_touched_sessions",
+    "encode_forwarded_frames",
     "encode_forwarded_request",
     "encode_packet",
+    "encode_packets",
     "encode_revalidation",
     "encode_session_answer",
     "encode_signal",
+    "encode_signals",
     "encode_touched_sessions",
     "epoch_of",
     "first_zxid_of",
+    "is_forwarded_sync",
 ]
 
 PROTOCOL_VERSION = 0x10000
@@ -65,6 +72,10 @@ _INT = struct.Struct(">i")
 _TOUCH = struct.Struct(">qi")
 _ANSWER = struct.Struct(">q?")
 _REQUEST = struct.Struct(">qii")
+_REQUEST_FRAME = struct.Struct(">iqiq")
+_NO_IDENTITIES = b"\xff\xff\xff\xff"
+PACKET_BYTES = _HEAD.size + len(_NO_IDENTITIES)
+"""Of a packet beside its data."""
 _MAX_IDENTITIES = 1000
 _NODE_STAT_BYTES = 8 + 8 * 4 + 4 * 3 + 8 + 8
 _SESSION_BYTES = 12
@@ -93,6 +104,12 @@ class PacketType(IntEnum):
     LEADERINFO = 17
     ACKEPOCH = 18
     INFORM_AND_ACTIVATE = 19
+
+
+_SYNC = _INT.pack(OpCode.SYNC)
+_REQUEST_TYPE = int(PacketType.REQUEST)
+_SIGNALS_IN_RUNS = frozenset(map(int, (PacketType.ACK, PacketType.COMMIT)))
+_DATA_IN_RUNS = frozenset((_REQUEST_TYPE, int(PacketType.PROPOSAL)))
 
 
 @dataclass(slots=True)
@@ -128,7 +145,7 @@ def encode_packet(packet_type: int, zxid: int, data: bytes | bytearray, authinfo
     """A packet with data."""
     head = _HEAD.pack(packet_type, zxid, len(data))
     if authinfo is None:
-        return b"".join((head, data, b"\xff\xff\xff\xff"))
+        return b"".join((head, data, _NO_IDENTITIES))
     return b"".join((head, data, _encode_identities(tuple(authinfo))))
 
 
@@ -149,6 +166,55 @@ def encode_signal(packet_type: int, zxid: int) -> bytes:
     return _SIGNAL.pack(packet_type, zxid, -1, -1)
 
 
+def encode_signals(packet_type: int, zxids: Iterable[int]) -> bytes:
+    """`encode_signal` of each zxid."""
+    number, pack = int(packet_type), _SIGNAL.pack
+    return b"".join([pack(number, zxid, -1, -1) for zxid in zxids])
+
+
+def encode_packets(packet_type: int, first_zxid: int, payloads: Iterable[bytes | bytearray]) -> bytes:
+    """`encode_packet` of each transaction, whose zxids rise by one."""
+    number, pack = int(packet_type), _HEAD.pack
+    parts: list[bytes | bytearray] = []
+    for zxid, payload in enumerate(payloads, first_zxid):
+        parts += (pack(number, zxid, len(payload)), payload, _NO_IDENTITIES)
+    return b"".join(parts)
+
+
+def _equal_signals(data: bytes, position: int, packet_type: int) -> list[int]:
+    """The zxids of the packets without data and of the same type, from ``position`` on."""
+    zxids: list[int] = []
+    size_bytes = _SIGNAL.size
+    whole = memoryview(data)[position : position + (len(data) - position) // size_bytes * size_bytes]
+    for kind, zxid, size, count in _SIGNAL.iter_unpack(whole):
+        if kind != packet_type or size != -1 or count != -1:
+            break
+        zxids.append(zxid)
+    return zxids
+
+
+class PacketRun:
+    """Packets of one type that have come behind each other: PROPOSAL, COMMIT, ACK or REQUEST, which come in thousands."""
+
+    __slots__ = ("authinfo", "payloads", "type", "zxids")
+
+    def __init__(
+        self, packet_type: int, zxids: list[int], payloads: list[bytes] | None, authinfo: list[Id] | None
+    ) -> None:
+        """``payloads`` are the data, None for packets without; all have the same ``authinfo``."""
+        self.type = packet_type
+        self.zxids = zxids
+        self.payloads = payloads
+        self.authinfo = authinfo
+
+    def packets(self) -> list[QuorumPacket]:
+        """Each by itself."""
+        if self.payloads is None:
+            return [QuorumPacket(self.type, zxid) for zxid in self.zxids]
+        pairs = zip(self.zxids, self.payloads, strict=True)
+        return [QuorumPacket(self.type, zxid, data, self.authinfo) for zxid, data in pairs]
+
+
 class PacketReader:
     """Cuts a stream into packets. A length that lies costs no memory: nothing is reserved ahead."""
 
@@ -157,7 +223,7 @@ class PacketReader:
     def __init__(self, max_data_bytes: int) -> None:
         self._buffer = bytearray()
         self.max_data_bytes = max_data_bytes
-        self._identity_bytes = b"\xff\xff\xff\xff"
+        self._identity_bytes = _NO_IDENTITIES
         """Those of the last packet that had some: the next one often has the same."""
         self._identities: list[Id] | None = None
 
@@ -173,15 +239,38 @@ class PacketReader:
     def packets(self) -> list[QuorumPacket]:
         """All whole packets up to a SNAP, behind which there are no packets. Raises `MalformedRecordError`."""
         found: list[QuorumPacket] = []
-        position = 0
-        buffer, unpack, signal_bytes = self._buffer, _SIGNAL.unpack_from, _SIGNAL.size
-        end = len(buffer)
-        while end - position >= signal_bytes:
-            packet_type, zxid, size, count = unpack(buffer, position)
+        for each in self.runs():
+            if isinstance(each, PacketRun):
+                found += each.packets()
+            else:
+                found.append(each)
+        return found
+
+    def runs(self) -> list[QuorumPacket | PacketRun]:
+        """As `packets`; those that come in thousands are in a `PacketRun`, one or many.
+
+        What stands before a packet that is malformed is lost with the connection.
+        """
+        found: list[QuorumPacket | PacketRun] = []
+        if not self._has_whole_packet():
+            return found
+        data = bytes(self._buffer)
+        position, end = 0, len(data)
+        while end - position >= _SIGNAL.size:
+            packet_type, zxid, size, count = _SIGNAL.unpack_from(data, position)
             if size == -1 and count == -1:
+                if packet_type in _SIGNALS_IN_RUNS:
+                    zxids = _equal_signals(data, position, packet_type)
+                    position += _SIGNAL.size * len(zxids)
+                    found.append(PacketRun(packet_type, zxids, None, None))
+                    continue
                 packet = QuorumPacket(packet_type, zxid)
-                position += signal_bytes
-            elif (one := self._with_data(position, packet_type, zxid, size)) is not None:
+                position += _SIGNAL.size
+            elif packet_type in _DATA_IN_RUNS and (run := self._equal_packets(data, position, packet_type)) is not None:
+                position = run[1]
+                found.append(run[0])
+                continue
+            elif (one := self._with_data(data, position, packet_type, zxid, size)) is not None:
                 packet, position = one
             else:
                 break
@@ -189,19 +278,54 @@ class PacketReader:
             if packet_type == PacketType.SNAP:
                 break
         if position:
-            del buffer[:position]
+            del self._buffer[:position]
         return found
 
-    def _with_data(self, offset: int, packet_type: int, zxid: int, size: int) -> tuple[QuorumPacket, int] | None:
-        """A packet with data or identities, and the offset behind it; None if it is not whole."""
+    def _has_whole_packet(self) -> bool:
+        """Whether the first packet may be whole. So the bytes of a large one are looked at when it is there, not with each part."""
         buffer = self._buffer
+        if len(buffer) < _SIGNAL.size:
+            return False
+        packet_type: int
+        size: int
+        packet_type, _, size = _HEAD.unpack_from(buffer)
+        if size > self.max_data_bytes:
+            raise MalformedRecordError(f"a packet of type {packet_type} with {size} bytes of data")
+        return len(buffer) >= _HEAD.size + size + 4
+
+    def _equal_packets(self, data: bytes, position: int, packet_type: int) -> tuple[PacketRun, int] | None:
+        """The packets from ``position`` on of the same type with data, and the identities that the last packet had; what is
+        behind them. None if the first is not one."""
+        if packet_type == _REQUEST_TYPE:
+            tail, authinfo = self._identity_bytes, self._identities
+        else:
+            tail, authinfo = _NO_IDENTITIES, None
+        zxids: list[int] = []
+        payloads: list[bytes] = []
+        unpack, head_bytes, tail_bytes = _HEAD.unpack_from, _HEAD.size, len(tail)
+        most_bytes, last = self.max_data_bytes, len(data) - head_bytes
+        while position <= last:
+            kind, zxid, size = unpack(data, position)
+            start = position + head_bytes
+            end = start + size
+            if kind != packet_type or not 0 <= size <= most_bytes or not data.startswith(tail, end):
+                break
+            zxids.append(zxid)
+            payloads.append(data[start:end])
+            position = end + tail_bytes
+        return (PacketRun(packet_type, zxids, payloads, authinfo), position) if zxids else None
+
+    def _with_data(
+        self, buffer: bytes, offset: int, packet_type: int, zxid: int, size: int
+    ) -> tuple[QuorumPacket, int] | None:
+        """A packet with data or identities, and the offset behind it; None if it is not whole."""
         start = offset + _HEAD.size
         if size < -1 or size > self.max_data_bytes:
             raise MalformedRecordError(f"a packet of type {packet_type} with {size} bytes of data")
         end = start + max(size, 0)
         if len(buffer) < end + 4:
             return None
-        data = bytes(buffer[start:end]) if size >= 0 else None
+        data = buffer[start:end] if size >= 0 else None
         if buffer.startswith(self._identity_bytes, end):
             return QuorumPacket(packet_type, zxid, data, self._identities), end + len(self._identity_bytes)
         (count,) = _INT.unpack_from(buffer, end)
@@ -223,7 +347,7 @@ class PacketReader:
                 return None
             texts.append(buffer[end - max(size, 0) : end].decode("utf-8", "replace"))
         identities = [Id(texts[each], texts[each + 1]) for each in range(0, 2 * count, 2)]
-        self._identity_bytes, self._identities = bytes(buffer[first:end]), identities
+        self._identity_bytes, self._identities = buffer[first:end], identities
         return QuorumPacket(packet_type, zxid, data, identities), end
 
 
@@ -362,13 +486,27 @@ def encode_forwarded_request(
     return encode_packet(PacketType.REQUEST, -1, _REQUEST.pack(session_id, xid, opcode) + bytes(body), ids)
 
 
-def decode_forwarded_request(packet: QuorumPacket) -> ForwardedRequest:
-    """The request in a REQUEST packet. Raises `MalformedRecordError`."""
-    data = packet.data or b""
+def encode_forwarded_frames(session_id: int, frames: Iterable[bytes], ids: list[Id]) -> bytes:
+    """A REQUEST packet for each frame of a client, whose header and body are those of a forwarded request."""
+    identities = _encode_identities(tuple(ids))
+    pack = _REQUEST_FRAME.pack
+    parts: list[bytes] = []
+    for frame in frames:
+        parts += (pack(_REQUEST_TYPE, -1, len(frame) + 8, session_id), frame, identities)
+    return b"".join(parts)
+
+
+def decode_forwarded_request(data: bytes) -> ForwardedRequest:
+    """The request in the data of a REQUEST packet. Raises `MalformedRecordError`."""
     if len(data) < _REQUEST.size:
         raise MalformedRecordError(f"a REQUEST of {len(data)} bytes")
     session_id, xid, opcode = _REQUEST.unpack_from(data)
     return ForwardedRequest(session_id, xid, opcode, data[_REQUEST.size :])
+
+
+def is_forwarded_sync(data: bytes) -> bool:
+    """Whether the request in a REQUEST packet is a sync, which is no write."""
+    return data[12:16] == _SYNC
 
 
 def encode_touched_sessions(zxid: int, sessions: dict[int, int]) -> bytes:

@@ -4,6 +4,7 @@ import struct
 from dataclasses import dataclass
 
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode, decode_from, encode_into
+from barnabas.wire.jute.layouts import DIGEST, TXN_HEADER
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import ACLs
 
@@ -32,8 +33,6 @@ __all__ = [
     "zxid_and_type",
 ]
 
-_HEADER = struct.Struct(">qiqqi")
-_DIGEST = struct.Struct(">iq")
 _TIME = struct.Struct(">q")
 _TIME_OFFSET = 20
 """Behind the session id (8 bytes), cxid (4) and zxid (8) of TxnHeader."""
@@ -214,10 +213,10 @@ session."""
 
 def encode_transaction(header: TxnHeader, txn: Transaction, digest: TxnDigest | None) -> bytearray:
     """A transaction as logs and proposals carry it: header, record, digest."""
-    payload = bytearray(_HEADER.pack(header.client_id, header.cxid, header.zxid, header.time_ms, header.type))
+    payload = bytearray(TXN_HEADER.pack(header.client_id, header.cxid, header.zxid, header.time_ms, header.type))
     encode_into(payload, txn)
     if digest is not None:
-        payload += _DIGEST.pack(digest.version, digest.tree_digest)
+        payload += DIGEST.pack(digest.version, digest.tree_digest)
     return payload
 
 
@@ -229,9 +228,9 @@ def decision_time_ms(payload: bytes | bytearray) -> int:
 
 def zxid_and_type(payload: bytes) -> tuple[int, int]:
     """The zxid and the type of a transaction, of its `TxnHeader`. Raises `MalformedRecordError`."""
-    if len(payload) < _HEADER.size:
+    if len(payload) < TXN_HEADER.size:
         raise MalformedRecordError(f"a transaction of {len(payload)} bytes has no header")
-    _, _, zxid, _, txn_type = _HEADER.unpack_from(payload)
+    _, _, zxid, _, txn_type = TXN_HEADER.unpack_from(payload)
     return zxid, txn_type
 
 

@@ -1,0 +1,81 @@
+"""Requests on their way between a learner and its leader: which ones go together, and what the leader makes of one.
+
+In ZooKeeper: FollowerRequestProcessor, and the part of `LeaderRequestProcessor` and `PrepRequestProcessor` that looks at sessions.
+"""
+
+import logging
+from collections.abc import Sequence
+from itertools import islice
+
+from barnabas.coordination.core.connections import Limits
+from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker, creates_ephemeral
+from barnabas.coordination.core.operations import WRITES
+from barnabas.coordination.core.operations.base import WriteOperation
+from barnabas.coordination.core.operations.multi import decode_write
+from barnabas.coordination.core.refusals import EXPIRED, MOVED
+from barnabas.coordination.core.sessions import LearnerSessionTracker, SessionTracker
+from barnabas.wire.jute.codec import MalformedRecordError, decode
+from barnabas.wire.jute.layouts import JUTE_INT, REQUEST_HEADER
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.quorum import ForwardedRequest
+from barnabas.wire.jute.transactions import CreateSessionTxn
+
+__all__ = ["INTERNAL", "admit", "usual_writes"]
+
+logger = logging.getLogger(__name__)
+
+INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
+"""Writes that clients may not request."""
+_USUAL = frozenset(JUTE_INT.pack(opcode) for opcode in WRITES if opcode not in INTERNAL)
+
+
+def usual_writes(frames: Sequence[bytes], start: int, most: int) -> list[bytes]:
+    """The frames from ``start`` on that are writes of clients, up to another one, and at most so many."""
+    found: list[bytes] = []
+    for frame in islice(frames, start, start + most):
+        if len(frame) < REQUEST_HEADER.size or frame[4:8] not in _USUAL:
+            break
+        found.append(frame)
+    return found
+
+
+def admit(
+    tracker: SessionTracker | LearnerSessionTracker | UpgradeableSessionTracker,
+    writes: dict[int, WriteOperation],
+    limits: Limits,
+    owner: object,
+    request: ForwardedRequest,
+    now_ms: int,
+) -> tuple[WriteOperation | None, object | None]:
+    """The operation that decides a learner's request, and its record. None for one that cannot be read.
+
+    A session belongs to the learner through which its client came last.
+    """
+    session_id, opcode = request.session_id, request.opcode
+    operation = writes.get(opcode)
+    body: object | None = None
+    try:
+        if operation is None:
+            raise MalformedRecordError(f"{opcode} is not the opcode of a write")
+        if opcode == OpCode.CREATE_SESSION:
+            body = decode(CreateSessionTxn, request.body)
+            tracker.track(session_id, body.timeout_ms, now_ms).owner = owner
+        elif opcode in INTERNAL:
+            raise MalformedRecordError(f"{opcode} is not a client's write")
+        else:
+            body = decode_write(operation, request.body, 0, limits.max_multi_operations)
+    except MalformedRecordError as error:
+        logger.info("Refusing a forwarded request of type %d: %s", opcode, error)
+        operation = None
+    session = tracker.live(session_id)
+    if session is None:
+        # A session that is unknown here may be local on the learner; then it may do all but own an ephemeral node.
+        if limits.local_sessions is None or creates_ephemeral(opcode, request.body, limits.max_multi_operations):
+            operation = EXPIRED
+    else:
+        tracker.touch(session, now_ms)
+        if session.owner is None:
+            session.owner = owner
+        elif session.owner is not owner and opcode != OpCode.CLOSE_SESSION:  # its client may end it from anywhere
+            operation = MOVED
+    return operation, body
