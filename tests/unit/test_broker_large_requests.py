@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.replication import delayed_fetch
+from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.reads import ReadResult, read_log
 from barnabas.log import record_checks
 from barnabas.log.partition_log import PartitionLog
@@ -131,6 +132,34 @@ def test_what_a_large_produce_request_carries_is_appended_in_slices(
     answers = client.answer().responses[0].partition_responses
     assert [answer.error_code for answer in answers[:2]] == [0, 3]
     assert partition.log.log_end_offset == 1
+
+
+def test_records_that_are_committed_while_others_of_their_request_are_appended_count_as_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower has the first partition's record before the last partition's is appended; no fetch follows that."""
+    broker = DataPath(tmp_path)
+    first, last = (broker.lead("t", index, replicas=(0, 1), isr=(0, 1)) for index in (0, PARTITIONS))
+    client = broker.connect()
+    in_short_slices(broker, monkeypatch)
+    data = [PartitionProduceData(index=index, records=batch(b"x")) for index in range(PARTITIONS + 1)]
+    topics = [TopicProduceData(name="t", partition_data=data)]
+    client.post(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1000, topic_data=topics), 9)
+
+    def followed(partition: Partition) -> None:
+        while not partition.log.log_end_offset:
+            broker.timers.advance(0)
+        broker.replicas.follower_fetched(partition.topic_partition, 1, 1, 0, broker.clock.wall_ms())
+
+    followed(first)
+    assert last.log.log_end_offset == 0
+    followed(last)
+    for _ in range(PARTITIONS):
+        if client.sent:
+            break
+        broker.timers.advance(0)  # the answer is encoded in slices
+    answers = client.answer().responses[0].partition_responses
+    assert [answers[index].error_code for index in (0, 1, PARTITIONS)] == [0, 3, 0]
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])

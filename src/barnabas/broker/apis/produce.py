@@ -51,6 +51,9 @@ _TOPIC_IDS = 13
 _LEADER_HINTS = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
+_Waiting = tuple[TopicPartition, PartitionProduceResponse, int]
+"""An append with its answer and its last offset."""
+
 
 def handle(services: Services, request: Request) -> None:
     """Append what the request carries, then answer as its acks ask."""
@@ -65,7 +68,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
     acks = message.acks
     now_ms = services.clock.wall_ms()
     topics = []
-    waiting: list[tuple[TopicPartition, PartitionProduceResponse, int]] = []
+    waiting: list[_Waiting] = []
     failed = False
     for topic_data in _without_repeats(message.topic_data):
         name: str | None = topic_data.name
@@ -106,6 +109,10 @@ def _append(services: Services, request: Request) -> Sliced[None]:
             TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
         )
     response = ProduceResponse(responses=topics)
+    if len(waiting) > 1:
+        # Others have had their turn since the first append: what is committed by now wakes none that begins to wait.
+        waiting, some_failed = _still_waiting(services, waiting, acks)
+        failed = failed or some_failed
     if acks == 0:
         if failed:
             request.fail(ErrorCode.NONE)
@@ -115,6 +122,21 @@ def _append(services: Services, request: Request) -> Sliced[None]:
         _wait(services, request, response, waiting, failed)
     else:
         _reply(services, request, response, failed)
+
+
+def _still_waiting(services: Services, waiting: list[_Waiting], acks: int) -> tuple[list[_Waiting], bool]:
+    """The appends that are still to be acknowledged, and whether others failed meanwhile."""
+    left = []
+    failed = False
+    for each in waiting:
+        topic_partition, answer, last_offset = each
+        code = acknowledgement(services.replicas, topic_partition, last_offset, acks)
+        if code is None:
+            left.append(each)
+        elif code is not ErrorCode.NONE:
+            _refuse(answer, KafkaError(code))
+            failed = True
+    return left, failed
 
 
 def _without_repeats(topics: list[TopicProduceData]) -> list[TopicProduceData]:
@@ -169,7 +191,7 @@ def _wait(
     services: Services,
     request: Request,
     response: ProduceResponse,
-    waiting: list[tuple[TopicPartition, PartitionProduceResponse, int]],
+    waiting: list[_Waiting],
     failed: bool,
 ) -> None:
     """Reply when every partition's records are acknowledged, or will not be."""
