@@ -179,7 +179,8 @@ def request(port: int, name: str, authorization: str, data: bytes | None = None)
         with urllib.request.urlopen(asked, timeout=60) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.read()
+        with error:
+            return error.code, error.read()
 
 
 def get(port: int, name: str) -> str:

@@ -367,7 +367,8 @@ def command(member: Member, name: str, data: bytes | None = None) -> tuple[int, 
         with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, response.headers, response.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
+        with error:
+            return error.code, error.headers, error.read()
 
 
 def test_an_ensemble_is_restored_from_a_snapshot_of_a_follower(tmp_path: Path) -> None:

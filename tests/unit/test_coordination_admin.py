@@ -143,8 +143,9 @@ def test_prometheus_gets_the_figures_of_mntr(tmp_path: Path) -> None:
         assert "# TYPE znode_count gauge\nznode_count 5.0\n" in page
         assert "# TYPE fsynctime summary\nfsynctime_count" in page
         assert "# TYPE commit_count counter\ncommit_count 0.0\n" in page
-        with pytest.raises(urllib.error.HTTPError, match="404"):
+        with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             get(http_ports[1], "/commands")
+        refused.value.close()
 
     serve(tmp_path, ask, **ON)
 
@@ -163,7 +164,8 @@ def ask_http(
         with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, response.headers, response.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
+        with error:
+            return error.code, error.headers, error.read()
 
 
 def test_a_snapshot_is_streamed_and_restored(tmp_path: Path) -> None:

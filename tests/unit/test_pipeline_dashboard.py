@@ -224,8 +224,9 @@ def test_the_server_gives_page_library_figures_and_metrics(server: DashboardServ
     checkpoint.folder.mkdir(exist_ok=True)
     checkpoint.note_run({"rows": 5, "expectations": {"small": 3}})
     assert 'barnabas_pipeline_unmet_rows{flow="flow",expectation="small"} 3\n' in get(server, "metrics")[1]
-    with pytest.raises(urllib.error.HTTPError, match="404"):
+    with pytest.raises(urllib.error.HTTPError, match="404") as refused:
         get(server, "etc/passwd")
+    refused.value.close()
 
 
 def test_before_the_flow_has_run_the_page_says_so(server: DashboardServer) -> None:

@@ -288,7 +288,9 @@ def test_a_tls_client_at_a_plain_port_ends_at_once(folder: Path) -> None:
         )
         with pytest.raises(OSError, match=r"closed|reset|EOF"):
             await layer(folder).connect(HOST, plain.port, Recorder, max_frame_bytes=LIMIT, timeout_ms=5000)
-        assert handlers[0].bad == b"\x16\x03\x01\x02"
+        assert (
+            handlers[0].bad[:3] == b"\x16\x03\x01"
+        )  # the fourth byte depends on OpenSSL: it is of the message's length
         await plain.close()
 
     asyncio.run(run())
