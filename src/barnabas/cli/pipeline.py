@@ -127,7 +127,7 @@ def _problems(flow: spec.Flow) -> "list[Problem]":
     require_extra()
     from barnabas.pipelines.analysis import find_problems
 
-    session = open_session(flow.name, cores=1, shuffle_partitions=1, runs_flows=False)
+    session = open_session(flow.name, cores=1, shuffle_partitions=1, is_brief=True)
     try:
         return find_problems(session.spark, flow)
     finally:

@@ -94,12 +94,13 @@ def open_session(
     log_level: str = "error",
     master: str | None = None,
     py_files: Sequence[str] = (),
-    runs_flows: bool = True,
+    is_brief: bool = False,
 ) -> RunningSpark:
     """A session in a JVM of its own, ``local[cores]`` or a driver of ``master``; raises `BarnabasError` when it cannot run.
 
     ``conf`` is laid over the defaults. ``log_level`` is log4j's, for Spark's own messages, which go to a file. Executors of
-    ``master`` get this package and the modules ``py_files``. Without ``runs_flows`` the session leaves no archive of classes.
+    ``master`` get this package and the modules ``py_files``. A session that ``is_brief``, as that of a check is, leaves no archive
+    of classes, and its JVM compiles once and fast: optimized code would come too late, for twice the processor time.
     """
     require_extra()
     master = master or f"local[{cores}]"
@@ -107,7 +108,8 @@ def open_session(
     cache = cache_dir()
     java = find_java(os.environ)
     home = prepare_home(java, cache)
-    archive = ClassArchive(archive_folder(cache, java, _spark_folder()), java, may_be_made=runs_flows)
+    archive = ClassArchive(archive_folder(cache, java, _spark_folder()), java, may_be_made=not is_brief)
+    compiler = " -XX:TieredStopAtLevel=1" if is_brief else ""
     log4j = cache / f"log4j2-{log_level}.properties"
     log4j.parent.mkdir(parents=True, exist_ok=True)
     log4j.write_text(_LOG4J.format(level=log_level))
@@ -125,7 +127,7 @@ def open_session(
         "spark.driver.memory": memory,
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_near else {}),
         **_executor_settings(master, cores, memory),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC {archive.java_options}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC{compiler} {archive.java_options}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
