@@ -159,7 +159,9 @@ def measure_starts(bootstrap: str, wait: Callable[[Callable[[], bool]], None]) -
             return False
 
         with _process([*command, "run", str(path), "--quiet"]) as (process, clock):
-            wait(has_row)
+            wait(lambda: has_row() or process.poll() is not None)
+            if process.returncode is not None:
+                sys.exit(f"the flow ended before its first row was there, with {process.returncode}")
             yield "first result", clock.taken()
             process.terminate()
 
