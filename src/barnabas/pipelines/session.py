@@ -109,7 +109,6 @@ def open_session(
     java = find_java(os.environ)
     home = prepare_home(java, cache)
     archive = ClassArchive(archive_folder(cache, java, _spark_folder()), java, may_be_made=not is_brief)
-    compiler = " -XX:TieredStopAtLevel=1" if is_brief else ""
     log4j = cache / f"log4j2-{log_level}.properties"
     log4j.parent.mkdir(parents=True, exist_ok=True)
     log4j.write_text(_LOG4J.format(level=log_level))
@@ -127,7 +126,7 @@ def open_session(
         "spark.driver.memory": memory,
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_near else {}),
         **_executor_settings(master, cores, memory),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC{compiler} {archive.java_options}",
+        "spark.driver.extraJavaOptions": _java_options(log4j, archive, is_brief=is_brief),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -151,6 +150,11 @@ def open_session(
         running.close()
         raise
     return running
+
+
+def _java_options(log4j: Path, archive: ClassArchive, *, is_brief: bool) -> str:
+    compiler = "-XX:TieredStopAtLevel=1" if is_brief else ""
+    return f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC {compiler} {archive.java_options}"
 
 
 def _executor_settings(master: str, cores: int, memory: str) -> dict[str, str]:
