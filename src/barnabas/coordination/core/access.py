@@ -16,6 +16,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
@@ -23,6 +24,7 @@ from barnabas.wire.jute.records import ACL, OPEN_ACL, Id
 
 __all__ = [
     "SUPER",
+    "AccessList",
     "AccessRules",
     "SaslServer",
     "authenticate",
@@ -31,6 +33,7 @@ __all__ = [
     "hide_digests",
     "ip_id",
     "is_allowed",
+    "parse_network",
     "require",
     "user_name",
 ]
@@ -38,6 +41,7 @@ __all__ = [
 SUPER = Id("super", "")
 """The identity of the super user."""
 
+_MAX_EXPANDED = 10_000
 _KERBEROS_NAME = re.compile(r"[^/@]*(/[^/@]*)?@[^/@]*")
 
 
@@ -114,6 +118,124 @@ def user_name(identity: Id) -> str | None:
     return name.partition(":")[0] if identity.scheme == "digest" else name
 
 
+_Address = tuple[int, int]
+"""The version of IP, and the address as a number."""
+
+
+class AccessList(tuple[ACL, ...]):  # noqa: SLOT001  # a tuple has no slots, and few lists exist
+    """The entries of a list, equal to a plain tuple of them, with what checks of them need.
+
+    A client may give a node tens of thousands of entries, and one small multiRead asks for a thousand checks of them. So the first
+    check of a list sorts its entries by what they are compared with, and later ones are a few look-ups:
+
+        world:anyone            one number, the permissions of everyone
+        ip:address/bits         for each number of bits, the permissions by the network's bits
+        digest, sasl, x509      the permissions by scheme and id
+    """
+
+    _hash: int | None = None
+    _rights: "_Rights | None" = None
+
+    def __hash__(self) -> int:
+        # Kept, because each node that is stored looks up its list.
+        if self._hash is None:
+            self._hash = super().__hash__()
+        return self._hash
+
+    def allows(self, perms: int, ids: Iterable[Id]) -> bool:
+        """Whether the entries give one of the identities one of ``perms``; the super user has all."""
+        rights = self._rights
+        if rights is None:
+            rights = self._rights = _Rights(self)
+        return rights.allow(perms, ids)
+
+
+class _Rights:
+    """The permissions of a list, by what they are for."""
+
+    __slots__ = ("anyone", "named", "networks", "sasl")
+
+    def __init__(self, acl: Sequence[ACL]) -> None:
+        self.anyone = 0
+        self.sasl = 0
+        """what any sasl entry gives: the sasl user ``super`` has all of these"""
+        self.named: dict[Id, int] = {}
+        self.networks: dict[_Address, dict[int, int]] = {}
+        """by the version of IP and the number of the bits after the network's"""
+        for perms, identity in acl:
+            scheme, name = identity
+            if scheme == "ip":
+                self._add_network(name or "", perms)
+                continue
+            if scheme == "world" and name == "anyone":
+                self.anyone |= perms
+            elif scheme == "sasl":
+                self.sasl |= perms
+            self.named[identity] = self.named.get(identity, 0) | perms
+
+    def _add_network(self, text: str, perms: int) -> None:
+        try:
+            version, value, rest = parse_network(text)
+        except ValueError:
+            return  # from a log or snapshot only: no address is in it
+        found = self.networks.setdefault((version, rest), {})
+        found[value] = found.get(value, 0) | perms
+
+    def allow(self, perms: int, ids: Iterable[Id]) -> bool:
+        if self.anyone & perms:
+            return True
+        for identity in ids:
+            scheme, name = identity
+            if scheme == "super":
+                return True
+            if scheme == "ip":
+                given = self._of_address(name or "") if self.networks else 0
+            else:
+                given = self.named.get(identity, 0)
+                if scheme == "sasl" and name == "super":
+                    given |= self.sasl
+            if given & perms:
+                return True
+        return False
+
+    def _of_address(self, text: str) -> int:
+        own = _parsed_address(text)
+        if own is None:
+            return 0
+        given = 0
+        for (version, rest), found in self.networks.items():
+            if version == own[0]:
+                given |= found.get(own[1] >> rest, 0)
+        return given
+
+
+@lru_cache(maxsize=1024)
+def _parsed_address(text: str) -> _Address | None:
+    """The address of a client; None for what is none."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return address.version, int(address)
+
+
+def parse_network(text: str) -> tuple[int, int, int]:
+    """The version of IP of ``address/bits``, the first bits as a number, and the number of bits after them.
+
+    Raises `ValueError`, also for a mask in the place of the bits, as in ZooKeeper.
+    """
+    host, slash, bits = text.partition("/")
+    address = ipaddress.ip_address(host)
+    rest = 0
+    if slash:
+        if not (bits.isascii() and bits.isdecimal()):
+            raise ValueError(f"{text} does not end with a number of bits")
+        rest = address.max_prefixlen - int(bits)
+        if rest < 0:
+            raise ValueError(f"{text} has more bits than an address")
+    return address.version, int(address) >> rest, rest
+
+
 def require(acl: Sequence[ACL], perms: int, ids: Iterable[Id], path: str) -> None:
     """NO_AUTH unless the list gives one of the identities one of ``perms``."""
     if acl is not OPEN_ACL and not is_allowed(acl, perms, ids):
@@ -122,56 +244,31 @@ def require(acl: Sequence[ACL], perms: int, ids: Iterable[Id], path: str) -> Non
 
 def is_allowed(acl: Sequence[ACL], perms: int, ids: Iterable[Id]) -> bool:
     """Whether the list gives one of the identities one of ``perms``; an empty list, and the super user, have all."""
-    if not acl:
+    if not acl or acl is OPEN_ACL:
         return True
-    for given, (scheme, wanted) in acl:
-        if given & perms and scheme == "world" and wanted == "anyone":
-            return True
-    for own_scheme, own in ids:
-        if own_scheme == "super":
-            return True
-        for given, (scheme, wanted) in acl:
-            if given & perms and own_scheme == scheme and _matches(scheme, own, wanted):
-                return True
-    return False
-
-
-def _matches(scheme: str | None, own: str | None, wanted: str | None) -> bool:
-    if scheme == "ip":
-        return _ip_matches(own, wanted)
-    return own == wanted or (scheme == "sasl" and own == "super")
-
-
-def _ip_matches(own: str | None, wanted: str | None) -> bool:
-    try:
-        return ipaddress.ip_address(own or "") in _network(wanted or "")
-    except (ValueError, TypeError):
-        return False
-
-
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """``address/bits``; a mask in the place of the bits is a ValueError, as in ZooKeeper."""
-    _, slash, bits = text.partition("/")
-    if slash and not bits.isdecimal():
-        raise ValueError(f"{text} does not end with a number of bits")
-    return ipaddress.ip_network(text, strict=False)
+    return (acl if isinstance(acl, AccessList) else AccessList(acl)).allows(perms, ids)
 
 
 def checked_acl(acl: list[ACL] | None, ids: Iterable[Id], path: str, schemes: frozenset[str]) -> list[ACL]:
     """The list for a node: without doubles, ``auth`` replaced by the connection's identities.
 
-    INVALID_ACL for an empty list, an unknown scheme, an id that its scheme does not allow, ``auth`` without identity.
+    INVALID_ACL for an empty list, an unknown scheme, an id that its scheme does not allow, ``auth`` without identity, and
+    ``auth`` so often that it stands for more than 10,000 entries.
     A null is answered as Apache's server does: INVALID_ACL for a scheme, MARSHALLING_ERROR for an id, except that the
     id of ``auth`` has no meaning and may be null.
     """
     if acl is not None and len(acl) == 1 and acl[0] == OPEN_ACL[0]:
         return acl
     checked: list[ACL] = []
+    expanded = 0
     for entry in _distinct(acl or [], path):
         scheme, name = entry.id
         if scheme == "auth":
             own = [ACL(entry.perms, each) for each in ids if each.scheme in schemes and each.scheme != "ip"]
             if not own:
+                raise KeeperError(ErrorCode.INVALID_ACL, path)
+            expanded += len(own)
+            if expanded > _MAX_EXPANDED:
                 raise KeeperError(ErrorCode.INVALID_ACL, path)
             checked += own
         elif name is None and (scheme == "world" or scheme in schemes):
@@ -188,12 +285,14 @@ def checked_acl(acl: list[ACL] | None, ids: Iterable[Id], path: str, schemes: fr
 def _distinct(acl: Sequence[ACL], path: str) -> Sequence[ACL]:
     """The entries without doubles. Apache's server fails to compare a null with the entries before it."""
     distinct: dict[ACL, None] = {}
+    before: set[tuple[int, str | None]] = set()
+    """the permissions of the entries so far, with the scheme and with None for any"""
     for entry in acl:
-        if None in entry.id and any(
-            entry.perms == other.perms and (entry.id.scheme is None or entry.id.scheme == other.id.scheme)
-            for other in distinct
-        ):
+        perms, (scheme, name) = entry
+        if (scheme is None or name is None) and (perms, scheme) in before:
             raise KeeperError(ErrorCode.MARSHALLING_ERROR, path)
+        before.add((perms, scheme))
+        before.add((perms, None))
         distinct[entry] = None
     return list(distinct)
 
@@ -206,7 +305,7 @@ def _is_valid_id(scheme: str | None, name: str) -> bool:
             return name.rstrip(":").count(":") == 1
         case "ip":
             try:
-                _network(name)
+                parse_network(name)
             except ValueError:
                 return False
             return True

@@ -10,6 +10,7 @@ transaction or none.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
+from barnabas.coordination.core.access import AccessList
 from barnabas.coordination.core.paths import CONFIG_PATH, QUOTA_PATH, SYSTEM_PATH, parent_of
 from barnabas.coordination.core.quotas import Quotas
 from barnabas.coordination.core.znode import DataNode
@@ -133,7 +134,7 @@ class Tree:
         return self.nodes.get(path or "/")
 
     def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
-        key = tuple(acl or ())
+        key = AccessList(acl or ())
         return self._acls.setdefault(key, key)
 
     def known_acls(self) -> list[tuple[ACL, ...]]:

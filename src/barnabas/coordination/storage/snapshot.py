@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.coordination.core.access import AccessList
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.znode import DIGEST_VERSION, DataNode
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode, decode_from, encode_into
@@ -227,7 +228,7 @@ def read_snapshot_of_leader(data: bytes, zxid: int) -> Database:
 def _read_state(database: Database, data: bytes, offset: int) -> int:
     """Read the sessions and the nodes into an empty database; the offset after them."""
     indexes, offset = decode_from(_Indexes, data, offset)
-    acls = {entry.number: tuple(entry.acl) for entry in indexes.acls}
+    acls: dict[int, tuple[ACL, ...]] = {entry.number: AccessList(entry.acl) for entry in indexes.acls}
     acls[-1] = OPEN_ACL
     nodes, offset = _read_nodes(data, offset, acls)
     database.tree.replace_all(nodes)
