@@ -2,12 +2,13 @@
 
     session=0x1000  user=10.0.0.7,bob  ip=10.0.0.7  operation=create  znode=/a  znode_type=persistent  result=success
 
-Fields are tab-separated. A write of several parts has a line for each. Hashes of passwords in ACLs are not shown, and
+Fields are tab-separated. A write of several parts has a line for each if it succeeds, and one line otherwise. Hashes of passwords in ACLs are not shown, and
 what is no printable character is escaped, so that a client cannot forge lines.
 
 In ZooKeeper: ZKAuditProvider, AuditHelper and AuditEvent.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -52,44 +53,48 @@ class _Entry(NamedTuple):
 
 
 class AuditLog:
-    """Pairs requests with their answers, and writes the lines."""
+    """Pairs requests with their answers, and writes the lines.
 
-    def __init__(self, write: Callable[[str], None], max_multi_operations: int | None = None) -> None:
-        """A multi with more operations is refused, and not written down."""
+    The answers of a connection come in the order of its requests, so a queue pairs them: the client chooses the xids, and may use
+    one twice. A request is decoded when its answer is known.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
-        self._max_multi_operations = max_multi_operations
-        self._pending: dict[ServerConnection, dict[int, list[_Entry]]] = {}
+        self._pending: dict[ServerConnection, deque[tuple[int, bytes]]] = {}
 
-    def received(self, client: ServerConnection, xid: int, opcode: int, data: bytes) -> None:
-        """A client has sent a request."""
+    def received(self, client: ServerConnection, opcode: int, data: bytes) -> None:
+        """A client has sent a request. `answered`, `refused` or `disconnected` follows."""
+        if opcode in _AUDITED:
+            self._pending.setdefault(client, deque()).append((opcode, data))
+
+    def answered(self, client: ServerConnection, opcode: int, outcome: Outcome) -> None:
+        """The oldest request that is pending, which has this opcode, has its outcome."""
         if opcode not in _AUDITED:
             return
-        try:
-            if opcode == OpCode.MULTI:
-                parts = decode_multi_request(data, _BODY_OFFSET, self._max_multi_operations)
-                entries = [_entry(part, request) for part, request in parts]
-            else:
-                entries = [_entry(opcode, decode(_REQUESTS[opcode], data, _BODY_OFFSET))]
-        except MalformedRecordError:
+        opcode, data = self._pending[client].popleft()
+        if outcome.err or outcome.type == OpCode.ERROR:
+            self._failed(client, opcode, data)
             return
-        found = [entry for entry in entries if entry is not None]
-        self._pending.setdefault(client, {})[xid] = found
+        parts = outcome.parts if opcode == OpCode.MULTI else [outcome]
+        entries = _entries(opcode, data)
+        if len(entries) != len(parts):  # the leader can decode what this server cannot
+            entries = [_Entry(_NAMES[part.type], part.path) if part.type in _NAMES else None for part in parts]
+        for entry, part in zip(entries, parts, strict=True):
+            if entry is not None:
+                self._add(client, entry._replace(path=part.path or entry.path), "success")
 
-    def answered(self, client: ServerConnection, xid: int, outcome: Outcome) -> None:
-        """The request has its outcome."""
-        entries = self._pending.get(client, {}).pop(xid, None)
-        if entries is None:
-            return
-        result = "failure" if outcome.err or outcome.type == OpCode.ERROR else "success"
-        for entry in entries:
-            is_single = len(entries) == 1 and outcome.path and result == "success"
-            self._add(client, entry._replace(path=outcome.path) if is_single else entry, result)
+    def refused(self, client: ServerConnection) -> None:
+        """The request that came last is answered with an error, and goes no further."""
+        if client.last_opcode in _AUDITED:
+            self._failed(client, *self._pending[client].pop())
 
     def disconnected(self, client: ServerConnection) -> None:
         """The connection is closed: what becomes of its last requests is not known to it, and is written as invoked."""
-        for entries in self._pending.pop(client, {}).values():
-            for entry in entries:
-                self._add(client, entry, "invoked")
+        for opcode, data in self._pending.pop(client, ()):
+            for entry in _entries(opcode, data):
+                if entry is not None:
+                    self._add(client, entry, "invoked")
 
     def session_closed(self, session_id: int, paths: Iterable[str]) -> None:
         """A session has ended, and its ephemerals with it."""
@@ -102,6 +107,11 @@ class AuditLog:
                     result="success",
                 )
             )
+
+    def _failed(self, client: ServerConnection, opcode: int, data: bytes) -> None:
+        for entry in [_FAILED_MULTI] if opcode == OpCode.MULTI else _entries(opcode, data):
+            if entry is not None:
+                self._add(client, entry, "failure")
 
     def _add(self, client: ServerConnection, entry: _Entry, result: str) -> None:
         users = [name for name in map(user_name, client.ids) if name is not None]
@@ -126,6 +136,29 @@ def audit_line(**fields: str) -> str:
 
 def _printable(text: str) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+_NAMES: dict[int, str] = {
+    OpCode.CREATE: "create",
+    OpCode.CREATE2: "create",
+    OpCode.CREATE_CONTAINER: "create",
+    OpCode.CREATE_TTL: "create",
+    OpCode.DELETE: "delete",
+    OpCode.SET_DATA: "setData",
+    OpCode.SET_ACL: "setAcl",
+    OpCode.RECONFIG: "reconfig",
+}
+_FAILED_MULTI = _Entry("multiOperation", "")
+
+
+def _entries(opcode: int, data: bytes) -> list[_Entry | None]:
+    """What the parts of a request ask for: None for a check; nothing for a request that cannot be decoded."""
+    try:
+        if opcode == OpCode.MULTI:
+            return [_entry(part, request) for part, request in decode_multi_request(data, _BODY_OFFSET)]
+        return [_entry(opcode, decode(_REQUESTS[opcode], data, _BODY_OFFSET))]
+    except MalformedRecordError:
+        return []
 
 
 def _entry(opcode: int, request: object) -> _Entry | None:

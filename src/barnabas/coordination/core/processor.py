@@ -260,7 +260,7 @@ class Processor:
         if self._required_schemes and not may_request(client, header, self.limits.access):
             return
         if self._auditor is not None:
-            self._auditor.received(client, header.xid, opcode, data)
+            self._auditor.received(client, opcode, data)
         if (read := self._reads.get(opcode)) is not None:
             self._receive_read(client, header.xid, read, data, now_ms)
             return
@@ -469,7 +469,7 @@ class Processor:
             return
         frame = encode_answer(xid, zxid, opcode, outcome)
         if self._auditor is not None:
-            self._auditor.answered(client, xid, outcome)
+            self._auditor.answered(client, opcode, outcome)
         self._reply(client, frame, now_ms, since_ms)
 
     def _end_session(self, session_id: int) -> None:
@@ -536,6 +536,8 @@ class Processor:
         try:
             forwarder.forward(session_id, xid, opcode, body, client.ids)
         except KeeperError as error:
+            if self._auditor is not None:
+                self._auditor.refused(client)
             self._reply(client, encode_reply(xid, self.database.last_zxid, error.code), now_ms, now_ms)
             return
         if opcode == OpCode.SYNC:
@@ -602,6 +604,8 @@ class Processor:
     def _receive_read(
         self, client: ServerConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int
     ) -> None:
+        if self._auditor is not None and operation.opcode is OpCode.ERROR:
+            self._auditor.refused(client)
         if operation.is_sliced:
             client.transport.hold()  # nothing may come behind it before it is answered
         if client.waiting:

@@ -57,9 +57,7 @@ def client_limits(settings: Values, files: Files, rng: Random) -> Limits:
         if settings["localSessionsEnabled"] and ensemble_of(settings) is not None
         else None,
         access=access_rules(settings, partial(read_text, files), rng.randbytes),
-        auditor=AuditLog(audit_logger.info, settings["maxMultiOperations"] or None)
-        if settings["audit.enable"]
-        else None,
+        auditor=AuditLog(audit_logger.info) if settings["audit.enable"] else None,
     )
 
 
