@@ -273,6 +273,10 @@ def test_a_session_expires_by_its_leaders_clock_though_its_server_is_a_follower(
             alive.create("/alive", b"", ephemeral=True)
             dying = RawClient(members.members[followers[1]].client_port, timeout_ms=2000)
             assert dying.call(OpCode.CREATE, CreateRequest("/dying", b"", list(OPEN_ACL), 1))[1] == 0
+            shown = four_letter_word(members.members[followers[1]].client_port, b"dump")
+            assert "\nGlobal Sessions(2):\n" in shown
+            assert f"\n0x{dying.response.session_id:x}\t2000ms\n" in shown
+            assert " expire at " not in shown
             eventually(lambda: alive.exists("/dying") is None, timeout_s=60, what="the session expires")
             assert alive.exists("/alive") is not None
 
@@ -412,6 +416,8 @@ def test_a_member_without_a_quorum_serves_reads_to_clients_that_accept_it(tmp_pa
         members.members[2].stop(signal.SIGKILL)
         members.members[3].stop(signal.SIGKILL)
         eventually(lambda: four_letter_word(port, b"isro") == "ro", what="it serves reads alone")
+        remark = "\nREAD-ONLY mode; serving only read-only clients\n"
+        eventually(lambda: remark in four_letter_word(port, b"srvr"), what="and says so")
         reader = KazooClient(members.members[1].address, timeout=10, read_only=True)
         reader.start(60)
         try:

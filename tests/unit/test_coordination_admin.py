@@ -141,7 +141,7 @@ def test_prometheus_gets_the_figures_of_mntr(tmp_path: Path) -> None:
     def ask(_port: int, http_ports: list[int]) -> None:
         page = get(http_ports[1], "/metrics")
         assert "# TYPE znode_count gauge\nznode_count 5.0\n" in page
-        assert "# TYPE fsynctime summary\nfsynctime_count" in page
+        assert '# TYPE fsynctime summary\nfsynctime{quantile="0.5"} NaN\nfsynctime_count' in page
         assert "# TYPE commit_count counter\ncommit_count 0.0\n" in page
         with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             get(http_ports[1], "/commands")

@@ -374,14 +374,23 @@ def test_watches_are_removed_without_a_connection_if_that_is_wanted() -> None:
     assert decode(SetWatches, watches, 8).exist_watches == ["/b"]
 
 
-def test_a_refused_identity_is_an_event() -> None:
-    """The server closes the connection after it."""
+def test_a_refused_identity_is_the_end() -> None:
+    """What waits and what comes fails with AUTH_FAILED, and no other connection is made, as any server would refuse it."""
     scene = started()
     scene.connect()
     scene.session.add_auth("digest", b"bad")
+    waiting = scene.submit(get("/a"))
     scene.frames()
+    scene.effects()
     scene.reply(Xid.AUTH, err=ErrorCode.AUTH_FAILED)
+    outcomes = waiting + scene.submit(get("/b"))
     assert scene.events == [SessionEvent.CREATED, SessionEvent.AUTH_FAILED]
+    assert codes(outcomes) == [ErrorCode.AUTH_FAILED] * 2
+    assert scene.effects() == [Disconnect()]
+    scene.lose()
+    scene.session.close(scene.now_ms)
+    assert scene.effects() == []
+    assert scene.session.state is State.CLOSED
 
 
 # Time

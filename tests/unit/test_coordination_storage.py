@@ -26,6 +26,7 @@ from barnabas.coordination.storage.transaction_log import TransactionLog, read_t
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL
 from barnabas.wire.jute.transactions import CreateSessionTxn, CreateTxn, SetDataTxn, TxnHeader, encode_transaction
+from barnabas.wire.kafka.records.compression import CompressionType, compress
 
 FILES = OsFiles()
 
@@ -579,10 +580,17 @@ def test_an_unfinished_snapshot_is_removed(tmp_path: Path, storage: Storage) -> 
     assert not half.exists()
 
 
-def test_a_compressed_snapshot_is_refused_and_not_ignored(tmp_path: Path, storage: Storage) -> None:
-    """Without it the server would start empty."""
-    (tmp_path / "version-2" / "snapshot.5.gz").write_bytes(b"gz")
-    with pytest.raises(CorruptDataError, match="compressed"):
+@pytest.mark.parametrize(("suffix", "kind"), [("gz", CompressionType.GZIP), ("snappy", CompressionType.SNAPPY)])
+def test_a_compressed_snapshot_is_read(tmp_path: Path, storage: Storage, suffix: str, kind: CompressionType) -> None:
+    """Apache's servers write it with snapshot.compression.method; a damaged one is no reason to start empty."""
+    database = filled()
+    whole = b"".join(bytes(part) for part in encode_snapshot(database))
+    path = tmp_path / "version-2" / f"snapshot.{database.last_zxid:x}.{suffix}"
+    path.write_bytes(compress(kind, whole))
+    assert storage.load()[0].tree.nodes.keys() == database.tree.nodes.keys()
+    assert storage.any_snapshot()
+    path.write_bytes(compress(kind, whole)[:-9])
+    with pytest.raises(CorruptDataError, match=f"{path.name}.* cannot be decompressed"):
         storage.load()
 
 

@@ -64,7 +64,7 @@ def _contents(path: str) -> tuple[str, Iterator[Item]]:
         raise BarnabasError(f"cannot read {path}: {error.strerror}") from None
     if magic == LOG_MAGIC:
         return "transaction log", _transactions(files, path)
-    if magic == SNAPSHOT_MAGIC:
+    if magic == SNAPSHOT_MAGIC or name.endswith((".gz", ".snappy")):
         return "snapshot", _snapshot(files.read(path), path, zxid_of_name(name, "snapshot") or 0)
     raise BarnabasError(f"{path} is neither a snapshot nor a transaction log: it does not begin with ZKSN or ZKLG")
 

@@ -152,7 +152,7 @@ class _Shell:
                 self._ask(name, arguments)
         except KeeperError as error:
             self._output.fail(name, describe_error(error), error.code.name)
-            if error.code is ErrorCode.SESSION_EXPIRED:
+            if error.code in (ErrorCode.SESSION_EXPIRED, ErrorCode.AUTH_FAILED):  # the end of the session
                 self.close()
             return 1
         except BarnabasError as error:

@@ -1,6 +1,6 @@
-"""The commands of the admin server, and the metrics page: from a path to an answer, without I/O.
+"""The commands of the admin server: from a path to an answer, without I/O.
 
-In ZooKeeper: Commands, CommandBase and CommandResponse; PrometheusMetricsProvider for `metrics_page`.
+In ZooKeeper: Commands, CommandBase and CommandResponse.
 """
 
 import html
@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from barnabas.base.settings import Kind, Values
-from barnabas.coordination.core.statistics import Distribution
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort, QuorumServer
-from barnabas.coordination.server.metric_names import COUNTER_NAMES
 from barnabas.coordination.server.view import VERSION_TEXT, ServerView
 from barnabas.wire.jute.quorum import epoch_of
 
@@ -22,7 +20,6 @@ __all__ = [
     "AdminResponse",
     "answer_command",
     "json_response",
-    "metrics_page",
 ]
 
 Fields = dict[str, object]
@@ -324,7 +321,6 @@ STATE_COMMANDS = {"snapshot": ("GET", "snap"), "restore": ("POST", "rest")}
 """The commands that stream the state, with their method and their other name."""
 
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
-_QUANTILES = (0.5, 0.9, 0.99)
 _WITHOUT_SERVICE = (
     "environment",
     "get_trace_mask",
@@ -365,30 +361,3 @@ def json_response(
         {**(fields or {}), "command": command, "error": error}, indent=2, separators=(",", " : "), default=str
     )
     return AdminResponse(status, "application/json", text.encode())
-
-
-def metrics_page(view: ServerView) -> AdminResponse:
-    """All figures in the text format of Prometheus."""
-    lines: list[str] = []
-
-    def add(name: str, kind: str, samples: Mapping[str, float]) -> None:
-        lines.extend((f"# HELP {name} {name}", f"# TYPE {name} {kind}"))
-        lines.extend(f"{name}{suffix} {float(value)}" for suffix, value in samples.items())
-
-    member = {name: value for name, value in view.state.member.items() if isinstance(value, int)}
-    for name, value in {**view.gauges(), **member, **view.state.process()}.items():
-        add(name, "counter" if name.endswith("_total") else "gauge", {"": value})
-    for name, value in {**dict.fromkeys(COUNTER_NAMES, 0), **view.counters()}.items():
-        add(name, "counter", {"": value})
-    for name, summary in view.summaries().items():
-        samples: dict[str, float] = {"_count": summary.count, "_sum": summary.total}
-        if isinstance(summary, Distribution):
-            samples.update({f'{{quantile="{part}"}}': summary.percentile(part) for part in _QUANTILES})
-        add(name, "summary", samples)
-    for name, by_namespace in view.processor.metrics.by_namespace().items():
-        samples = {}
-        for namespace, each in by_namespace.items():
-            key = json.dumps(namespace, ensure_ascii=False)
-            samples.update({f"_count{{key={key}}}": each.count, f"_sum{{key={key}}}": each.total})
-        add(name, "summary", samples)
-    return AdminResponse(200, "text/plain; version=0.0.4; charset=utf-8", "\n".join([*lines, ""]).encode())

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values
-from barnabas.coordination.admin.commands import AdminResponse, answer_command, json_response, metrics_page
+from barnabas.coordination.admin.commands import AdminResponse, answer_command, json_response
 from barnabas.coordination.admin.http import (
     BadRequestError,
     HttpRequest,
@@ -24,6 +24,7 @@ from barnabas.coordination.admin.http import (
     encode_head,
     parse_head,
 )
+from barnabas.coordination.admin.metrics_page import metrics_page
 from barnabas.coordination.admin.state_commands import StateCommands, state_command_of
 from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
 from barnabas.coordination.server.view import ServerView

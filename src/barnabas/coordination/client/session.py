@@ -15,7 +15,8 @@ The servers of the connect string are tried in turn. A connection to any of them
 one of them receives something from the client within the timeout: the client presents the session's id, its password and the last
 zxid that it has seen (a server that is behind refuses it), repeats its identities, and registers its watches again.
 When a server answers that the session has expired, all waiting operations fail with SESSION_EXPIRED, the watches are
-dropped, and a new session begins with the next connection.
+dropped, and a new session begins with the next connection. When a server refuses an identity, the session is at its end:
+all operations fail with AUTH_FAILED.
 
 Invariants: at most one connection; operations finish exactly once; in `_in_flight` are the operations that were sent on
 the present connection, in the order of their xids; session events, watch events and completions are delivered in the
@@ -87,6 +88,8 @@ class State(Enum):
     """closeSession is on its way."""
     CLOSED = auto()
     """The end: nothing more is sent."""
+    AUTH_FAILED = auto()
+    """The end as well: a server refused one of the identities, as every server would."""
 
 
 class Input(Enum):
@@ -106,6 +109,8 @@ class Input(Enum):
     """The owner ends the session."""
     CLOSE_DONE = auto()
     """The server has closed the session, or did not do so in time."""
+    REFUSED = auto()
+    """The server has refused an identity; it closes the connection."""
 
 
 SESSION_TRANSITIONS: dict[tuple[State, Input], State] = {
@@ -122,6 +127,8 @@ SESSION_TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.ASSOCIATING, Input.CLOSE): State.CLOSED,
     (State.CLOSING, Input.LOST): State.CLOSED,
     (State.CLOSING, Input.CLOSE_DONE): State.CLOSED,
+    (State.CONNECTED, Input.REFUSED): State.AUTH_FAILED,
+    (State.AUTH_FAILED, Input.CLOSE): State.CLOSED,
 }
 """Every change of the state; an input that has no arrow from a state is a defect of the caller."""
 
@@ -227,6 +234,8 @@ class ClientSession:
         """Queue an operation; its ``finished`` is called with the result or a `KeeperError`."""
         if self.state is State.CLOSING or self.state is State.CLOSED:
             operation.finished(None, KeeperError(ErrorCode.SESSION_EXPIRED, operation.path))
+        elif self.state is State.AUTH_FAILED:
+            operation.finished(None, KeeperError(ErrorCode.AUTH_FAILED, operation.path))
         elif operation.is_local and not self.is_connected:
             _end_watches(self._watches, self.chroot, operation)
             operation.finished(None, None)
@@ -250,7 +259,7 @@ class ClientSession:
             self._move(Input.CLOSE)
             self._set_deadline(now_ms + _CLOSE_TIMEOUT_MS)
             return
-        had_connection = self.state is not State.NOT_CONNECTED
+        had_connection = self.state not in (State.NOT_CONNECTED, State.AUTH_FAILED)
         self._move(Input.CLOSE)
         self._end(had_connection)
 
@@ -458,6 +467,16 @@ class ClientSession:
         self._notify(SessionEvent.EXPIRED)
         self._try_again(now_ms)
 
+    def _refused(self, err: int) -> None:
+        """Another connection would end in the same way, so none is made."""
+        logger.error("The coordination server refused an identity: %s", error_code(err).name)
+        if self.state is State.CONNECTED:  # a session that closes has its end already
+            self._move(Input.REFUSED)
+            self._control.clear()
+            self._effects.append(Disconnect())
+            self._fail_all(ErrorCode.AUTH_FAILED)
+        self._notify(SessionEvent.AUTH_FAILED)
+
     # Replies and events
 
     def _reply_or_event(self, frame: bytes) -> None:
@@ -469,8 +488,7 @@ class ClientSession:
         elif xid == Xid.WATCHER_EVENT:
             self._fire(decode(WatcherEvent, frame, REPLY_HEADER_BYTES))
         elif xid == Xid.AUTH and err != 0:
-            logger.error("The coordination server refused an identity: %s", error_code(err).name)
-            self._notify(SessionEvent.AUTH_FAILED)
+            self._refused(err)
 
     def _reply(self, xid: int, err: int, frame: bytes) -> None:
         if not self._in_flight or self._in_flight[0].xid != xid:

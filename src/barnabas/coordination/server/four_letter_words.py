@@ -47,7 +47,7 @@ def _isro(view: ServerView) -> str:
 def _summary(view: ServerView) -> str:
     processor, statistics = view.processor, view.processor.statistics
     return (
-        f"Latency min/avg/max: {max(statistics.min_latency_ms, 0)}/{statistics.average_latency_ms:.4f}"
+        f"Latency min/avg/max: {max(statistics.min_latency_ms, 0)}/{round(statistics.average_latency_ms, 4)}"
         f"/{statistics.max_latency_ms}\n"
         f"Received: {statistics.received}\n"
         f"Sent: {statistics.sent}\n"
@@ -68,8 +68,13 @@ def _proposal_sizes(view: ServerView) -> str:
     return f"Proposal sizes last/min/max: {last}/{least}/{greatest}\n"
 
 
+def _version(view: ServerView) -> str:
+    read_only = "READ-ONLY mode; serving only read-only clients\n" if view.state.mode == "read-only" else ""
+    return f"Zookeeper version: {VERSION_TEXT}\n{read_only}"
+
+
 def _srvr(view: ServerView) -> str:
-    return f"Zookeeper version: {VERSION_TEXT}\n{_summary(view)}"
+    return f"{_version(view)}{_summary(view)}"
 
 
 _CONNECTION_FIELDS = {
@@ -94,7 +99,7 @@ def _connection_line(view: ServerView, connection: ServerConnection, *, full: bo
 
 def _stat(view: ServerView) -> str:
     lines = "".join(_connection_line(view, each, full=False) for each in view.connections)
-    return f"Zookeeper version: {VERSION_TEXT}\nClients:\n{lines}\n{_summary(view)}"
+    return f"{_version(view)}Clients:\n{lines}\n{_summary(view)}"
 
 
 def _cons(view: ServerView) -> str:
@@ -137,11 +142,19 @@ def _stmk(view: ServerView, argument: bytes) -> str:
 def _dump(view: ServerView) -> str:
     state = view.state
     sessions, ephemerals = view.expiring_sessions(), view.ephemerals()
-    lines = ["SessionTracker dump:", f"Session Sets ({len(sessions)})/({sum(map(len, sessions.values()))}):"]
+    lines = ["SessionTracker dump:"]
+    is_learner = state.mode in ("follower", "observer")
+    if sessions or not is_learner:
+        local = "Local " if is_learner else ""
+        lines.append(f"{local}Session Sets ({len(sessions)})/({sum(map(len, sessions.values()))}):")
     for expires_ms, ids in sessions.items():
         moment = state.show_date(state.wall_ms + expires_ms - state.now_ms)
         lines.append(f"{len(ids)} expire at {moment}:")
         lines += [f"\t{_hex(each)}" for each in ids]
+    if is_learner:
+        timeouts = view.sessions_of_leader()
+        lines.append(f"Global Sessions({len(timeouts)}):")
+        lines += [f"{_hex(each)}\t{timeout_ms}ms" for each, timeout_ms in timeouts.items()]
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(ephemerals)}):"]
     for session_id, paths in ephemerals.items():
         lines.append(f"{_hex(session_id)}:")

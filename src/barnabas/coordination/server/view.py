@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from barnabas import __date__, __version__
 from barnabas.base.settings import Values
 from barnabas.coordination.core.connections import ServerConnection
+from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.statistics import Distribution, Summary
 from barnabas.coordination.server.metric_names import named_zeros
@@ -264,11 +265,21 @@ class ServerView:
         }
 
     def expiring_sessions(self) -> dict[int, list[int]]:
-        """Ids of sessions by the time at which they expire."""
+        """Ids of the sessions that this server may expire, by the time at which it does: a learner's local ones alone."""
         found: dict[int, list[int]] = {}
+        left_to_the_leader = self.sessions_of_leader()
         for session_id, session in sorted(self.processor.tracker.sessions.items()):
-            found.setdefault(session.expires_ms, []).append(session_id)
+            if session_id not in left_to_the_leader:
+                found.setdefault(session.expires_ms, []).append(session_id)
         return dict(sorted(found.items()))
+
+    def sessions_of_leader(self) -> dict[int, int]:
+        """On a learner, timeouts in ms of the global sessions, by id: their leader alone expires them."""
+        if self.state.mode not in ("follower", "observer"):
+            return {}
+        tracker = self.processor.tracker
+        is_local = tracker.is_local if isinstance(tracker, UpgradeableSessionTracker) else lambda _: False
+        return {each: session.timeout_ms for each, session in sorted(tracker.sessions.items()) if not is_local(each)}
 
     def ephemerals(self) -> dict[int, list[str]]:
         """Paths by session."""

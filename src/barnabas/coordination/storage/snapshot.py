@@ -36,10 +36,12 @@ from barnabas.coordination.core.znode import DIGEST_VERSION, DataNode
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode, decode_from, encode_into
 from barnabas.wire.jute.records import ACL, OPEN_ACL
 from barnabas.wire.jute.transactions import FileHeader
+from barnabas.wire.kafka.records.compression import CompressionType, decompress
 
 __all__ = [
     "SNAPSHOT_END",
     "SNAPSHOT_MAGIC",
+    "decompressed_snapshot",
     "encode_snapshot",
     "encode_snapshot_for_learner",
     "read_snapshot",
@@ -50,6 +52,10 @@ __all__ = [
 
 SNAPSHOT_MAGIC = int.from_bytes(b"ZKSN", "big")
 _VERSION = 2
+_COMPRESSED = {".gz": CompressionType.GZIP, ".snappy": CompressionType.SNAPPY}
+"""What Apache's servers write with ``snapshot.compression.method``; the snappy framing is xerial's, as in Kafka."""
+_MAX_DECOMPRESSED_BYTES = 1 << 40
+"""No limit in practice: the file is the server's own."""
 
 _NODES_IN_A_SLICE = 500
 _COUNT = struct.Struct(">i")
@@ -170,8 +176,22 @@ def _encode_node(out: bytearray, path: str, node: DataNode, acl: int) -> None:
 
 
 def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
-    """The state in a snapshot; ``zxid`` is the one in its name. Raises `CorruptDataError` for any damage."""
-    return _read(data, name, zxid)
+    """The state in a snapshot; ``zxid`` is the one in its name. Raises `CorruptDataError` for any damage.
+
+    A name that ends with ``.gz`` or ``.snappy`` is that of a compressed one (``snapshot.compression.method``).
+    """
+    return _read(decompressed_snapshot(data, name), name, zxid)
+
+
+def decompressed_snapshot(data: bytes, name: str) -> bytes:
+    """The snapshot in a file with this name. Raises `CorruptDataError`."""
+    kind = next((kind for suffix, kind in _COMPRESSED.items() if name.endswith(suffix)), None)
+    if kind is None:
+        return data
+    try:
+        return bytes(decompress(kind, data, _MAX_DECOMPRESSED_BYTES))
+    except CorruptDataError as error:
+        raise CorruptDataError(f"snapshot {name} cannot be decompressed: {error}") from None
 
 
 def read_snapshot_with_zxid(data: bytes, name: str) -> Database:

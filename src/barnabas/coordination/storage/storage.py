@@ -107,12 +107,6 @@ class Storage:
     def _snapshots(self) -> list[tuple[int, str]]:
         """Zxids and names, the newest first."""
         names = self._files.list(self.snapshots_dir)
-        for name in names:
-            if name.startswith("snapshot.") and name.endswith((".gz", ".snappy")):
-                raise CorruptDataError(
-                    f"{self.snapshots_dir}/{name} is compressed, which is not supported: let its server write a "
-                    "snapshot with zookeeper.snapshot.compression.method= (empty), or unpack the file"
-                )
         return sorted(
             ((zxid, name) for name in names if (zxid := zxid_of_name(name, "snapshot")) is not None), reverse=True
         )

@@ -53,6 +53,8 @@ def zxid_of_name(name: str, prefix: str) -> int | None:
     start, _, digits = name.partition(".")
     if start != prefix or not digits:
         return None
+    if prefix == "snapshot":
+        digits = digits.removesuffix(".gz").removesuffix(".snappy")
     try:
         return int(digits, 16)
     except ValueError:

@@ -1,0 +1,79 @@
+"""The metrics page for Prometheus: every figure of ``mntr``, in Prometheus' text format.
+
+In ZooKeeper: PrometheusMetricsProvider.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+from barnabas.coordination.admin.commands import AdminResponse
+from barnabas.coordination.core.statistics import Distribution, Summary
+from barnabas.coordination.server.metric_names import COUNTER_NAMES, PERCENTILE_NAMES, SUMMARY_NAMES
+from barnabas.coordination.server.view import ServerView
+
+__all__ = ["metrics_page"]
+
+_QUANTILES = (0.5, 0.9, 0.99)
+_OF_A_SERVER = re.compile(r"(\d+)_(.+)")
+"""``mntr`` puts the id of a learner before the name; for Prometheus it is the label ``key``."""
+_OF_A_QUEUE = re.compile(r"(avg|min|max|cnt|sum|p\d+)_(\d+)_(learner_handler_qp_.+)")
+
+_Family = dict[str | None, Summary | Distribution]
+"""The summaries of one name by their label ``key``; None where there is no label."""
+
+
+def metrics_page(view: ServerView) -> AdminResponse:
+    """All figures in the text format of Prometheus, by Apache ZooKeeper's names."""
+    lines: list[str] = []
+
+    def add(name: str, kind: str, samples: Mapping[str, float]) -> None:
+        lines.extend((f"# HELP {name} {name}", f"# TYPE {name} {kind}"))
+        lines.extend(f"{name}{suffix} {_number(value)}" for suffix, value in samples.items())
+
+    families = _families(view)
+    member: dict[str, int] = {}
+    for name, value in view.state.member.items():
+        if found := _OF_A_QUEUE.fullmatch(name):
+            empty = Distribution() if found[3].endswith("_ms") else Summary()
+            families.setdefault(found[3], {})[found[2]] = empty  # what a learner must get is sent at once
+        elif isinstance(value, int):
+            member[name] = value
+    for name, value in {**view.gauges(), **member, **view.state.process()}.items():
+        add(name, "counter" if name.endswith("_total") else "gauge", {"": value})
+    for name, value in {**dict.fromkeys(COUNTER_NAMES, 0), **view.counters()}.items():
+        add(name, "counter", {"": value})
+    for name, family in families.items():
+        add(name, "summary", {suffix: value for key, each in family.items() for suffix, value in _samples(key, each)})
+    return AdminResponse(200, "text/plain; version=0.0.4; charset=utf-8", "\n".join([*lines, ""]).encode())
+
+
+def _families(view: ServerView) -> dict[str, _Family]:
+    """The summaries by name; what is not measured here is there as well, without a measurement."""
+    families: dict[str, _Family] = {name: {None: Summary()} for name in SUMMARY_NAMES}
+    families |= {name: {None: Distribution()} for name in PERCENTILE_NAMES}
+    for name, summary in view.summaries().items():
+        if found := _OF_A_SERVER.fullmatch(name):
+            families.setdefault(found[2], {})[found[1]] = summary
+        else:
+            families[name] = {None: summary}
+    for name, by_namespace in view.processor.metrics.by_namespace().items():
+        families[name] = {namespace: each for namespace, each in by_namespace.items()}  # noqa: C416 - other types
+    return families
+
+
+def _samples(key: str | None, summary: Summary | Distribution) -> Iterator[tuple[str, float]]:
+    """Quantiles, count and sum. A `Summary` knows no median, and nothing measured has none: NaN."""
+    # A namespace is what a client chose; JSON escapes what Prometheus does: backslash, quotation mark, line feed.
+    label = [] if key is None else [f"key={json.dumps(key, ensure_ascii=False)}"]
+    for part in _QUANTILES if isinstance(summary, Distribution) else _QUANTILES[:1]:
+        value = summary.percentile(part) if isinstance(summary, Distribution) and summary.count else math.nan
+        yield "{" + ",".join([*label, f'quantile="{part}"']) + "}", value
+    suffix = "{" + label[0] + "}" if label else ""
+    yield f"_count{suffix}", summary.count
+    yield f"_sum{suffix}", summary.total
+
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else str(float(value))
