@@ -183,7 +183,7 @@ _WITHOUT_EFFECT = {
         "pathStats.sampleRate pathStats.initialDelay pathStats.delay pathStats.topPathMax "
         "messageTracker.BufferSize messageTracker.Enabled"
     ),
-    "snapshots and logs are always written in one way, with digests, and never for a missing snapshot": (
+    "snapshots and logs are always written in one way, with digests, and never for a missing snapshot; compressed ones are read": (
         "snapshot.compression.method snapshot.trust.empty digest.enabled closeSessionTxn.enabled "
         "serializeLastProcessedZxid.enabled emulate353TTLNodes"
     ),
