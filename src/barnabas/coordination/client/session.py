@@ -392,11 +392,11 @@ class ClientSession:
             self._move(Input.CLOSE_DONE)
             self._end(had_connection=True)
 
-    def _end(self, had_connection: bool) -> None:
+    def _end(self, had_connection: bool, code: ErrorCode = ErrorCode.SESSION_EXPIRED) -> None:
         self._control.clear()
         if had_connection:
             self._effects.append(Disconnect())
-        self._fail_all(ErrorCode.SESSION_EXPIRED)
+        self._fail_all(code)
 
     def _keep_alive(self, now_ms: int) -> None:
         """Ping after a third of the timeout without a frame sent; give up after two thirds without one received."""
@@ -467,16 +467,6 @@ class ClientSession:
         self._notify(SessionEvent.EXPIRED)
         self._try_again(now_ms)
 
-    def _refused(self, err: int) -> None:
-        """Another connection would end in the same way, so none is made."""
-        logger.error("The coordination server refused an identity: %s", error_code(err).name)
-        if self.state is State.CONNECTED:  # a session that closes has its end already
-            self._move(Input.REFUSED)
-            self._control.clear()
-            self._effects.append(Disconnect())
-            self._fail_all(ErrorCode.AUTH_FAILED)
-        self._notify(SessionEvent.AUTH_FAILED)
-
     # Replies and events
 
     def _reply_or_event(self, frame: bytes) -> None:
@@ -488,7 +478,12 @@ class ClientSession:
         elif xid == Xid.WATCHER_EVENT:
             self._fire(decode(WatcherEvent, frame, REPLY_HEADER_BYTES))
         elif xid == Xid.AUTH and err != 0:
-            self._refused(err)
+            # Another connection would end in the same way, so none is made.
+            logger.error("The coordination server refused an identity: %s", error_code(err).name)
+            if self.state is State.CONNECTED:  # a session that closes comes to its end by itself
+                self._move(Input.REFUSED)
+                self._end(had_connection=True, code=ErrorCode.AUTH_FAILED)
+            self._notify(SessionEvent.AUTH_FAILED)
 
     def _reply(self, xid: int, err: int, frame: bytes) -> None:
         if not self._in_flight or self._in_flight[0].xid != xid:
