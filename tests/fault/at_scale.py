@@ -26,7 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client import Producer
+from barnabas.client import BYTES, Producer
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import TopicDescription, create_topic, delete_topics, describe_topics
 from barnabas.testing.processes import ProcessCluster
@@ -225,7 +225,8 @@ def replicas(size: int) -> list[str]:
 def fill(bootstrap: str, topic: str, megabytes: int) -> None:
     """Records that do not compress, 10 KB each."""
     value = os.urandom(10_000)
-    with Producer({"bootstrap.servers": bootstrap, "acks": "1", "batch.size": _BATCH_BYTES}) as producer:
+    settings = {"bootstrap.servers": bootstrap, "acks": "all", "batch.size": _BATCH_BYTES}
+    with Producer(settings, serializer=BYTES) as producer:
         for _ in range(megabytes):
             producer.send_many(topic, [value] * 100)
         producer.flush(600)
