@@ -1,6 +1,7 @@
 """Formats with fixed columns and with schemas, on small frames; previews, dry runs and replays on a real topic."""
 
 import base64
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -197,3 +198,9 @@ def test_dead_letters_of_a_corrected_flow_go_through_once(spark: Any, cluster: A
     cluster.produce(bad, [(b"k", b'{"id": 7}')], headers=[("trace", b"1")])  # none at all
     repaired = replay_dead_letters(spark, corrected, corrected.source, value="'{\"id\": 9}'")
     assert (repaired.sent, repaired.still_bad, repaired.left_out) == (1, 0, 2)
+    gone = [("barnabas.flow", corrected.name.encode()), ("barnabas.source", f"{cluster.topic(1)}-0-0".encode())]
+    cluster.produce(bad, [(b"k", b'{"id": 8}')], headers=gone)  # from a topic that the flow does not read, or not now
+    kept = [replay_dead_letters(spark, corrected, corrected.source) for _ in range(2)]
+    assert [(each.sent, each.left_out, each.kept) for each in kept] == [(0, 0, 1)] * 2
+    back = dataclasses.replace(corrected.source, topics=(gone[1][1].decode().removesuffix("-0-0"),))
+    assert replay_dead_letters(spark, dataclasses.replace(corrected, sources=(back,)), back).sent == 1

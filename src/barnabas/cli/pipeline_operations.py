@@ -322,9 +322,9 @@ def _replay(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     would = "would go" if arguments.dry_run else "went"
     print(f"{result.sent:,} dead letters {would} back to their topics; {result.still_bad:,} are bad still")
     if result.left_out:
-        print(
-            f"{result.left_out:,} records of the topic are left out: of other flows, or from topics that are not read"
-        )
+        print(f"{result.left_out:,} records of the topic are left out: of other flows, or of other sources (--source)")
+    if result.kept:
+        print(f"{result.kept:,} dead letters are kept: they came from topics that the flow no longer reads")
     for reason, count in sorted(result.reasons.items(), key=lambda each: -each[1])[:10]:
         print(f"  {count:,}: {reason}")
     return 0

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["Java", "JavaNotFoundError", "find_java", "prepare_home", "read_release"]
+__all__ = ["Java", "JavaNotFoundError", "find_java", "prepare_home", "read_release", "write_program"]
 
 OLDEST_VERSION = 17
 _VECTOR_MODULE = "jdk.incubator.vector"
@@ -77,13 +77,18 @@ def prepare_home(java: Java, cache: Path) -> Path:
     home = cache / f"java-{java.version}-launcher"
     program = home / "bin" / "java"
     text = _LAUNCHER.format(java=shlex.quote(str(java.home / "bin" / "java")), module=_VECTOR_MODULE)
+    write_program(program, text)
+    return home
+
+
+def write_program(program: Path, text: str) -> None:
+    """Makes an executable file, whole at once; leaves one with this text as it is."""
     if not program.exists() or program.read_text() != text:
         program.parent.mkdir(parents=True, exist_ok=True)
-        fresh = program.with_name(f"java.{os.getpid()}")
+        fresh = program.with_name(f"{program.name}.{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         fresh.replace(program)
-    return home
 
 
 def read_release(text: str) -> tuple[int, frozenset[str]]:

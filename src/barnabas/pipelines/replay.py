@@ -4,11 +4,14 @@ Several sources and flows may have one topic for dead letters; a replay takes th
 
 What makes them fit is a flow that was corrected (another format, column type, expectation), or an SQL expression for a new
 value. Those that still do not fit become dead letters again, with today's reason. The position in the dead letters' topic is
-committed to the group ``FLOW/SOURCE-replay`` (at first it is that of ``FLOW-replay``, an earlier version's), so a second replay puts nothing through twice; a replay that dies before its commit
-does its part again.
+committed to the group ``FLOW/SOURCE-replay`` (at first it is that of ``FLOW-replay``, an earlier version's), so a second
+replay puts nothing through twice; a replay that dies before its commit does its part again.
+
+Letters from topics that the flow no longer reads are put at the topic's end again, before the position moves past them: if the
+flow reads their topics again, a replay finds them. Equal letters of one record count as one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +44,9 @@ class Replayed:
     still_bad: int
     reasons: dict[str, int]
     left_out: int
-    """Records of other flows, or from topics that the source does not read: another replay may take them."""
+    """Records of other flows, or of other sources of this one: another replay may take them."""
+    kept: int
+    """Dead letters from topics that the flow no longer reads: they are at the topic's end again."""
 
 
 def replay_dead_letters(
@@ -54,7 +59,7 @@ def replay_dead_letters(
     options = {**{f"kafka.{name}": text for name, text in kafka.items()}, "subscribe": source.bad_rows_topic}
     cluster = KafkaCluster(SourceOptions.parse(options, streaming=True))
     partitions = cluster.partitions()
-    topics = source.topics or sorted({each.topic for each in source_cluster(source).partitions()})
+    topics = {each.name: _topics(each) for each in flow.sources if each.bad_rows_topic == source.bad_rows_topic}
     ends = cluster.at_marks(dict.fromkeys(partitions, -1))
     begins = cluster.at_marks(dict.fromkeys(partitions, -2))
     group = _Group(kafka, f"{flow.name}/{source.name}-replay")
@@ -86,9 +91,21 @@ def replay_dead_letters(
     return result
 
 
+def _topics(source: Source) -> Sequence[str]:
+    return source.topics or sorted({each.topic for each in source_cluster(source).partitions()})
+
+
 def _replay(
-    flow: Flow, source: Source, letters: DataFrame, topics: Sequence[str], value: str | None, *, is_dry: bool
+    flow: Flow,
+    source: Source,
+    letters: DataFrame,
+    topics: Mapping[str, Sequence[str]],
+    value: str | None,
+    *,
+    is_dry: bool,
 ) -> Replayed:
+    """``topics``: what each source reads whose dead letters are in this topic."""
+
     def header(name: str) -> Any:
         """The last of that name; null where a record that is no dead letter has none."""
         found = F.filter("headers", lambda each: each["key"] == name)
@@ -96,17 +113,21 @@ def _replay(
 
     origin = header("barnabas.source")
     place = r"^(.*)-(\d+)-(\d+)$"
-    records = letters.where(header("barnabas.flow") == flow.name).select(
+    ours = letters.where(header("barnabas.flow") == flow.name).select(
         F.col("key"),
         F.col("value"),
         F.regexp_extract(origin, place, 1).alias("topic"),
         F.regexp_extract(origin, place, 2).try_cast("int").alias("partition"),
         F.regexp_extract(origin, place, 3).try_cast("bigint").alias("offset"),
         F.col("timestamp"),
-        F.filter("headers", lambda each: ~each["key"].startswith("barnabas.")).alias("headers"),
+        F.col("headers"),
         header("barnabas.reason").alias("reason"),
     )
-    records = records.where(F.col("topic").isin(*topics))
+    is_read = F.col("topic").isin(*[name for names in topics.values() for name in names])
+    unread = _once_in_order(ours.where(~is_read & (F.col("topic") != ""))).select("key", "value", "headers")
+    is_mine = F.col("topic").isin(*topics[source.name])
+    headers = F.filter("headers", lambda each: ~each["key"].startswith("barnabas."))
+    records = _once_in_order(ours.where(is_mine)).withColumn("headers", headers)
     if value:
         texts = records.select(
             F.col("key").cast("string"),
@@ -126,14 +147,23 @@ def _replay(
         letters_again = transforms.bad_messages(marked, flow.name)
         good = transforms.replayed_messages(marked)
         reasons = {row["reason"]: row["count"] for row in transforms.bad_reasons(marked).collect()}
-        sent = good.count()
+        sent, kept, still_bad = good.count(), unread.count(), sum(reasons.values())
+        left_out = letters.count() - ours.where(is_mine | ~is_read & (F.col("topic") != "")).count()
         if not is_dry:
-            # Dead letters first: if the second step fails, the next replay finds all of them again.
+            # Dead letters first: if the last step fails, the next replay finds all of them again.
+            if kept:
+                _write(unread, source, source.bad_rows_topic)
             _write(letters_again, source, source.bad_rows_topic)
             _write(good, source, None)
-        return Replayed(sent, sum(reasons.values()), reasons, letters.count() - sent - sum(reasons.values()))
+        return Replayed(sent, still_bad, reasons, left_out, kept)
     finally:
         marked.unpersist()
+
+
+def _once_in_order(letters: DataFrame) -> DataFrame:
+    """Equal letters of one record as one, and those of one partition in the order of its records."""
+    once = letters.dropDuplicates(["topic", "partition", "offset", "key", "value"])
+    return once.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
 
 
 def _write(messages: DataFrame, source: Source, topic: str | None) -> None:

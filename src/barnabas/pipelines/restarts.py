@@ -5,13 +5,14 @@ longer; the query ends then, although nothing is wrong with it. It ends, too, wh
 no task twice. The checkpoint makes a restart safe: Spark runs an unfinished micro-batch again, and sinks accept it twice.
 """
 
-__all__ = ["MAX_RESTARTS", "Restarts", "lost_worker"]
+__all__ = ["Restarts", "lost_worker", "restarts_of"]
 
-MAX_RESTARTS = 3
-"""Restarts without a micro-batch in between."""
 _DIED = "a Python worker of Spark died: was it killed, or is memory short?"
+_LATE = "a Python worker of Spark did not start within 10 s: is this machine busy?"
+_RESTARTS = {_DIED: 3, _LATE: 15}
+"""Restarts without a micro-batch in between. A late worker harms nothing, and a busy machine may be so for minutes."""
 _LOST = {
-    "Python worker failed to connect back": "a Python worker of Spark did not start within 10 s: is this machine busy?",
+    "Python worker failed to connect back": _LATE,
     "Python worker exited unexpectedly": _DIED,
     # Killed while the JVM wrote to it, or before it had read all. Spark's JVM has no other sockets on one machine.
     "java.net.SocketException: Connection reset": _DIED,
@@ -27,6 +28,11 @@ def lost_worker(*errors: BaseException | None) -> str | None:
     return next((what for mark, what in _LOST.items() if any(mark in text for text in texts)), None)
 
 
+def restarts_of(lost: str) -> int:
+    """How often in a row a query is started again after what `lost_worker` says."""
+    return _RESTARTS[lost]
+
+
 class Restarts:
     """Counts restarts; a micro-batch that the broken query has finished since sets the count to 0."""
 
@@ -36,11 +42,11 @@ class Restarts:
 
     def allows_another(self, query: str, batch: int, *errors: BaseException | None) -> bool:
         """Whether to start again; ``batch`` is the last micro-batch that the broken ``query`` finished, -1 for none."""
-        if lost_worker(*errors) is None:
+        if (lost := lost_worker(*errors)) is None:
             return False
         before = self._batches.get(query, -1)
         if batch > before:
             self.count = 0
         self._batches[query] = max(batch, before)
         self.count += 1
-        return self.count <= MAX_RESTARTS
+        return self.count <= restarts_of(lost)

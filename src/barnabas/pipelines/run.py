@@ -24,7 +24,7 @@ from barnabas.pipelines.checkpoints import Checkpoint
 from barnabas.pipelines.errors import PipelineError, reason_of, with_advice
 from barnabas.pipelines.offsets import from_json, to_json
 from barnabas.pipelines.options import SourceOptions
-from barnabas.pipelines.restarts import MAX_RESTARTS, Restarts, lost_worker
+from barnabas.pipelines.restarts import Restarts, lost_worker, restarts_of
 from barnabas.pipelines.session import open_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
 
@@ -192,12 +192,17 @@ class _Run:
                     with without_spark_logging():
                         is_done = self._run_queries(once=once)
                 except PySparkException as error:
+                    lost = lost_worker(error, self._failure)
                     if not self._restarts.allows_another(*self._broken, error, self._failure):
+                        if lost:
+                            raise PipelineError(
+                                f"{lost} The flow was started {self._restarts.count} times and came no further. Free memory and "
+                                "processors, and run it again: it goes on from its checkpoint, and nothing is lost"
+                            ) from error
                         raise with_advice(reason_of(error, self._failure), self._checkpoint) from error
-                    self._say(
-                        f"{lost_worker(error, self._failure)} Starting again from the checkpoint, "
-                        f"{self._restarts.count} of {MAX_RESTARTS}"
-                    )
+                    if lost:
+                        count = self._restarts.count
+                        self._say(f"{lost} Starting again from the checkpoint, {count} of {restarts_of(lost)}")
                 finally:
                     self._put_away()
             self._check_limits()

@@ -18,6 +18,7 @@ from barnabas.pipelines.class_archive import ClassArchive, archive_folder
 from barnabas.pipelines.jvm import find_java, prepare_home
 from barnabas.pipelines.masters import is_local, require_master
 from barnabas.pipelines.shipping import zip_package
+from barnabas.pipelines.worker_launcher import prepare_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +114,8 @@ def open_session(
     log4j.parent.mkdir(parents=True, exist_ok=True)
     log4j.write_text(_LOG4J.format(level=log_level))
     os.environ["JAVA_HOME"] = str(home)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = prepare_python(cache) if is_local(master) else sys.executable
     is_near = is_local(master) or _LOOPBACK.match(master) is not None
     if is_near:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
