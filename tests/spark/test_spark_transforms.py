@@ -59,6 +59,9 @@ def test_bad_rows_are_counted(spark: Any) -> None:
     }
     assert (counts["column:carrier"], counts["column:delay"]) == (0, 1)
     assert counts["example"] == "column delay is x, which is no int (t-0-2)"
+    assert counts["example:column delay"] == counts["example"]
+    assert counts["example:MALFORMED"] == "the value is no line of 2 fields (t-0-1)"
+    assert counts["example:column carrier"] is None
 
 
 def test_json_becomes_typed_columns(spark: Any) -> None:

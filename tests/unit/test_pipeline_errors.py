@@ -70,6 +70,18 @@ def test_a_jvms_deepest_cause_is_the_reason() -> None:
     assert str(reason_of(RuntimeError(text))) == "No space left on device"
 
 
+def test_no_text_of_py4j_is_ever_the_reason() -> None:
+    """Its errors hold what the JVM threw, or nothing."""
+    py4j = type("Py4JJavaError", (Exception,), {})
+    call = "An error occurred while calling o3411.getResult."
+    assert (
+        str(reason_of(RuntimeError("boom"), py4j(f"{call}\n: a.b.SparkException: Job 3 cancelled\n\tat x")))
+        == "Job 3 cancelled"
+    )
+    assert str(reason_of(RuntimeError("boom"), py4j(f"{call}\n: a.B: c\n\tat x\nCaused by: a.C: deeper"))) == "deeper"
+    assert "run the flow again" in str(reason_of(RuntimeError("boom"), py4j(call)))
+
+
 def test_an_analysis_error_is_reported_by_its_first_line() -> None:
     """The plan that follows is for Spark's authors."""
     text = "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. Did you mean `y`?;\n'Project ['x]\n+- Relation"
@@ -93,5 +105,9 @@ def test_a_full_disk_comes_with_the_folders_to_look_at(tmp_path: Path) -> None:
     assert str(tmp_path) in found
     assert "MiB free" in found
     assert "start the flow again" in found
+    sinks = {"sqlite table t": tmp_path / "not there" / "out.db"}
+    assert f"or sqlite table t ({sinks['sqlite table t']}: " in str(
+        with_advice(PipelineError("disk is full: No space left on device"), tmp_path, sinks)
+    )
     other = PipelineError("no topic")
     assert with_advice(other, tmp_path) is other

@@ -64,6 +64,18 @@ def test_totals_add_up_each_batch_once() -> None:
     assert shown[-1] == 20
 
 
+def test_each_column_with_wrong_values_keeps_its_first_example() -> None:
+    """Half the rows have swapped columns: the most frequent fault must not hide behind the example of another."""
+    progress = Progress([], lambda _: None)
+    for batch, example in enumerate((None, "column price is de (t-0-7)", "column price is nl (t-0-9)")):
+        each = report(batch, 10, 10 * (batch + 1), 30, bad=1)
+        figures = next(iter(each["observedMetrics"].values()))
+        figures |= {"column:price": 5, "example:column price": example, "example:MALFORMED": None}
+        progress.update(each)
+    assert progress.totals.bad_examples == {"column price": "column price is de (t-0-7)"}
+    assert progress.totals.bad == {"column price": 15}
+
+
 def test_the_lag_is_unknown_until_spark_has_looked_at_the_topics() -> None:
     """The first report after a restart has no ends of the topics: that is no lag of 0."""
     progress = Progress([], lambda _: None)

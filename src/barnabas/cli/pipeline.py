@@ -151,8 +151,9 @@ def _print_summary(summary: dict[str, Any], output: str) -> None:
             f"  quarantined: {summary['quarantined_rows']:,} rows in {summary['quarantined_batches']:,} micro-batches"
         )
     for name, count in {**summary.get("bad", {}), **summary.get("expectations", {})}.items():
-        print(f"  {name}: {count:,}")
-    if summary.get("bad_example"):
+        example = summary.get("bad_examples", {}).get(name)
+        print(f"  {name}: {count:,}" + (f", for example: {example}" if example else ""))
+    if summary.get("bad_example") and not summary.get("bad_examples"):
         print(f"  for example: {summary['bad_example']}")
 
 

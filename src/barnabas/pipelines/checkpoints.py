@@ -24,9 +24,10 @@ from typing import Any
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.offsets import Offsets, from_spark, least_offsets, to_json
-from barnabas.pipelines.spec import Aggregate, Flow, FunctionSink, Source, TopicSink
+from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
+from barnabas.pipelines.spec import Aggregate, DatabaseSink, Flow, FunctionSink, Source, TopicSink
 
-__all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_name", "what_repeats"]
+__all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_files", "sink_name", "what_repeats"]
 
 _NOTE_S = 5.0
 
@@ -275,6 +276,17 @@ def sink_name(sink: Any) -> str:
     if isinstance(sink, TopicSink):
         return f"topic {sink.topic}"
     return f"function {sink.name}" if isinstance(sink, FunctionSink) else f"{sink.type} table {sink.table}"
+
+
+def sink_files(flow: Flow) -> dict[str, Path]:
+    """The files and folders of the flow's sinks that are on this machine, by the sinks' names."""
+    files: dict[str, Path] = {}
+    for sink in flow.sinks:
+        if isinstance(sink, DatabaseSink) and sink.type in ("sqlite", "duckdb"):
+            files[sink_name(sink)] = Path(sink.url)
+        elif isinstance(sink, LakeSink | SearchSink):
+            files[sink_name(sink)] = Path(sink.path)
+    return files
 
 
 def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:

@@ -4,7 +4,7 @@ import re
 import shutil
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
@@ -26,7 +26,11 @@ _WRONG_ARROW = (
     "pa.float64(), timestamp is pa.timestamp('us', 'UTC')"
 )
 _FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full")
+_SHORT_BYTES = 64 * 2**20
+"""Less free space than this is shown as the reason why a disk is full."""
 _JVM_ERROR = re.compile(r"^(?:Caused by: )(?:[\w.$]+): (.+)$", re.MULTILINE)
+_THROWN = re.compile(r"^: (?:[\w.$]+): (.+)$", re.MULTILINE)
+_NO_REASON = "Spark broke off a micro-batch and gave no reason: run the flow again, it goes on from its checkpoint"
 
 
 class PipelineError(BarnabasError):
@@ -51,7 +55,7 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
         return ours
     if "ArrowColumnVector$ArrowVectorAccessor" in str(ours or error):
         return PipelineError(_WRONG_ARROW)
-    if ours is not None and _TRACEBACK not in str(ours):
+    if ours is not None and _TRACEBACK not in str(ours) and not type(ours).__name__.startswith("Py4J"):
         text = _first_line(str(ours))
         plain = _without_codes(text)
         return PipelineError(plain if plain != text else f"{type(ours).__name__}: {text}{_place_of(ours)}")
@@ -65,23 +69,30 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
     if causes := _JVM_ERROR.findall(text):
         return PipelineError(_without_codes(causes[-1]))
     first = _first_line(text)
+    if first.startswith("An error occurred while calling"):  # Py4J's words for an exception of the JVM
+        thrown = _THROWN.search(text)
+        return PipelineError(_without_codes(thrown[1]) if thrown else _NO_REASON)
     return PipelineError(_without_codes(first) if first.startswith("[USER_RAISED_EXCEPTION]") else first)
 
 
-def with_advice(error: BarnabasError, checkpoint: Path) -> BarnabasError:
-    """The error; if a disk is full, with the folders that may be on it and what to do."""
+def with_advice(error: BarnabasError, checkpoint: Path, sinks: Mapping[str, Path] | None = None) -> BarnabasError:
+    """The error; if a disk is full, with the folders that may be on it and what to do. ``sinks`` has files by their sinks' names."""
     if not any(words in str(error) for words in _FULL):
         return error
-    folders = {"the checkpoint": checkpoint, "Spark's scratch files": Path(tempfile.gettempdir())}
-    free = [
-        f"{what} ({folder}: {shutil.disk_usage(folder).free / 2**20:,.1f} MiB free)"
-        for what, folder in folders.items()
-        if folder.exists()
-    ]
+    folders = {"the checkpoint": checkpoint, "Spark's scratch files": Path(tempfile.gettempdir()), **(sinks or {})}
+    free = {what: shutil.disk_usage(_nearest(folder)).free for what, folder in folders.items()}
+    short = [what for what in free if free[what] < _SHORT_BYTES] or list(free)
+    shown = [f"{what} ({folders[what]}: {free[what] / 2**20:,.1f} MiB free)" for what in short]
+    others = "" if sinks is not None else ", or for a sink on this machine"
     return PipelineError(
-        f"{error}: free some for {' or '.join(free)}, or for a sink on this machine, and start the flow again; it goes on from "
-        "its checkpoint, and nothing is lost"
+        f"{error}: free some for {' or '.join(shown)}{others}, and start the flow again; it goes on from its checkpoint, and "
+        "nothing is lost"
     )
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or what there is of its folders."""
+    return next(each for each in (path, *path.absolute().parents) if each.exists())
 
 
 def _place_of(error: BaseException) -> str:

@@ -27,6 +27,7 @@ _SOURCE = "barnabas."
 _EXPECT = "barnabas.expect."
 _EXPECTATION = "expectation:"
 _NOT_KINDS = ("rows", "bad_rows", "example")
+_EXAMPLE = "example:"
 _CATCH_UP_WINDOW_S = 60.0
 
 
@@ -53,6 +54,8 @@ class Totals:
     bad: dict[str, int] = field(default_factory=dict)
     """Bad rows by class of error, and by column as ``column NAME``."""
     bad_example: str | None = None
+    bad_examples: dict[str, str] = field(default_factory=dict)
+    """An example for values that are no value of the format, and for each column with wrong ones, by the names in ``bad``."""
     expectations: dict[str, int] = field(default_factory=dict)
     """For each expectation the rows that did not meet it."""
 
@@ -221,10 +224,18 @@ class Progress:
                 totals.bad_rows += of_source["bad_rows"]
                 expected = [each for each in counts if each.startswith(_EXPECTATION)]
                 _add(totals.expectations, {each.removeprefix(_EXPECTATION): counts[each] for each in expected})
+                examples = [each for each in counts if each.startswith(_EXAMPLE)]
+                for each in examples:
+                    if counts[each]:
+                        totals.bad_examples.setdefault(each.removeprefix(_EXAMPLE), counts[each])
                 kinds = {kind.removeprefix("error:").replace("column:", "column "): counts[kind] for kind in counts}
                 _add(
                     totals.bad,
-                    {kind: kinds[kind] for kind in kinds if kind not in (*_NOT_KINDS, *expected) and kinds[kind]},
+                    {
+                        kind: kinds[kind]
+                        for kind in kinds
+                        if kind not in (*_NOT_KINDS, *expected, *examples) and kinds[kind]
+                    },
                 )
                 totals.bad_example = totals.bad_example or counts.get("example")
 

@@ -20,7 +20,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.admission import admission_file
-from barnabas.pipelines.checkpoints import Checkpoint
+from barnabas.pipelines.checkpoints import Checkpoint, sink_files
 from barnabas.pipelines.errors import PipelineError, reason_of, with_advice
 from barnabas.pipelines.offsets import from_json, to_json
 from barnabas.pipelines.options import SourceOptions
@@ -112,7 +112,9 @@ def _locked(checkpoint: Path) -> Iterator[None]:
             f"the connection to Spark's JVM broke ({error.strerror or error}): run the flow again, it goes on from its checkpoint"
         ) from error
     except OSError as error:
-        raise PipelineError(f"cannot use the checkpoint {checkpoint}: {error.strerror}") from error
+        where = error.filename or checkpoint
+        what = f"the checkpoint {where}" if str(where).startswith(str(checkpoint)) else where
+        raise with_advice(PipelineError(f"cannot use {what}: {error.strerror or error}"), checkpoint) from error
 
 
 @contextlib.contextmanager
@@ -152,6 +154,8 @@ class _Run:
         self._sinks: list[Any] = []
         self._scorer: Any = None
         self._failure: BaseException | None = None
+        self._is_ending = False
+        """What breaks from now on does so because the queries are stopped."""
         self._queries: list[Any] = []
         """The main query first, once it is started."""
         self._settles = settles
@@ -199,7 +203,7 @@ class _Run:
                                 f"{lost} The flow was started {self._restarts.count} times and came no further. Free memory and "
                                 "processors, and run it again: it goes on from its checkpoint, and nothing is lost"
                             ) from error
-                        raise with_advice(reason_of(error, self._failure), self._checkpoint) from error
+                        raise reason_of(error, self._failure) from error
                     if lost:
                         count = self._restarts.count
                         self._say(f"{lost} Starting again from the checkpoint, {count} of {restarts_of(lost)}")
@@ -209,6 +213,10 @@ class _Run:
         except ClusterError:
             if not self._stopped.is_set():
                 raise
+        except BarnabasError as error:
+            if (advised := with_advice(error, self._checkpoint, sink_files(self._flow))) is error:
+                raise
+            raise advised from error
         finally:
             self._progress.close()
         status = "done" if is_done else "stopped"
@@ -229,6 +237,7 @@ class _Run:
     def _run_queries(self, *, once: bool) -> bool:
         """Start the flow's queries, and wait until they end (True), one breaks (its error is raised), or a signal comes."""
         self._failure = None
+        self._is_ending = False
         self._broken = ("", -1)
         self._start_checked(once=once)
         self._notes.note_flow(self._order)
@@ -239,8 +248,9 @@ class _Run:
             self._check_limits()
             if not is_done:
                 self._stopped.wait(_POLL_S)
-        self._stop()
         failed = next(((query, found) for query in self._queries if (found := query.exception())), None)
+        self._is_ending = True
+        self._stop()
         if failed is not None and not self._stopped.is_set():
             query, error = failed
             progress = query.lastProgress
@@ -395,7 +405,9 @@ class _Run:
             try:
                 act(batch, epoch)
             except BaseException as error:
-                if self._failure is None:  # what follows may be a query that is cancelled because this one failed
+                if (
+                    self._failure is None and not self._is_ending
+                ):  # what follows may be a query that is cancelled because this one failed
                     self._failure = error
                 raise
 

@@ -239,14 +239,17 @@ def good_rows(parsed: DataFrame) -> DataFrame:
 
 
 def bad_counts(how: Format, expectations: Sequence[str] = ()) -> list[Column]:
-    """Figures over parsed rows for `DataFrame.observe`: all, the bad ones, these by class, column, expectation; an example."""
+    """Figures over parsed rows for `DataFrame.observe`: all, the bad ones, these by class, column, expectation; examples."""
+    example = F.concat(F.col(_BAD), F.lit(" ("), _position(), F.lit(")"))
     counts = [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows")]
     counts += [F.count_if(F.col(_ERROR) == each).alias(f"error:{each}") for each in _ERRORS]
+    counts.append(F.min(F.when(F.col(_ERROR) == "MALFORMED", example)).alias("example:MALFORMED"))
     for name in list(how.columns)[:_COUNTED_COLUMNS]:
-        counts.append(F.count_if(F.col(_BAD).contains(f"column {name} is ")).alias(f"column:{name}"))
+        is_wrong = F.col(_BAD).contains(f"column {name} is ")
+        counts.append(F.count_if(is_wrong).alias(f"column:{name}"))
+        counts.append(F.min(F.when(is_wrong, example)).alias(f"example:column {name}"))
     for name in expectations:
         counts.append(F.count_if(F.col(_BAD).contains(_unmet(name))).alias(f"expectation:{name}"))
-    example = F.concat(F.col(_BAD), F.lit(" ("), _position(), F.lit(")"))
     return [*counts, F.min(example).alias("example")]
 
 
