@@ -160,6 +160,9 @@ def test_values_can_be_set_from_the_command_line() -> None:
         ("sinks[7].topic=x", "there is no entry 7"),
         ("name.x=y", "name is no table"),
         ("source.cores=1", "--set: source.cores: is unknown here"),
+        ("source.bootstrap_servers=localhost", "is 'localhost', but must be brokers as host:port"),
+        ("aggregate.window=30", 'aggregate.window: is 30, but must be a time such as "10 minutes"'),
+        ('sinks=[{type="postgresql", url="mysql://h/d", table="t"}]', "begins with mysql://, but must be like"),
     ],
 )
 def test_a_wrong_override_is_named_as_one(override: str, problem: str) -> None:

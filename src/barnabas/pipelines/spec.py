@@ -70,6 +70,7 @@ __all__ = [
 
 _MEMORY = re.compile(r"\d+[kmgKMG]")
 RECORD_COLUMNS = ("key", "timestamp", "headers")
+_POSTGRESQL = 'like "postgresql://user@host/database"'
 _OF_CONNECTIONS = ("client.", "socket.", "broker.address.", "metadata.")
 CONNECTORS = ("barnabas", "kafka")
 """Names of Spark's formats that read and write topics: ours, and that of Spark's own connector, which is in jars."""
@@ -241,7 +242,7 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = (), environ: M
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"cannot read {file}: {error}") from error
+        raise SpecError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
     return parse(text, file=str(file), overrides=overrides, environ=os.environ if environ is None else environ)
 
 
@@ -375,7 +376,7 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
     if format_table is None:
         raise table.fail("format", "is missing: the table [source.format] says how values become columns")
     kafka = table.kafka_properties("isolation.level")
-    servers = table.text("bootstrap_servers", first.bootstrap_servers if first else None)
+    servers = table.brokers("bootstrap_servers") or (first.bootstrap_servers if first else None)
     if first and not table.has("bootstrap_servers"):
         kafka = {**first.kafka, **kafka}
     return Source(
@@ -451,7 +452,7 @@ def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder:
         return declare_output(kind, table, key, folder, rows_change=aggregate is not None or key != POSITION)
     if kind == "topic":
         kafka = table.kafka_properties()
-        servers = table.text("bootstrap_servers")
+        servers = table.brokers("bootstrap_servers")
         # Another cluster's security settings are not this one's.
         own = kafka if servers else {**_for_producers(source.kafka), **kafka}
         topic = table.needed("topic")
@@ -461,7 +462,11 @@ def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder:
         raise table.fail("table", f"is {name!r}, which is no name of a table")
     if kind in ("sqlite", "duckdb"):
         return DatabaseSink(kind, resolve_path(table.needed("path", "the database's file"), folder), name, key)
-    return DatabaseSink(kind, table.needed("url", 'like "postgresql://user@host/database"'), name, key)
+    url = table.needed("url", _POSTGRESQL)
+    scheme, separator, _ = url.partition("://")
+    if separator and "=" not in scheme and scheme not in ("postgresql", "postgres"):
+        raise table.fail("url", f"begins with {scheme}://, but must be {_POSTGRESQL}")
+    return DatabaseSink(kind, url, name, key)
 
 
 def _refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:

@@ -13,6 +13,7 @@ from barnabas.base.hints import did_you_mean
 __all__ = ["NAME", "Places", "SpecError", "SpecTable", "check_name", "resolve_path"]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BROKER = re.compile(r"([A-Z_]+://)?(\[[0-9a-fA-F:.%\w]+\]|[^\s:/,]+):\d{1,5}")
 _DURATION = re.compile(r"\d+(\.\d+)? (millisecond|second|minute|hour|day|week)s?( \d+ (second|minute|hour|day)s?)*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -138,8 +139,17 @@ class SpecTable:
             raise self.fail("kafka", str(error)) from error
         return dict(kafka)
 
-    def duration(self, name: str) -> str | None:
+    def brokers(self, name: str) -> str | None:
+        """Addresses of brokers, each with its port: clients differ in what they make of one without."""
         value = self.text(name)
+        for each in value.split(",") if value else ():
+            if not _BROKER.fullmatch(each.strip()):
+                raise self.fail(name, f'is {value!r}, but must be brokers as host:port, such as "localhost:9092"')
+        return value
+
+    def duration(self, name: str) -> str | None:
+        value = self._take(name, str, 'a time such as "10 minutes" or "1 day"')
+        value = None if value is None else self._expand(name, value)
         if value is not None and not _DURATION.fullmatch(value):
             raise self.fail(name, f'is {value!r}, but must be a time such as "10 minutes" or "1 day"')
         return value

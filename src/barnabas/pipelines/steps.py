@@ -285,7 +285,7 @@ def _topic_lookup(table: SpecTable, name: str, servers: str, kafka: Mapping[str,
     if format_table is None:
         raise table.fail("format", "is missing: how values become columns, as in [source.format]")
     how = read_format(format_table)
-    own = table.text("bootstrap_servers")
+    own = table.brokers("bootstrap_servers")
     # Another cluster's security settings are not this one's.
     given = table.kafka_properties()
     settings = table.require_protection(given if own else {**kafka, **given})
