@@ -4,6 +4,7 @@ import base64
 import datetime
 import io
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,24 @@ def test_each_record_is_decoded_with_the_schema_of_its_id(registry: RegistryForT
         decode(with_id(3, b""))
     with pytest.raises(DecodingError, match="does not begin with a schema's id"):
         decode(b"{}")
+
+
+def test_an_unknown_schema_is_asked_for_once_in_some_seconds(
+    registry: RegistryForTests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic full of such records would be a request for each; the schema may be registered a moment later."""
+    registry.schemas = {5: "no schema at all"}
+    decode = open_decoder("avro", None, registry.address, None)
+    for _ in range(20):
+        with pytest.raises(DecodingError, match="the registry has no schema 7"):
+            decode(with_id(7, avro(ORDER, VALUES)))
+        with pytest.raises(DecodingError, match="schema 5 is no Avro schema"):
+            decode(with_id(5, b""))
+    assert registry.asked == ["/schemas/ids/7", "/schemas/ids/5"]
+    registry.schemas[7] = json.dumps(ORDER)
+    later = time.monotonic() + 11
+    monkeypatch.setattr("time.monotonic", lambda: later)
+    assert decode(with_id(7, avro(ORDER, VALUES))) == VALUES
 
 
 def test_a_registry_that_is_away_ends_the_task_and_makes_no_bad_rows(monkeypatch: pytest.MonkeyPatch) -> None:

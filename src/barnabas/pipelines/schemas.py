@@ -33,6 +33,9 @@ __all__ = [
 Decode = Callable[[bytes], dict[str, Any]]
 _PAUSES_S = (0.2, 0.4, 0.8)
 _TIMEOUT_S = 10.0
+_UNKNOWN_S = 10.0
+"""How long an id that the registry does not have is not asked for again: a topic may be full of them."""
+_MOST_UNKNOWN = 10_000
 
 
 class DecodingError(BarnabasError):
@@ -48,6 +51,9 @@ class _Schemas:
 
     def __init__(self, address: str) -> None:
         self._registry = SchemaRegistry(address, timeout_s=_TIMEOUT_S)
+        self._found: dict[tuple[int, str], dict[str, Any]] = {}
+        self._unknown: dict[tuple[int, str], tuple[float, str]] = {}
+        """Until when an id is not asked for, and why."""
 
     def text(self, schema_id: int, kind: str, *, form: str = "") -> str:
         """Raises `DecodingError` for an id that is unknown or of another kind, `RegistryError` if there is no answer."""
@@ -57,6 +63,22 @@ class _Schemas:
         return str(found["schema"])
 
     def _ask(self, schema_id: int, form: str) -> dict[str, Any]:
+        asked = (schema_id, form)
+        if asked in self._found:
+            return self._found[asked]
+        until, reason = self._unknown.get(asked, (0.0, ""))
+        if time.monotonic() < until:
+            raise DecodingError(reason)
+        try:
+            self._found[asked] = self._answer(schema_id, form)
+        except DecodingError as error:
+            if len(self._unknown) >= _MOST_UNKNOWN:
+                self._unknown.clear()
+            self._unknown[asked] = (time.monotonic() + _UNKNOWN_S, str(error))
+            raise
+        return self._found[asked]
+
+    def _answer(self, schema_id: int, form: str) -> dict[str, Any]:
         for pause_s in (*_PAUSES_S, None):
             try:
                 return self._registry.schema(schema_id, form=form)
