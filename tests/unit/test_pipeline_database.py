@@ -1,5 +1,6 @@
 """SQLite as a sink: a batch counts once, however often it comes."""
 
+import dataclasses
 import datetime
 import sqlite3
 from collections.abc import Iterator
@@ -94,6 +95,13 @@ def test_a_batch_that_fails_leaves_neither_rows_nor_epoch(database: OutputTable,
     connection.close()
     assert database.apply(rows(("AA", 1), ("ZZ", 1)), "flow", "query", 0)
     assert len(contents(tmp_path)) == 2
+
+
+def test_a_file_that_cannot_be_opened_comes_with_what_to_look_at(tmp_path: Path) -> None:
+    """SQLite only says that it is unable to."""
+    (tmp_path / "out.db").mkdir()
+    with pytest.raises(DatabaseError, match=f"unable to open database file; may this user write in {tmp_path}"):
+        SqliteDatabase(dataclasses.replace(sink(tmp_path), url=str(tmp_path / "out.db")), TYPES)
 
 
 def test_a_full_disk_is_the_reason_and_the_batch_can_come_again(tmp_path: Path) -> None:

@@ -354,6 +354,14 @@ def test_a_folder_with_the_note_of_an_earlier_version_goes_on(tmp_path: Path) ->
         folder.apply(rows(("AA", 1)), "flow", "another", 0)
 
 
+def test_a_delta_table_that_cannot_be_made_says_why_in_plain_words(tmp_path: Path) -> None:
+    """The library reports the operating system's error in Rust's notation."""
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(OutputError) as refused:
+        open_output(LakeSink("delta", str(tmp_path / "file" / "t"), KEY), TYPES, SCHEMA, rows_change=True)
+    assert str(refused.value) == f"the Delta table at {tmp_path / 'file' / 't'}: Not a directory"
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb", "delta", "search", "parquet"])
 def test_what_an_output_holds_is_seen_without_changing_it(kind: str, tmp_path: Path) -> None:
     """Nothing before it is made; then its columns, and the last micro-batch if the output keeps that."""

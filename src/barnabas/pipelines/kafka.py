@@ -41,6 +41,7 @@ _HOPELESS = {
 }
 _SILENT = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
 _CONSUMER_ONLY = ("isolation.level", "group.id", "fetch.", "max.poll", "queued.", "session.", "check.crcs")
+_MAKE_IT = ": make it, or correct its name"
 
 
 class ClusterError(BarnabasError):
@@ -91,7 +92,9 @@ class KafkaCluster:
             missing = [name for name in wanted if name not in topics]
             if missing:
                 hint = did_you_mean(missing[0], [name for name in topics if not name.startswith("__")])
-                raise _MissingTopicError(f"topic {', '.join(missing)} does not exist on {self.address}{hint}")
+                raise _MissingTopicError(
+                    f"topic {', '.join(missing)} does not exist on {self.address}{hint or _MAKE_IT}"
+                )
         return sorted(TopicPartition(name, each) for name in wanted for each in topics[name].partitions)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:

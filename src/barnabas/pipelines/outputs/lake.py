@@ -10,6 +10,7 @@ itself recognises repetitions. Rows that are keyed by where they came from are a
 into a table that has rows, are merged on their key.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,15 @@ def _inspect_delta(sink: LakeSink, flow: str, query: str) -> TableState | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise OutputError(f"the Delta table at {sink.path}: {error}") from error
+        raise OutputError(f"the Delta table at {sink.path}: {_plain(error)}") from error
     return TableState(names, max((int(each) for each in epochs if each is not None), default=-1))
+
+
+def _plain(error: Exception) -> str:
+    """What the operating system says, where the library wraps it in Rust's notation; else the text as one line."""
+    text = str(error)
+    found = re.search(r'Os \{ .*message: "([^"]+)" \}', text)
+    return found[1] if found else " ".join(text.split())
 
 
 def _inspect_parquet(sink: LakeSink, flow: str, query: str) -> TableState | None:
@@ -183,7 +191,7 @@ class DeltaTableSink:
                 sink.path, schema, mode="ignore", partition_by=list(sink.partition_by) or None
             )
         except (DeltaError, OSError) as error:
-            raise OutputError(f"the Delta table at {sink.path}: {error}") from error
+            raise OutputError(f"the Delta table at {sink.path}: {_plain(error)}") from error
         stored = {field.name for field in self._table.schema().fields}
         if missing := [name for name in schema.names if name not in stored]:
             raise OutputError(
@@ -205,7 +213,7 @@ class DeltaTableSink:
                 self._delta.write_deltalake(self._table, rows, mode="append", commit_properties=properties)
             self._compact()
         except (self._error, OSError) as error:
-            raise OutputError(f"the Delta table at {self._sink.path}: {error}") from error
+            raise OutputError(f"the Delta table at {self._sink.path}: {_plain(error)}") from error
         return True
 
     def last_epoch(self, flow: str, query: str) -> int | None:
@@ -214,7 +222,7 @@ class DeltaTableSink:
             self._table.update_incremental()
             last = self._way(flow, query)[1]
         except (self._error, OSError) as error:
-            raise OutputError(f"the Delta table at {self._sink.path}: {error}") from error
+            raise OutputError(f"the Delta table at {self._sink.path}: {_plain(error)}") from error
         return -1 if last is None else last
 
     def _way(self, flow: str, query: str) -> tuple[str, int | None]:

@@ -167,9 +167,14 @@ class OpenSearchIndex:
                 with error:
                     return error.code, {"error": error.reason} if error.code < 400 else _parsed(error.read())
             except (OSError, http.client.HTTPException) as error:
+                reason = getattr(error, "reason", error)  # of the library's error, which hides it in its text
+                reason = getattr(reason, "strerror", None) or reason
                 if pause_s is None:
-                    raise OutputError(f"cannot reach OpenSearch at {self._url}: {error}") from error
-                logger.warning("cannot reach OpenSearch at %s: %s; trying again", self._url, error)
+                    raise OutputError(
+                        f"cannot reach OpenSearch at {self._url}: {reason}. Is the address right, and does it run? Start the flow "
+                        "again then; it goes on from its checkpoint"
+                    ) from error
+                logger.warning("cannot reach OpenSearch at %s: %s; trying again", self._url, reason)
                 self._wait(pause_s)
         raise AssertionError
 

@@ -27,6 +27,7 @@ from barnabas.pipelines.texts import as_text_value
 
 __all__ = ["SqliteTable", "inspect_sqlite"]
 
+_NOT_WRITABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _SQLITE_BUSY_S = 30
 
 
@@ -65,6 +66,8 @@ class SqliteTable:
         except sqlite3.Error as error:
             folder = Path(sink.url).absolute().parent
             advice = "" if folder.is_dir() else f"; there is no folder {folder}"
+            if not advice and getattr(error, "sqlite_errorcode", 0) & 0xFF in _NOT_WRITABLE:
+                advice = f"; may this user write in {folder}, and is its disk not mounted read-only?"
             raise DatabaseError(f"SQLite at {sink.url}: {error}{advice}") from error
 
     def _prepare(self, types: Mapping[str, str]) -> bool:
