@@ -203,4 +203,4 @@ def test_dead_letters_of_a_corrected_flow_go_through_once(spark: Any, cluster: A
     kept = [replay_dead_letters(spark, corrected, corrected.source) for _ in range(2)]
     assert [(each.sent, each.left_out, each.kept) for each in kept] == [(0, 0, 1)] * 2
     back = dataclasses.replace(corrected.source, topics=(gone[1][1].decode().removesuffix("-0-0"),))
-    assert replay_dead_letters(spark, dataclasses.replace(corrected, sources=(back,)), back).sent == 1
+    assert replay_dead_letters(spark, dataclasses.replace(corrected, source=back), back).sent == 1

@@ -12,6 +12,7 @@ from barnabas.pipelines.offsets import (
     is_due,
     limit_rows,
     plan_ranges,
+    require_known,
     split_ranges,
     to_json,
 )
@@ -109,3 +110,13 @@ def test_a_batch_is_due_when_enough_records_wait_or_some_for_long_enough() -> No
     assert not is_due(start, waiting, min_rows=11, waited_ms=999, max_delay_ms=1000)
     assert is_due(start, waiting, min_rows=11, waited_ms=1000, max_delay_ms=1000)
     assert not is_due(start, start, min_rows=1, waited_ms=5000, max_delay_ms=1000)
+
+
+def test_offsets_for_partitions_that_are_not_read_are_refused() -> None:
+    """A misspelled topic would be passed over, and the flow would begin elsewhere."""
+    known = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+    require_known(known[1:], known)
+    with pytest.raises(ConfigError, match="does not read order-0; did you mean orders"):
+        require_known([TopicPartition("order", 0)], known)
+    with pytest.raises(ConfigError, match="does not read orders-7: it reads orders-0, orders-1"):
+        require_known([TopicPartition("orders", 7)], known)

@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import print_json
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
-from barnabas.pipelines.offsets import Offsets, from_json
+from barnabas.pipelines.offsets import Offsets, from_json, require_known
 
 __all__ = ["OPERATION_ACTIONS", "add_operation_actions", "lag_text"]
 
@@ -207,9 +207,14 @@ def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
 def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     checkpoint = _not_running(flow)
-    starts = [_target(source, arguments.to) for source in flow.sources]
+    positions = checkpoint.position()
+    starts = [
+        _target(source, arguments.to, position) for source, position in zip(flow.sources, positions, strict=False)
+    ]
+    if arguments.to.startswith("{"):
+        require_known(from_json(arguments.to), [name for start in starts for name in start])
     plan: list[dict[str, Any]] = []
-    for source, position, start in zip(flow.sources, checkpoint.position(), starts, strict=False):
+    for source, position, start in zip(flow.sources, positions, starts, strict=False):
         for name, offset in sorted(start.items()):
             at = position.get(name)
             moved = 0 if at is None else at - offset
@@ -259,8 +264,8 @@ def _is_meant(arguments: argparse.Namespace) -> bool:
     return bool(arguments.yes)
 
 
-def _target(source: spec.Source, where: str) -> Offsets:
-    """The offsets of a source's partitions at a place that `--to` names."""
+def _target(source: spec.Source, where: str, position: Offsets) -> Offsets:
+    """The offsets of a source's partitions at a place that `--to` names; those it does not name stay at ``position``."""
     from barnabas.pipelines.options import Start
     from barnabas.pipelines.trial import source_cluster
 
@@ -271,7 +276,7 @@ def _target(source: spec.Source, where: str) -> Offsets:
     if where.startswith("group:"):
         return _of_group(source, where.removeprefix("group:"), partitions)
     if where.startswith("{"):
-        given = from_json(where)
+        given = {**position, **from_json(where)}
         return cluster.resolve(
             partitions, Start(-2, offsets={name: given[name] for name in partitions if name in given})
         )

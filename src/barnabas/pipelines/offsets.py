@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.wire.kafka.offset_specs import EARLIEST, LATEST
 
@@ -27,6 +28,7 @@ __all__ = [
     "least_offsets",
     "limit_rows",
     "plan_ranges",
+    "require_known",
     "split_ranges",
     "to_json",
     "to_spark",
@@ -87,6 +89,18 @@ def from_json(text: str) -> Offsets:
         return from_spark(json.loads(text))
     except ValueError as error:
         raise ConfigError(f"offsets are no JSON: {error}: {text}") from error
+
+
+def require_known(given: Iterable[TopicPartition], known: Iterable[TopicPartition]) -> None:
+    """Raise `ConfigError` for a partition that the flow does not read: a misspelled one would be passed over in silence."""
+    partitions = set(known)
+    for name in given:
+        if name not in partitions:
+            topics = sorted({each.topic for each in partitions})
+            hint = did_you_mean(name.topic, topics) if name.topic not in topics else ""
+            raise ConfigError(
+                f"the flow does not read {name}{hint or ': it reads ' + ', '.join(map(str, sorted(partitions)))}"
+            )
 
 
 def least_offsets(positions: Iterable[Mapping[TopicPartition, int]]) -> Offsets:
