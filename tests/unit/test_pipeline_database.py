@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_opened_comes_with_what_to_look_at(tmp_path: Path)
     """SQLite only says that it is unable to."""
     (tmp_path / "out.db").mkdir()
     with pytest.raises(DatabaseError, match=f"unable to open database file; may this user write in {tmp_path}"):
-        SqliteDatabase(dataclasses.replace(sink(tmp_path), url=str(tmp_path / "out.db")), TYPES)
+        SqliteTable(dataclasses.replace(sink(tmp_path), url=str(tmp_path / "out.db")), TYPES)
 
 
 def test_a_full_disk_is_the_reason_and_the_batch_can_come_again(tmp_path: Path) -> None:

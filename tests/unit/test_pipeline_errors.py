@@ -28,6 +28,12 @@ def test_the_last_python_error_is_the_reason() -> None:
     assert str(reason_of(RuntimeError(WORKER))) == "t-0 has no offset 5 any more: retention took it."
 
 
+def test_an_error_of_any_class_of_ours_comes_without_its_name() -> None:
+    """It is known by its module."""
+    text = "Traceback (most recent call last):\nbarnabas.pipelines.kafka.MissingTopicError: topic t does not exist\n"
+    assert str(reason_of(RuntimeError(text))) == "topic t does not exist"
+
+
 FUNCTION = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
   File "/usr/lib/python3.11/site-packages/pyspark/worker.py", line 9, in main

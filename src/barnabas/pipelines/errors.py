@@ -11,7 +11,7 @@ from barnabas.base.errors import BarnabasError
 
 __all__ = ["DataLossError", "PipelineError", "reason_of", "with_advice"]
 
-_PYTHON_ERROR = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+_PYTHON_ERROR = re.compile(r"^\s*([A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
 _OURS = (
@@ -60,10 +60,10 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
         plain = _without_codes(text)
         return PipelineError(plain if plain != text else f"{type(ours).__name__}: {text}{_place_of(ours)}")
     text = str(ours or error)
-    errors = [found for found in _PYTHON_ERROR.finditer(text) if not found[1].startswith("Py4J")]
+    errors = [found for found in _PYTHON_ERROR.finditer(text) if not found[2].startswith("Py4J")]
     if errors:
-        kind, message = errors[-1].groups()
-        if kind in _OURS:
+        module, kind, message = errors[-1].groups()
+        if kind in _OURS or (module or "").startswith("barnabas."):
             return PipelineError(message)
         return PipelineError(f"{kind}: {message}{_shown_place(_FRAME.findall(text[: errors[-1].start()]))}")
     if causes := _JVM_ERROR.findall(text):

@@ -41,7 +41,6 @@ _HOPELESS = {
 }
 _SILENT = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
 _CONSUMER_ONLY = ("isolation.level", "group.id", "fetch.", "max.poll", "queued.", "session.", "check.crcs")
-_MAKE_IT = ": make it, or correct its name"
 
 
 class ClusterError(BarnabasError):
@@ -56,8 +55,12 @@ def open_client(kind: Any, config: Mapping[str, object]) -> Any:
         raise ConfigError(f"librdkafka refuses the kafka. options: {error.args[0].str()}") from error
 
 
-class _MissingTopicError(ClusterError):
+class MissingTopicError(ClusterError):
     """A topic that a broker does not know, or not yet: it learns of a new topic a moment later."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what + (hint or ": make it, or correct its name"))
+        self.what = what
 
 
 class KafkaCluster:
@@ -92,9 +95,7 @@ class KafkaCluster:
             missing = [name for name in wanted if name not in topics]
             if missing:
                 hint = did_you_mean(missing[0], [name for name in topics if not name.startswith("__")])
-                raise _MissingTopicError(
-                    f"topic {', '.join(missing)} does not exist on {self.address}{hint or _MAKE_IT}"
-                )
+                raise MissingTopicError(f"topic {', '.join(missing)} does not exist on {self.address}", hint)
         return sorted(TopicPartition(name, each) for name in wanted for each in topics[name].partitions)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
@@ -179,7 +180,7 @@ class KafkaCluster:
         while True:
             try:
                 return step()
-            except _MissingTopicError:
+            except MissingTopicError:
                 if time.monotonic() > begun + _NEWS_S:
                     raise
                 time.sleep(_PAUSE_S)

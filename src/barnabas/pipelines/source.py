@@ -38,7 +38,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.admission import Admission, subtract_ranges
 from barnabas.pipelines.errors import DataLossError
-from barnabas.pipelines.kafka import KafkaCluster, open_client
+from barnabas.pipelines.kafka import KafkaCluster, MissingTopicError, open_client
 from barnabas.pipelines.offsets import (
     Offsets,
     Range,
@@ -204,7 +204,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
         begun = from_spark(start)
         self._notice_new_topics(begun)
-        end = dict(self._target) if self._target is not None else self._ends()
+        try:
+            end = dict(self._target) if self._target is not None else self._ends()
+        except MissingTopicError as error:
+            raise DataLossError(
+                f"{error.what} any more: was it deleted? Make it again and read it from its beginning (of a flow: `barnabas pipeline "
+                "rewind`), or read other topics"
+            ) from error
         self._latest = end
         for name, offset in begun.items():
             if end.get(name, -1) < offset:
