@@ -12,6 +12,8 @@ def test_workers_that_died_and_workers_that_are_late_differ() -> None:
     assert "died" in str(lost_worker(DIED))
     killed = "Job aborted due to stage failure\nCaused by: java.net.SocketException: Connection reset\n\tat sun.nio.ch"
     assert "died" in str(lost_worker(RuntimeError(killed)))
+    planner = "Connection reset\n=== Streaming Query ===\nIdentifier: flow\nCurrent State: ACTIVE"
+    assert "died" in str(lost_worker(RuntimeError(planner)))
     assert lost_worker(RuntimeError("PostgreSQL: connection reset by peer")) is None
     assert lost_worker(RuntimeError("no"), None) is None
 

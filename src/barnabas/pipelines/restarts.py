@@ -20,11 +20,15 @@ _LOST = {
     "java.io.IOException: Connection reset": _DIED,
     "java.io.IOException: Broken pipe": _DIED,
 }
+_BARE = ("Connection reset", "Connection reset by peer", "Broken pipe")
+"""All that Spark says, in a line of its own, when the worker that plans micro-batches for the driver is killed."""
 
 
 def lost_worker(*errors: BaseException | None) -> str | None:
     """What happened to a Python worker, if Spark says that it lost one."""
     texts = [str(each) for each in errors if each is not None]
+    if any(text.strip().partition("\n")[0].strip() in _BARE for text in texts):
+        return _DIED
     return next((what for mark, what in _LOST.items() if any(mark in text for text in texts)), None)
 
 
