@@ -129,16 +129,7 @@ def _replay(
     headers = F.filter("headers", lambda each: ~each["key"].startswith("barnabas."))
     records = _once_in_order(ours.where(is_mine)).withColumn("headers", headers)
     if value:
-        texts = records.select(
-            F.col("key").cast("string"),
-            F.col("value").cast("string"),
-            "reason",
-            "topic",
-            "partition",
-            "offset",
-            "timestamp",
-            "headers",
-        )
+        texts = records.withColumns({name: F.col(name).cast("string") for name in ("key", "value")})
         repaired = texts.withColumn("value", F.expr(value).cast("binary"))
         records = repaired.withColumn("key", F.col("key").cast("binary"))
     marked, _ = source_rows(flow, source, transforms.parse_records(records, source.format, source.record_columns))

@@ -114,8 +114,7 @@ def open_session(
     log4j.parent.mkdir(parents=True, exist_ok=True)
     log4j.write_text(_LOG4J.format(level=log_level))
     os.environ["JAVA_HOME"] = str(home)
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYSPARK_PYTHON"] = prepare_python(cache) if is_local(master) else sys.executable
+    os.environ |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": _worker_python(master, cache)}
     is_near = is_local(master) or _LOOPBACK.match(master) is not None
     if is_near:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -157,6 +156,11 @@ def open_session(
 def _java_options(log4j: Path, archive: ClassArchive, *, is_brief: bool) -> str:
     compiler = "-XX:TieredStopAtLevel=1" if is_brief else ""
     return f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC {compiler} {archive.java_options}"
+
+
+def _worker_python(master: str, cache: Path) -> str:
+    """What Spark starts as Python; on other machines there is no launcher of ours."""
+    return prepare_python(cache) if is_local(master) else sys.executable
 
 
 def _executor_settings(master: str, cores: int, memory: str) -> dict[str, str]:
