@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.log_history import LoggedHistory
+from barnabas.coordination.storage.snapshot import encode_snapshot_for_learner
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.storage.transaction_log import TransactionLog, logs_from
 from barnabas.coordination.zab.channels import LearnerConnection
@@ -29,7 +31,7 @@ from barnabas.coordination.zab.learner_server import LearnerServer
 from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.quorum import PacketReader, PacketType, QuorumPacket, encode_packet
+from barnabas.wire.jute.quorum import SNAPSHOT_SIGNATURE, PacketReader, PacketType, QuorumPacket, encode_packet
 from barnabas.wire.jute.records import OPEN_ACL, Id
 from barnabas.wire.jute.transactions import ErrorTxn, TxnHeader, encode_transaction
 
@@ -882,6 +884,57 @@ def test_a_learner_that_is_gone_in_the_middle_of_a_snapshot_leaves_nothing_behin
         assert tree._images
         link.closed(None)
         assert not tree._images
+
+    asyncio.run(run())
+
+
+class SlowLeaderServer(LeaderServer):
+    """One on which all takes long: a millisecond passes between any two looks at the clock."""
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__(nodes)
+        self.time_ms = 0
+
+    def now_ms(self) -> int:
+        self.time_ms += 1
+        return self.time_ms
+
+
+class FastReader(SlowReader):
+    """A connection whose peer reads at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[bytes] = []
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        self.sent += parts
+
+
+def test_a_snapshot_goes_to_a_learner_in_steps_of_some_milliseconds_with_the_work_of_others_between() -> None:
+    """However fast it reads; and nothing of the snapshot is left out."""
+
+    async def run() -> None:
+        server, side, reader = SlowLeaderServer(20_000), LeaderSide(ensemble()), FastReader()
+        link = LearnerConnection(side.leader, server, reader)  # type: ignore[arg-type]  # what is needed of both
+        slices = list(encode_snapshot_for_learner(server.database))
+        assert len(slices) > 20
+        steps: list[int] = []
+        is_sent = asyncio.Event()
+
+        def other_work() -> None:
+            steps.append(len(reader.sent))
+            if len(reader.sent) <= len(slices):
+                asyncio.get_running_loop().call_soon(other_work)
+            else:
+                is_sent.set()
+
+        link.send_snapshot()
+        other_work()
+        async with asyncio.timeout(30):
+            await is_sent.wait()
+        assert b"".join(reader.sent) == b"".join(slices) + SNAPSHOT_SIGNATURE
+        assert max(after - before for before, after in pairwise([0, *steps])) <= 5
 
     asyncio.run(run())
 

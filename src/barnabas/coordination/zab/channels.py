@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 _MAX_UNSENT_BYTES = 256 << 20
 _SNAPSHOT_UNSENT_BYTES = 4 << 20
 _SNAPSHOT_PAUSE_S = 0.005
+_SNAPSHOT_STEP_MS = 4
 _INTRODUCTION_S = 0.75
 _MAX_INTRODUCTION_BYTES = 64
 _MAX_STRANGERS = 64
@@ -202,6 +203,7 @@ class LearnerConnection:
             return
         assert self._snapshot is not None
         self._outbox.flush()
+        end_ms = self._host.now_ms() + _SNAPSHOT_STEP_MS
         while self._connection.unsent_bytes < _SNAPSHOT_UNSENT_BYTES:
             part = next(self._snapshot, None)
             if part is None:
@@ -210,6 +212,9 @@ class LearnerConnection:
                 self._send_behind()
                 return
             self._connection.send([part])
+            if self._host.now_ms() >= end_ms:
+                asyncio.get_running_loop().call_soon(self._send_slices)  # others have their turn first
+                return
         asyncio.get_running_loop().call_later(_SNAPSHOT_PAUSE_S, self._send_slices)
 
     def send_history(self, history: LoggedHistory, before_zxid: int) -> None:
