@@ -144,3 +144,17 @@ def test_requests_without_an_answer_at_the_end_of_the_connection_are_written_as_
     harness.sync()
     assert harness.take() == ["create /a persistent invoked"]
     assert not harness.pending
+
+
+def test_ephemerals_of_a_session_that_ends_are_in_the_audit_log_of_each_member(harness: Audited) -> None:
+    """As in ZooKeeper, whose members each remove them; the session's client may have been at any of them."""
+    client = harness.connect()
+    client.call(OpCode.CREATE, create("/e", 1))
+    client.call(OpCode.CLOSE_SESSION)
+    written: list[str] = []
+    member = Harness(read_only=True, auditor=AuditLog(written.append))
+    member.processor.apply(harness.log, member.now_ms, member.wall_ms)
+    assert "/e" not in member.processor.database.tree.nodes
+    (line,) = written
+    assert line == harness.written[-1]
+    assert line.endswith("operation=ephemeralZNodeDeletionOnSessionCloseOrExpire\tznode=/e\tresult=success")

@@ -585,6 +585,8 @@ class Processor:
             if header.type == OpCode.CLOSE_SESSION:
                 if isinstance(txn, CloseSessionTxn):
                     self.metrics.deleted(txn.paths_to_delete)
+                    if self._auditor is not None:
+                        self._auditor.session_closed(header.client_id, txn.paths_to_delete)
                 self._end_session(header.client_id)
 
     def synced(self, now_ms: int) -> None:
