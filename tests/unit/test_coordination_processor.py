@@ -699,3 +699,19 @@ def test_random_bytes_never_break_the_processor(harness: Harness) -> None:
         harness.sync()
         harness.processor.disconnected(client.connection)
     assert state(harness.replayed()) == state(harness.processor.database)
+
+
+def test_frames_that_came_together_are_left_behind_large_replies() -> None:
+    """A hundred requests for the children of a large node are not answered in one step; small ones are."""
+    harness = Harness()
+    client = harness.connect()
+    for number in range(1000):
+        client.send(OpCode.CREATE, CreateRequest(f"/{number:050}", b"", list(OPEN_ACL), 0))
+    harness.sync()
+    client.take()
+    large = [bytes(encode_request(xid, OpCode.GET_CHILDREN, GetChildrenRequest("/", False))[4:]) for xid in range(100)]
+    small = [bytes(encode_request(xid, OpCode.EXISTS, ExistsRequest("/none", False))[4:]) for xid in range(100)]
+    taken = harness.processor.receive_frames(client.connection, large, harness.now_ms, harness.wall_ms)
+    assert 1 <= taken <= 3
+    assert [xid for xid, _, _ in client.take()] == list(range(taken))
+    assert harness.processor.receive_frames(client.connection, small, harness.now_ms, harness.wall_ms) == 100

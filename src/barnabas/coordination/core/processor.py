@@ -96,6 +96,8 @@ logger = logging.getLogger(__name__)
 
 _LEARNER_READS = {opcode: read for opcode, read in READS.items() if opcode != OpCode.SYNC}
 _SESSION_ID = struct.Struct(">q")
+_REPLY_BYTES_AT_ONCE = 64 * 1024
+"""Replies of so many bytes take some milliseconds to make, where they are lists of names."""
 
 
 class Processor:
@@ -181,14 +183,17 @@ class Processor:
     # From clients
 
     def receive_frames(self, client: ServerConnection, frames: list[bytes], now_ms: int, wall_ms: int) -> int:
-        """Handle the first frame, and those that have come with it as long as the connection takes requests; how many."""
-        taken = 0
+        """Handle the first frame, and those that have come with it as long as the connection takes requests; how many.
+
+        After large replies the rest is left, so that the connection sees whether other clients have waited for long.
+        """
+        taken, enough_bytes = 0, self.metrics.reply_bytes + _REPLY_BYTES_AT_ONCE
         while taken < len(frames):
             decided = self._receive_fast(client, frames, taken, now_ms, wall_ms)
             if not decided:
                 self._receive(client, frames[taken], now_ms, wall_ms)
             taken += decided or 1
-            if not client.transport.takes_requests:
+            if not client.transport.takes_requests or self.metrics.reply_bytes > enough_bytes:
                 break
         return taken
 
