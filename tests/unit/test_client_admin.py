@@ -1,6 +1,8 @@
 """The admin connection against servers that misbehave; real brokers are tried in tests/interop."""
 
 import contextlib
+import gc
+import itertools
 import os
 import queue
 import socket
@@ -180,6 +182,25 @@ def test_the_next_server_is_asked_when_the_first_is_away(serve: Callable[..., Ad
     with AdminConnection("127.0.0.1:1,localhost:1") as unreachable, pytest.raises(ConnectError) as caught:
         unreachable.describe_cluster()
     assert str(caught.value).count("refused the connection: is a broker running there?") == 2
+
+
+def test_a_connection_that_ended_is_closed_when_another_takes_its_place(
+    serve: Callable[..., AdminConnection], recwarn: pytest.WarningsRecorder
+) -> None:
+    """Of several bootstrap servers the one that answers is the one that ended the connection before."""
+    numbers = itertools.count()
+
+    def answer(frame: bytes, port: int) -> bytes:
+        return b"" if next(numbers) == 2 else broker(frame, port, apis={18: 4, 3: 12})
+
+    port = serve(answer)._servers[0][1]
+    with AdminConnection(f"127.0.0.1:1,127.0.0.1:{port}") as connection:
+        connection.describe_cluster()
+        with pytest.raises(ConnectError):
+            connection.describe_cluster(fresh=True)
+        assert connection.describe_cluster(fresh=True).cluster_id == "c"
+        gc.collect()
+    assert [str(each.message) for each in recwarn if each.category is ResourceWarning] == []
 
 
 @pytest.mark.parametrize(

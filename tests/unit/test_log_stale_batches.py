@@ -28,6 +28,7 @@ def open_dirs(directory: Path) -> LogDirs:
 def append(log: PartitionLog, epochs: list[int]) -> None:
     for epoch in epochs:
         log.append_as_leader(build_batch([Record(0, NOW, None, b"v" * 20)]), leader_epoch=epoch, now_ms=NOW)
+    log.leader_epochs.complete()  # as brokers do beside the event loop
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ class Follower:
             unsynced=list,
             request=lambda version, broker_epoch, wait_ms: min(wait_ms, LONGEST_WAIT_MS),
             handle_response=lambda response, version, now_ms, wall_ms: True,
+            take_logs_with_new_epochs=list,
             failed=lambda: None,
         )
         dependencies: Any = SimpleNamespace(

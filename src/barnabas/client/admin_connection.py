@@ -271,6 +271,7 @@ class AdminConnection:
                     continue
                 waiting -= 1
                 if isinstance(outcome, BrokerLink):
+                    self._drop(outcome.address)  # one that has ended
                     self._links[outcome.address] = outcome
                     return outcome
                 if not isinstance(outcome, ConnectError):
