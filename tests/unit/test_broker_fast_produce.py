@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.frames import encode_request
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -23,7 +23,7 @@ from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from barnabas.wire.kafka.records.batch_header import seal
+from barnabas.wire.kafka.records.batch_header import HEADER, seal
 from barnabas.wire.kafka.records.compression import CompressionType
 from support.broker import START_MS, DataPath, Wire, batch
 
@@ -66,7 +66,9 @@ batches = st.fixed_dictionaries(
             st.none(),
             st.none(),
             # What stands there is replaced, and the CRC is right.
-            st.tuples(st.sampled_from([0, 8, 16, 21, 22, 23, 27, 43, 53, 57, 60, 61, 62, 65]), st.binary(max_size=2)),
+            st.tuples(
+                st.sampled_from([0, 8, 12, 16, 21, 22, 23, 27, 43, 53, 57, 60, 61, 62, 65]), st.binary(max_size=2)
+            ),
         ),
     }
 )
@@ -420,7 +422,7 @@ def test_requests_for_several_partitions_are_answered_in_their_order(tmp_path: P
 
 
 @pytest.mark.parametrize("version", [8, 13])
-def test_a_disk_that_fails_is_answered_to_each_of_the_requests_that_came_together(tmp_path: Path, version: int) -> None:
+def test_each_request_of_a_run_gets_a_storage_error_when_the_write_fails(tmp_path: Path, version: int) -> None:
     """The log has none of their records, and goes offline."""
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
     request = {**USUAL, "version": version}
@@ -451,6 +453,42 @@ def test_batches_that_came_together_are_as_they_came_when_descriptors_are_short(
     run.producer.asked = [(0, 9)] * 3
     answers = [run.producer.answer().responses[0].partition_responses[0] for _ in range(3)]
     assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 2), (0, 4), (0, 6)]
+
+
+def test_batches_keep_the_leader_epoch_they_came_with_when_the_write_fails(tmp_path: Path) -> None:
+    """Some clients write -1, others 0; the general path takes both."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    run.step("together", [encoder.frame({**USUAL, "version": 9})])
+    partition = run.broker.replicas.get(TopicPartition("t", 0))
+    segment = partition.log.segments.active
+    segment._open_files._open[segment.path] = ShortOfDescriptors(segment.file)
+    appends = partition.log.begin_run(partition.leader_epoch, START_MS)
+    batches = [batch(b"a", leader_epoch=epoch) for epoch in (-1, 0, 5)]
+    came = list(map(bytes, batches))
+    offsets = [appends.add(memoryview(each), HEADER.unpack_from(each)) for each in batches]
+    assert -1 not in offsets
+    with pytest.raises(KafkaError):
+        appends.write()
+    assert list(map(bytes, batches)) == came
+
+
+def test_an_index_that_cannot_be_written_after_a_run_takes_the_log_offline(tmp_path: Path) -> None:
+    """As in the general path; each request of the run gets the error, and none after it is taken."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    request = {**USUAL, "version": 9, "topic": "indexed", "batch": {**USUAL_BATCH, "values": [b"x" * 200]}}
+    run.step("together", [encoder.frame(request)])
+    log = run.broker.replicas.get(TopicPartition("indexed", 0)).log
+    run.step("together", [encoder.frame(request) for _ in range(40)])
+    index = Path(log.segments.active.file_path(".index"))
+    index.unlink()
+    index.mkdir()
+    run.producer.sent.clear()
+    run.step("together", [encoder.frame(request) for _ in range(40)])
+    run.producer.sent = frames_in(run.producer)
+    run.producer.asked = [(0, 9)] * 40
+    codes = {run.producer.answer().responses[0].partition_responses[0].error_code for _ in range(40)}
+    assert codes == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert log.offline is not None
 
 
 def test_a_short_write_together_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

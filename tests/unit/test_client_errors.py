@@ -37,6 +37,7 @@ from barnabas.client import (
     UnknownTopicError,
     UnsupportedError,
 )
+from barnabas.client.configurations import ResourceType, name_of_resource
 from barnabas.client.errors import from_librdkafka, refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.needs import ROOT
@@ -108,6 +109,15 @@ def test_a_brokers_error_code_chooses_the_class(code: ErrorCode, kind: type[Refu
     assert type(from_librdkafka(confluent_kafka.KafkaError(int(code)), "t")) is kind
     assert refusal(code).code is code
     assert refusal(code).name == code.name
+
+
+def test_a_missing_right_names_the_resource_though_the_message_has_its_letters() -> None:
+    """Names may be as short as a letter, and that of the default of all brokers is empty."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert str(refusal(code, "Authorization failed.", about="topic a")).startswith("topic a: Authorization failed.")
+    assert str(refusal(code, "No right to topic a.", about="topic a")).startswith("No right to topic a.")
+    assert name_of_resource(ResourceType.BROKER, "") == "default broker configuration"
+    assert name_of_resource(ResourceType.TOPIC, "a") == "topic a"
 
 
 @pytest.mark.parametrize(

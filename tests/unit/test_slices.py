@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.base.slices import Beside, InOrder, Sliced, Slices
+from barnabas.base.slices import Beside, InOrder, Sliced, Slices, at_once
 
 
 class Loop:
@@ -53,6 +53,18 @@ class Loop:
             done(error)
         else:
             done(None)
+
+
+def test_work_that_needs_a_thread_cannot_be_done_at_once() -> None:
+    """Its part in the thread would be left out."""
+
+    def work() -> Sliced[int]:
+        yield None
+        yield Beside(lambda: None)
+        return 1
+
+    with pytest.raises(AssertionError):
+        at_once(work())
 
 
 def counting(log: list[str], name: str, steps: int) -> Sliced[None]:

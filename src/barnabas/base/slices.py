@@ -42,13 +42,14 @@ Sliced = Generator[Beside | None, None, T]
 
 
 def at_once(work: Sliced[T]) -> T:
-    """The result of work that is not interrupted, and waits for no disk."""
+    """The result of work done without interruption. It must not yield `Beside`."""
     while True:
         try:
-            next(work)
+            step = next(work)
         except StopIteration as end:
             result: T = end.value
             return result
+        assert step is None  # or its work in a thread would be left out
 
 
 class Slices:

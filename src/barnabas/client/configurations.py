@@ -10,7 +10,16 @@ from enum import IntEnum
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.errors import ConfigurationError, refusal
 
-__all__ = ["ConfigEntry", "ConfigSource", "Resource", "ResourceType", "Synonym", "alter_configs", "describe_configs"]
+__all__ = [
+    "ConfigEntry",
+    "ConfigSource",
+    "Resource",
+    "ResourceType",
+    "Synonym",
+    "alter_configs",
+    "describe_configs",
+    "name_of_resource",
+]
 
 
 class ResourceType(IntEnum):
@@ -115,7 +124,9 @@ def describe_configs(
         for result in response.results:
             if result.error_code:
                 raise refusal(
-                    result.error_code, result.error_message, about=_name_of(result.resource_type, result.resource_name)
+                    result.error_code,
+                    result.error_message,
+                    about=name_of_resource(result.resource_type, result.resource_name),
                 )
             found[Resource(ResourceType(result.resource_type), result.resource_name)] = sorted(
                 (
@@ -173,12 +184,16 @@ def alter_configs(
     for result in response.responses:
         if result.error_code:
             raise refusal(
-                result.error_code, result.error_message, about=_name_of(result.resource_type, result.resource_name)
+                result.error_code,
+                result.error_message,
+                about=name_of_resource(result.resource_type, result.resource_name),
             )
 
 
-def _name_of(resource_type: int, name: str) -> str:
-    return f"{ResourceType(resource_type).name.lower()} {name}"
+def name_of_resource(resource_type: int, name: str) -> str:
+    """What an error calls a resource; an empty name is that of the default of all brokers."""
+    kind = ResourceType(resource_type).name.lower()
+    return f"{kind} {name}" if name else f"default {kind} configuration"
 
 
 def _by_broker(resources: Iterable[Resource]) -> dict[int | None, list[Resource]]:

@@ -254,7 +254,7 @@ def refusal(code: int, message: str | None = None, *, about: str = "") -> Refuse
     is missing brokers do not say to what."""
     error = ErrorCode.of(code)
     kind = _KINDS.get(error, RefusedError)
-    if about and kind is AuthorizationError and about.partition(" ")[2] not in (message or ""):
+    if about and kind is AuthorizationError and about not in (message or ""):
         message = f"{about}: {message or error.message}"
     elif error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED and "cluster" not in (message or "cluster").lower():
         message = f"cluster: {message}"

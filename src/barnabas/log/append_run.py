@@ -9,7 +9,9 @@ Invariants:
 - Nothing is changed before `write`. What `add` does not take is left to the general path, which knows the reason and the error.
 - The bytes of the log, the indexes and the producer state are those that the batches would have left one by one. A test
   compares them.
-- If the write fails, the log has none of the batches.
+- If the write fails, the log has none of the batches. If an index cannot be written afterwards, the log goes offline, as it does
+  in the general path: its file has all the batches, and what the log knows of them does not count. All are answered with the
+  error. The next start recovers what the file has.
 
 In Kafka: `UnifiedLog.append` and `LogValidator`, for these cases; its brokers write each batch by itself.
 """
@@ -20,6 +22,7 @@ from barnabas.log.append_checks import unpacked_limit_bytes
 from barnabas.log.availability import Availability
 from barnabas.log.components import LogComponents
 from barnabas.log.conversion import validate_plain_records
+from barnabas.log.producer_state import MAX_SEQUENCE
 from barnabas.log.segment.segment import Room, room_in
 from barnabas.log.settings import CODECS, LogConfig
 from barnabas.wire.kafka.errors import KafkaError
@@ -36,15 +39,14 @@ from barnabas.wire.kafka.records.records import SMALLEST_RECORD_BYTES
 __all__ = ["MOST_BATCHES", "AppendRun", "begin_run"]
 
 MOST_BATCHES = 64
-"""So many batches are in one run at most."""
+"""Most batches in one run."""
 _MANY_RECORDS = 4_096
 """Plain batches of so many take long to check."""
 _NO_LIMIT = (1 << 63) - 1
-_MAX_SEQUENCE = (1 << 31) - 1
 _NO_PRODUCER = -1
 
-_Batch = tuple[int, int, int, int, int, int, int]
-"""Size, first and last offset, timestamp, producer id, epoch and sequence."""
+_Batch = tuple[int, int, int, int, int, int, int, int]
+"""Leader epoch as it came, size, first and last offset, timestamp, producer id, epoch and sequence."""
 
 
 def begin_run(
@@ -125,9 +127,21 @@ class AppendRun:
     def add(self, batch: memoryview, header: HeaderFields) -> int:
         """Take a writable batch, whose header this is, at the end: its first offset. -1 if that is left to the general path,
         or to another run. The memory must stay as it is until `write`."""
-        base_offset, length, _, magic, crc, attributes, delta, _, timestamp_ms, producer_id, epoch, sequence, count = (
-            header
-        )
+        (
+            base_offset,
+            length,
+            epoch_then,
+            magic,
+            crc,
+            attributes,
+            delta,
+            _,
+            timestamp_ms,
+            producer_id,
+            epoch,
+            sequence,
+            count,
+        ) = header
         size = length + LOG_OVERHEAD_BYTES
         first_offset = self._next_offset
         last_offset = first_offset + delta
@@ -162,11 +176,11 @@ class AppendRun:
                 return -1
         if producer_id >= 0:
             self._producer_id, self._producer_epoch = producer_id, epoch
-            self._next_sequence = (sequence + count) & _MAX_SEQUENCE
+            self._next_sequence = (sequence + count) & MAX_SEQUENCE
         self._next_offset = last_offset + 1
         self._room_bytes -= size
         self._views.append(batch)
-        self._batches.append((size, first_offset, last_offset, timestamp_ms, producer_id, epoch, sequence))
+        self._batches.append((epoch_then, size, first_offset, last_offset, timestamp_ms, producer_id, epoch, sequence))
         return first_offset
 
     def _follows(self, producer_id: int, epoch: int, sequence: int) -> bool:
@@ -178,24 +192,24 @@ class AppendRun:
         entry = self._components.producers.entries.get(producer_id)
         return entry is None or (
             epoch == entry.epoch
-            and sequence == (entry.last_sequence + 1) & _MAX_SEQUENCE
+            and sequence == (entry.last_sequence + 1) & MAX_SEQUENCE
             and entry.transaction_first_offset < 0
         )
 
     def write(self) -> None:
-        """Append all that was taken. Raises `KafkaError` KAFKA_STORAGE_ERROR; then the batches are as they came."""
+        """Append all that was taken. Raises `KafkaError` KAFKA_STORAGE_ERROR; then the batches in memory are as they came."""
         components, views, leader_epoch = self._components, self._views, self._leader_epoch
         segment, bounds, producers = components.segments.active, components.bounds, components.producers
-        for batch, (_, first_offset, *_) in zip(views, self._batches, strict=True):
+        for batch, (_, _, first_offset, *_) in zip(views, self._batches, strict=True):
             assign_offsets(batch, 0, first_offset, leader_epoch)
         try:
             segment.file.append(views)
-            for size, first_offset, last_offset, timestamp_ms, producer_id, epoch, sequence in self._batches:
+            for _, size, first_offset, last_offset, timestamp_ms, producer_id, epoch, sequence in self._batches:
                 segment.append(None, size, first_offset, last_offset, timestamp_ms, self._index_interval_bytes)
                 bounds.extend(last_offset + 1)
                 if producer_id >= 0:
                     producers.add_batch(producer_id, epoch, sequence, first_offset, last_offset, timestamp_ms, False)
         except OSError as error:
-            for batch in views:
-                assign_offsets(batch, 0, 0, -1)
+            for batch, (epoch_then, *_) in zip(views, self._batches, strict=True):
+                assign_offsets(batch, 0, 0, epoch_then)
             raise self._availability.fail(error, "appending to") from error

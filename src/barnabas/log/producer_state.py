@@ -20,6 +20,7 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "MAX_SEQUENCE",
     "CompletedTransaction",
     "Origin",
     "ProducerBatch",
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 _KEPT_BATCHES = 5
-_MAX_SEQUENCE = (1 << 31) - 1
+MAX_SEQUENCE = (1 << 31) - 1
 _PREFIX = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _NO_PRODUCER_EPOCH = -1
@@ -62,7 +63,7 @@ class ProducerBatch(NamedTuple):
     def first_sequence(self) -> int:
         first = self.last_sequence - self.offset_delta
         # Sequences go round from 2^31 - 1 to 0.
-        return first if first >= 0 else first + _MAX_SEQUENCE + 1
+        return first if first >= 0 else first + MAX_SEQUENCE + 1
 
 
 class CompletedTransaction(NamedTuple):
@@ -103,7 +104,7 @@ class ProducerEntry:
 
 
 def _advance(sequence: int, delta: int) -> int:
-    return (sequence + delta) & _MAX_SEQUENCE
+    return (sequence + delta) & MAX_SEQUENCE
 
 
 class ProducerState:

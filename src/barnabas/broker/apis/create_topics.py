@@ -6,9 +6,9 @@ The controller writes the topics, and answers when they have leaders or at the r
 - 5: the new topic's settings in the response (KIP-525).
 - 7: the topic id (KIP-516).
 
-Errors: NOT_CONTROLLER, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice), POLICY_VIOLATION (more than 10,000
-topics), REQUEST_TIMED_OUT.
+Errors: NOT_CONTROLLER, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS (also: more than 100,000 replicas in all),
+INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice),
+POLICY_VIOLATION (more than 10,000 topics), REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Iterable
@@ -70,7 +70,7 @@ def _plan(services: Services, request: Request) -> Sliced[None]:
         try:
             if len(message.topics) > _MAX_TOPICS:
                 raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, f"More than {_MAX_TOPICS} topics cannot be created at once."
+                    ErrorCode.POLICY_VIOLATION, f"The request names more than {_MAX_TOPICS} topics: split it."
                 )
             if topic.name == _METADATA_TOPIC:
                 raise KafkaError(

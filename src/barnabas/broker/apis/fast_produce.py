@@ -24,6 +24,7 @@ from functools import lru_cache
 
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.apis.produce import PRODUCE_TOPIC_IDS
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.log.append_run import MOST_BATCHES, AppendRun
@@ -52,7 +53,6 @@ _PREFIX_AT = 8
 _MOST_ROUTES = 4_096
 _MOST_PREFIX_BYTES = 512
 _FLEXIBLE = 9
-_TOPIC_IDS = 13
 _LOG_START_OFFSET = 5
 _ZSTD = 7
 _UUID_BYTES = 16
@@ -110,7 +110,7 @@ class _Route:
         self._prefix = prefix
         self._overhead_bytes = _PREFIX_AT + len(prefix) + (len(_NO_TAGGED_FIELDS) if version >= _FLEXIBLE else 0)
         self.topic_partition = topic_partition
-        self.topic_id = topic.topic_id if version >= _TOPIC_IDS else None
+        self.topic_id = topic.topic_id if version >= PRODUCE_TOPIC_IDS else None
         self.acks = acks
         first, other = (_encoded_answer(topic, topic_partition.partition, offset, version) for offset in (0, -1))
         offset_at = next(at for at, byte in enumerate(first) if byte != other[at])
@@ -281,7 +281,7 @@ class FastProduce:
         if message.transactional_id is not None or not -1 <= message.acks <= 1 or len(message.topic_data) != 1:
             return None
         topic = message.topic_data[0]
-        name = self._topic_name(topic.topic_id) if version >= _TOPIC_IDS else topic.name
+        name = self._topic_name(topic.topic_id) if version >= PRODUCE_TOPIC_IDS else topic.name
         if name is None or name in INTERNAL_TOPICS or len(topic.partition_data) != 1:
             return None
         partition = topic.partition_data[0]
@@ -312,7 +312,7 @@ def _prefix_bytes(data: memoryview, start: int) -> int:
     if data[position] or data[position + 1] or data[position + 8] != 2:
         return 0
     position += 9
-    position += _UUID_BYTES if version >= _TOPIC_IDS else data[position]
+    position += _UUID_BYTES if version >= PRODUCE_TOPIC_IDS else data[position]
     if data[position] != 2:
         return 0
     return position + 5 - start - _PREFIX_AT

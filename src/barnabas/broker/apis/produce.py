@@ -47,7 +47,8 @@ from barnabas.wire.kafka.messages.produce import (
     TopicProduceResponse,
 )
 
-_TOPIC_IDS = 13
+PRODUCE_TOPIC_IDS = 13
+"""The first version that names topics by their ids."""
 _LEADER_HINTS = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -72,7 +73,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
     failed = False
     for topic_data in _without_repeats(message.topic_data):
         name: str | None = topic_data.name
-        if request.version >= _TOPIC_IDS:
+        if request.version >= PRODUCE_TOPIC_IDS:
             name = services.metadata.topic_name(topic_data.topic_id)
         partitions = []
         for data in topic_data.partition_data:

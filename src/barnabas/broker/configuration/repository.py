@@ -209,6 +209,7 @@ class ConfigRepository:
     def alter_broker(self, broker: int | None, change: ConfigChange, *, validate_only: bool) -> Steps[None]:
         """Replace the dynamic texts of this broker, or of all brokers (None); raises `KafkaError`."""
         configs, per_broker = self._configs, broker is not None
+        removed: list[str] = []
 
         def checked(texts: Mapping[str, str]) -> dict[str, str]:
             # What has no effect is compared with nothing, and keeps no change from being made.
@@ -222,14 +223,15 @@ class ConfigRepository:
             after = validate_broker_config(base, changed, per_broker=per_broker)
             check_thread_counts(configs.values, after, [name for name in changed if changed[name] != texts.get(name)])
             untouched = change(texts).keys() & without_effect - changed.keys()
-            for name in without_effect - changed.keys():
-                if is_removed(name, per_broker=per_broker):
-                    untouched.discard(name)
-                    if not validate_only:
-                        logger.warning("Dynamic configuration %s had no effect, and is removed", name)
+            gone = without_effect - changed.keys()
+            removed[:] = sorted(name for name in gone if is_removed(name, per_broker=per_broker))
+            untouched.difference_update(removed)
             return {**changed, **{name: texts[name] for name in sorted(untouched)}}
 
         yield from self._alter("brokers", DEFAULT_ENTITY if broker is None else str(broker), checked, validate_only)
+        if not validate_only:
+            for name in removed:
+                logger.warning("Removed dynamic configuration %s, which had no effect", name)
 
     def alter_user(self, user: str, changes: Sequence[ScramChange]) -> Steps[None]:
         """Change a user's SCRAM credentials; raises `KafkaError`."""

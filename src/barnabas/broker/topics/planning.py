@@ -31,7 +31,7 @@ _UNSET = -1
 _MAX_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_REPLICAS_A_REQUEST = 100_000
-"""As many as a request may name. Hundreds of bytes may ask for them, and each takes a hundred."""
+"""A request of a few hundred bytes could ask for more, and each replica takes about a hundred bytes of memory."""
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ def plan_creation(
         if partitions * max(factor, 1) > max_replicas:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"More than {MAX_REPLICAS_A_REQUEST} replicas cannot be created at once.",
+                f"The request asks for more than {MAX_REPLICAS_A_REQUEST} replicas in all: split it.",
             )
         assignment = yield from assign_replicas_in_slices(racks, partitions, factor, rng)
     _validate_name(topic.name, existing)
@@ -183,7 +183,8 @@ def plan_growth(
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partitions.")
     if (count - current) * max(len(existing[min(existing)].replicas), 1) > MAX_REPLICAS_A_REQUEST:
         raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS, f"More than {MAX_REPLICAS_A_REQUEST} replicas cannot be added at once."
+            ErrorCode.INVALID_PARTITIONS,
+            f"The request asks for more than {MAX_REPLICAS_A_REQUEST} replicas in all: split it.",
         )
     first = existing[min(existing)].replicas
     if assignments is None:
