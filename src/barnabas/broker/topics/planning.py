@@ -32,6 +32,7 @@ _MAX_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_REPLICAS_A_REQUEST = 100_000
 """A request of a few hundred bytes could ask for more, and each replica takes about a hundred bytes of memory."""
+_TOO_MANY_REPLICAS = f"The request asks for more than {MAX_REPLICAS_A_REQUEST} replicas in all: split it."
 
 
 @dataclass(slots=True)
@@ -115,10 +116,7 @@ def plan_creation(
         partitions = default_partitions if topic.num_partitions == _UNSET else topic.num_partitions
         factor = default_replication_factor if topic.replication_factor == _UNSET else topic.replication_factor
         if partitions * max(factor, 1) > max_replicas:
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"The request asks for more than {MAX_REPLICAS_A_REQUEST} replicas in all: split it.",
-            )
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, _TOO_MANY_REPLICAS)
         assignment = yield from assign_replicas_in_slices(racks, partitions, factor, rng)
     _validate_name(topic.name, existing)
     _validate_assignment(assignment, len(topic.assignments or ()))
@@ -182,10 +180,7 @@ def plan_growth(
     if count == current:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partitions.")
     if (count - current) * max(len(existing[min(existing)].replicas), 1) > MAX_REPLICAS_A_REQUEST:
-        raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"The request asks for more than {MAX_REPLICAS_A_REQUEST} replicas in all: split it.",
-        )
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, _TOO_MANY_REPLICAS)
     first = existing[min(existing)].replicas
     if assignments is None:
         ids = sorted(racks)
