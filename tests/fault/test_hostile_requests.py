@@ -411,7 +411,7 @@ def lists() -> dict[str, tuple[Any, int]]:
     }
 
 
-def test_no_request_that_names_very_much_holds_a_broker(
+def test_requests_with_the_longest_lists_do_not_stall_a_broker(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Each API with a list gets one as long as can be: of what is not there, and of one thing again and again."""

@@ -309,7 +309,7 @@ def test_a_move_is_throttled_shown_cancelled_and_done(run: Run, cluster: Any, tm
     code, mine, _ = run(cluster, "reassign-partitions", "--execute", *file, "--throttle", 20_000)
     assert code == 0
     assert mine.endswith("Successfully started partition reassignments for moved-0,moved-1\n")
-    # Brokers hear of their own configuration from its znodes, after the tool has its answer.
+    # Brokers learn their own configuration from its znodes, after the tool has its answer.
     eventually(lambda: configs().count("throttled.rate=20000 ") == 6, what="all know the throttles")
     throttled = configs()
     for tool, args in (

@@ -1,4 +1,4 @@
-"""What a client is told of rights that it lacks, by Apache's broker with an authorizer: the resource, and what to do, at once."""
+"""Errors for missing rights, from Apache's broker with an authorizer: they name the resource and a remedy, soon."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -374,7 +374,7 @@ def test_watches_are_removed_without_a_connection_if_that_is_wanted() -> None:
     assert decode(SetWatches, watches, 8).exist_watches == ["/b"]
 
 
-def test_a_refused_identity_is_the_end() -> None:
+def test_a_refused_identity_fails_all_requests_and_ends_the_session() -> None:
     """What waits and what comes fails with AUTH_FAILED, and no other connection is made, as any server would refuse it."""
     scene = started()
     scene.connect()

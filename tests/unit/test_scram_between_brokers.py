@@ -37,7 +37,7 @@ def set_password(cluster: Cluster, password: str) -> None:
     assert main([*command, "--entity-name", USER, "--add-config", f"SCRAM-SHA-512=[password={password}]"]) == 0
 
 
-def test_records_reach_the_follower_unless_the_password_is_another_one(
+def test_a_follower_joins_only_with_the_right_scram_password(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While its password is a changed one, a broker that comes back joins nothing; with the right one it does."""

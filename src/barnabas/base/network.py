@@ -114,10 +114,10 @@ class BufferHandler(FrameHandler, Protocol):
     """A handler that serves some small frames where they have arrived. A connection looks for its method by itself."""
 
     def take_from(self, data: memoryview, position: int) -> int:
-        """``data`` has a whole frame with its length at ``position``, and perhaps more behind it. Returns where the last ends
-        that was served: ``position`` for none, which then comes by `frame`.
+        """Serve frames in place. ``data`` holds a whole frame (with its length) at ``position``, and perhaps more after it.
 
-        The bytes of frames that are served may be changed. The buffer is used again after the call."""
+        Return the end of the last frame served, or ``position`` for none; that frame then comes by `frame`. Frames that are
+        served may be overwritten; the buffer is reused after the call."""
         ...
 
 

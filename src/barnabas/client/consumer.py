@@ -351,7 +351,8 @@ class Consumer(Generic[K, V]):
         """Commit everything that was handed out, or these ``offsets``: the next ones to read.
 
         Waits for the coordinator and raises `CommitError` and others; without ``wait`` the commit runs in the
-        background, and its end is reported to ``on_commit``.
+        background, and its end is reported to ``on_commit``. A consumer with a group.id that is not a member first opens a
+        connection to ask for the group's coordinator, which takes up to 5 s.
         """
         if offsets is None:
             self._store()

@@ -472,7 +472,7 @@ def refuse_unprotected(given: Mapping[str, Any]) -> None:
 
 
 def refuse_other_names(given: Mapping[str, str], prefix: str, known: Collection[str]) -> None:
-    """What is not done must not be taken for done; librdkafka refuses what it does not know either."""
+    """Refuse names that this client does not support, so that no protection is silently ignored."""
     for name in given:
         if name.startswith(prefix) and name not in known:
             raise LibrdkafkaOnlyError(

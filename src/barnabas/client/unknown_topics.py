@@ -46,7 +46,8 @@ class UnknownTopics:
             self._due.setdefault(topic, time.monotonic() + BEING_MADE_S)
 
     def check(self, librdkafka: Any) -> None:
-        """Raise `UnknownTopicError` for a topic that is still unknown, `AuthorizationError` for one that is kept secret."""
+        """Raise `UnknownTopicError` for a topic that is still unknown, `AuthorizationError` for one that may not be
+        described."""
         if not self._due:
             return
         now = time.monotonic()

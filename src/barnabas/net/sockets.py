@@ -479,7 +479,10 @@ class _SocketConnection:
             self._partial = bytes(data[position:])
 
     def _hand_on_together(self, data: memoryview, position: int) -> int:
-        """Where those of the frames from ``position`` on end that the handler has taken together. The first is whole."""
+        """The end of the frames from ``position`` on that the handler took together; ``position`` for none.
+
+        The first frame is whole.
+        """
         self._gathers = True  # `_deliver` flushes
         if self._take_from is not None:
             return self._take_from(data, position)

@@ -5,7 +5,7 @@ requests of one producer for one partition are the same but for a few numbers::
 
     length  api key, version  correlation id | client id ... partition | records' size  batch header  records | tagged fields
 
-What stands between the bars on the left is the request's prefix. A `_Route` is what the general decoder has read from a prefix. A
+The bytes between the first two bars are the request's prefix. A `_Route` holds what the general decoder read from one prefix. A
 request with a known prefix and one batch is unpacked in one step. Requests for one partition that arrived together are appended in
 one write (`barnabas.log.append_run`), and answered in one piece.
 
@@ -61,7 +61,7 @@ _NO_TAGGED_FIELDS = b"\0\0\0"
 _CONTINUES = 0x80
 """The bit of a varint's byte that another follows."""
 _WIDTH_LIMITS = (127, 16_384, 2_097_153)
-"""Records up to so large, with their size, have a size of one, two and three bytes."""
+"""Size limits of records, with their length field, for a length field of one, two and three bytes."""
 
 _Found = tuple[int, HeaderFields, memoryview]
 """Of one request its correlation id, and its batch's header and bytes."""
@@ -289,6 +289,14 @@ class FastProduce:
         found = route.read(memoryview(request), 0, len(request))
         # Where it reads the records is where the decoder has found them, if both find the same.
         return None if found is None or partition.records is None or found[2] != partition.records else route
+
+
+# The prefix, before and since version 9 (sizes in bytes; (n) is a length and what it counts):
+#
+#   client id (2+n) | transactional id -1 (2) | acks (2) | timeout (4) | topics 1 (4) | name (2+n) | partitions 1 (4) | index (4)
+#
+#   client id (2+n) | tagged fields 0 (1) | transactional id 0 (1) | acks (2) | timeout (4) | topics 2 (1)
+#   | name (1+n), or topic id (16) since version 13 | partitions 2 (1) | index (4)
 
 
 def _prefix_bytes(data: memoryview, start: int) -> int:

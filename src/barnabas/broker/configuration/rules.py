@@ -40,8 +40,7 @@ def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_br
 
 
 def names_left_out(settings: Values, texts: Mapping[str, str], *, per_broker: bool) -> set[str]:
-    """The names of dynamic texts that have no effect, because each of them would be refused now: a hand wrote them, or another
-    version."""
+    """The names of dynamic texts without effect: each would be refused now. It was written by hand or by another version."""
     names = set()
     for name, text in texts.items():
         try:

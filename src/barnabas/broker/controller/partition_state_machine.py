@@ -119,7 +119,7 @@ def _initialize(
         else:
             nowhere.append(topic_partition)
     if nowhere:  # one line: a client may ask for thousands of them
-        logger.error("Partition %s gets no leader: none of its replicas %s is on a live broker (so it is with %d more)",
+        logger.error("Partition %s gets no leader: none of its replicas %s is on a live broker (and %d more partitions)",
                      nowhere[0], context.assignment(nowhere[0]).replicas, len(nowhere) - 1)  # fmt: skip
     if not first:
         return set()

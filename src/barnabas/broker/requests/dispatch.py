@@ -349,7 +349,7 @@ class ClientConnection:
             self._connection.resume()
 
     def _fail_large(self, request: Request, code: ErrorCode) -> Sliced[None]:
-        """Make an error of each thing that a large request names, in a thread: that needs the request alone."""
+        """Build the error response of a large request in a thread; it needs only the request."""
         made: list[Any] = []
         yield Beside(lambda: made.append(self._dispatcher.error_response(request, code)))
         if self._request is not request:

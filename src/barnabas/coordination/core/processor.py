@@ -582,7 +582,8 @@ class Processor:
                     client.waiting.popleft()
                     self._waiting.count -= 1
                     if outcome.type == OpCode.ERROR and outcome.err == ErrorCode.SESSION_MOVED:
-                        # The leader heard of this connection before an older one: the client connects again and is right.
+                        # The leader saw this connection before an older one: close it, and the client's next connection
+                        # is accepted.
                         client.transport.close()
                         continue
                     self._answer(client, request.opcode, header, outcome, request.since_ms, now_ms)

@@ -61,7 +61,10 @@ class TableState:
 def read_epoch(
     ask: Callable[..., list[Any]], placeholder: str, has_epochs: object, flow: str, table: str, query: str
 ) -> int:
-    """The last epoch in a database's table of epochs; ``ask`` runs a statement with values, ``has_epochs`` says if that table is there."""
+    """The last epoch in a database's table of epochs.
+
+    ``ask`` runs a statement with values, ``has_epochs`` says if that table is there.
+    """
     noted = ask(select_epoch_statement(placeholder), [flow, table, query]) if has_epochs else []
     return int(noted[0][0]) if noted else -1
 
