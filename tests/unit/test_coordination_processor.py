@@ -552,7 +552,7 @@ def test_time_outs_are_negotiated_within_bounds(harness: Harness) -> None:
 
 
 def test_containers_and_ttl_nodes_are_deleted_when_their_time_is_over() -> None:
-    """A container after its last child; a TTL node when it is empty and unchanged for long enough."""
+    """A container after its last child, or without any if that is wanted; a TTL node when it is empty and unchanged."""
     harness = Harness(ttl_nodes=True)
     client = harness.connect()
     client.call(OpCode.CREATE_CONTAINER, CreateRequest("/c", b"", OPEN, 4))
@@ -561,8 +561,8 @@ def test_containers_and_ttl_nodes_are_deleted_when_their_time_is_over() -> None:
     assert client.call(OpCode.CREATE_TTL, CreateTTLRequest("/t", b"", OPEN, 5, 500))[0] == 0
     tree = harness.processor.database.tree
 
-    def sweep() -> set[str]:
-        harness.processor.sweep_containers(harness.now_ms, harness.wall_ms, 100)
+    def sweep(never_used_ms: int = 0) -> set[str]:
+        harness.processor.sweep_containers(harness.now_ms, harness.wall_ms, 100, never_used_ms)
         harness.sync()
         return {"/c", "/unused", "/t"} & tree.nodes.keys()
 
@@ -572,6 +572,8 @@ def test_containers_and_ttl_nodes_are_deleted_when_their_time_is_over() -> None:
     harness.advance(501)
     assert sweep() == {"/unused"}
     assert client.call(OpCode.DELETE_CONTAINER, DeleteRequest("/unused", -1))[0] == ErrorCode.UNIMPLEMENTED
+    assert sweep(501) == {"/unused"}
+    assert sweep(500) == set()
 
 
 def test_a_client_is_held_while_all_clients_together_have_more_requests_than_the_limit() -> None:

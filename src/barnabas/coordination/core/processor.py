@@ -361,13 +361,13 @@ class Processor:
             close = WRITES[OpCode.CLOSE_SESSION]
             self._propose(session.id, None, 0, OpCode.CLOSE_SESSION, close, None, now_ms, wall_ms)
 
-    def sweep_containers(self, now_ms: int, wall_ms: int, limit: int) -> None:
-        """Delete container nodes that have lost their last child, and TTL nodes whose time is over.
+    def sweep_containers(self, now_ms: int, wall_ms: int, limit: int, never_used_ms: int = 0) -> None:
+        """Delete up to ``limit`` of the nodes that `Tree.due_containers` names.
 
         In ZooKeeper: ContainerManager.
         """
         operation = WRITES[OpCode.DELETE_CONTAINER]
-        for path in self.database.tree.due_containers(wall_ms)[:limit]:
+        for path in self.database.tree.due_containers(wall_ms, never_used_ms)[:limit]:
             self._propose(0, None, 0, OpCode.DELETE_CONTAINER, operation, DeleteRequest(path, -1), now_ms, wall_ms)
 
     # Writes

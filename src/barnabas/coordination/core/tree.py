@@ -299,12 +299,14 @@ class Tree:
         if self.quotas:
             self.quotas.check(self.nodes, path, bytes_more, count_more)
 
-    def due_containers(self, wall_ms: int) -> list[str]:
-        """Containers that have lost their last child, and TTL nodes whose time is over."""
+    def due_containers(self, wall_ms: int, never_used_ms: int = 0) -> list[str]:
+        """Containers that have lost their last child, or had none for longer than ``never_used_ms`` (0: for ever), and TTL
+        nodes whose time is over."""
         due: list[str] = []
         for path in self.containers:
             node = self.nodes[path]
-            if node.cversion > 0 and not node.num_children:
+            is_left = node.cversion > 0 or (never_used_ms and wall_ms - node.mtime > never_used_ms)
+            if is_left and not node.num_children:
                 due.append(path)
         for path in self.ttls:
             node = self.nodes[path]

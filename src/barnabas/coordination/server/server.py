@@ -50,8 +50,6 @@ __all__ = ["CoordinationServer"]
 logger = logging.getLogger(__name__)
 _SERVER_ID = 0  # a server alone has no myid
 _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
-_CONTAINER_CHECK_MS = 60_000
-_CONTAINERS_A_CHECK = 10_000
 _MAX_CONNECT_BYTES = 1024
 
 
@@ -603,9 +601,11 @@ class CoordinationServer:
         if self._is_serving:
             processor.tick(now_ms, wall_ms)
         decides = self._is_serving and self._mode in ("standalone", "leader")
-        if decides and now_ms - self._last_sweep_ms >= _CONTAINER_CHECK_MS:
+        sweep_ms = settings["znode.container.checkIntervalMs"]
+        if decides and now_ms - self._last_sweep_ms >= sweep_ms:
             self._last_sweep_ms = now_ms
-            processor.sweep_containers(now_ms, wall_ms, _CONTAINERS_A_CHECK)
+            most = max(1, settings["znode.container.maxPerMinute"] * sweep_ms // 60_000)
+            processor.sweep_containers(now_ms, wall_ms, most, settings["znode.container.maxNeverUsedIntervalMs"])
         patience_ms = settings["nio.sessionlessCnxnTimeout"]
         for peer in [each for each in self._peers if each.client.session is None]:
             if now_ms - peer.client.since_ms > patience_ms:

@@ -98,6 +98,15 @@ ZOO_CFG_DEFINITIONS = Definitions(
             at_least(0),
         ),
         Setting("extendedTypesEnabled", Kind.BOOLEAN, "false", "Whether there may be TTL nodes."),
+        Setting(
+            "znode.container.checkIntervalMs", Kind.INT, "60000",
+            "Ms between looks for container and TTL nodes that are to go.", at_least(1),
+        ),
+        Setting("znode.container.maxPerMinute", Kind.INT, "10000", "Such nodes that are deleted in a minute.", at_least(1)),
+        Setting(
+            "znode.container.maxNeverUsedIntervalMs", Kind.LONG, "0",
+            "Ms after which a container goes that never had a child; 0 for never.", at_least(0),
+        ),
         Setting("forceSync", Kind.STRING, "yes", "Whether the log is synced before an acknowledgement.", one_of("yes", "no")),
         Setting("initLimit", Kind.INT, "0", "Ticks that a follower has to connect to the leader and synchronise.", at_least(0)),
         Setting("syncLimit", Kind.INT, "0", "Ticks that a follower may be behind or silent.", at_least(0)),
