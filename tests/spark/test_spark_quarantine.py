@@ -121,7 +121,7 @@ def test_a_flow_goes_on_when_a_worker_did_not_connect_in_time(cluster: Any, tmp_
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("Starting again from the checkpoint, 1 of 3") == 1, done.stderr
+    assert done.stderr.count("Starting again from the checkpoint, 1 of 15") == 1, done.stderr
     assert json.loads(done.stdout)["rows"] == 300
     assert rows(tmp_path) == [("a", 300, sum(range(300)))]
     assert cluster.committed(topic, topic, 1) == [300]
