@@ -1,6 +1,7 @@
 """Zab's leader and learners without sockets: what each sends, when it may, and what survives."""
 
 import asyncio
+import tracemalloc
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
@@ -1040,6 +1041,21 @@ def test_a_leader_takes_acknowledgements_together_as_it_takes_each(runs: list[tu
         single.measured,
     )
     assert [each.closed for each in together.pipes.values()] == [each.closed for each in single.pipes.values()]
+
+
+def test_two_acknowledgements_far_apart_take_no_memory_for_those_between() -> None:
+    """A learner may send any zxid, such as the last one of the epoch."""
+    side = LeaderSide(ensemble())
+    handler = side.join(2)
+    first = zxid(1, 1)
+    tracemalloc.start()
+    try:
+        assert not handler.acknowledge([first, first + 3_000_000], 1)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 100_000
+    assert handler.acknowledge([first, first + 1], 1)
 
 
 def test_acknowledgements_that_come_together_are_measured_once_in_a_thousand() -> None:

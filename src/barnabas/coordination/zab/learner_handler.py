@@ -95,7 +95,8 @@ class LearnerHandler:
         """Note acknowledgements that came together; False, and nothing, if they are not new ones in order."""
         first, last = zxids[0], zxids[-1]
         is_usual = self.is_synced and first > self.acked_zxid and epoch_of(first) == epoch_of(last) == epoch
-        if not is_usual or zxids != list(range(first, last + 1)):
+        # Their count first: a range from here to a zxid that a learner has made up does not fit into the memory.
+        if not is_usual or last - first != len(zxids) - 1 or zxids != list(range(first, last + 1)):
             return False
         self.acked_zxid = last
         return True
