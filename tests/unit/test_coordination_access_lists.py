@@ -11,7 +11,7 @@ from barnabas.coordination.core import access
 from barnabas.coordination.core.access import SUPER, AccessList, checked_acl, is_allowed, parse_network
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.records import ACL, OPEN_ACL, CreateRequest, GetDataRequest, Id, SetDataRequest
+from barnabas.wire.jute.records import ACL, OPEN_ACL, READ_ACL, CreateRequest, GetDataRequest, Id, SetDataRequest
 from support.coordination_processor import Harness
 
 SCHEMES = frozenset(("digest", "ip"))
@@ -143,6 +143,48 @@ def test_auth_so_often_that_it_stands_for_too_many_entries_is_refused() -> None:
         checked_acl(entries_of_auth, own, "/a", SCHEMES)
     assert refused.value.code is ErrorCode.INVALID_ACL
     assert len(checked_acl(entries_of_auth[:101], own, "/a", SCHEMES)) == 9999
+
+
+def test_too_many_entries_for_addresses_are_refused() -> None:
+    """Each is read as an address, and a request of a megabyte has tens of thousands."""
+    acl = [ACL(1, Id("ip", f"2001:db8::{number:x}")) for number in range(1001)]
+    with pytest.raises(KeeperError) as refused:
+        checked_acl(acl, [], "/a", SCHEMES)
+    assert refused.value.code is ErrorCode.INVALID_ACL
+    others = [ACL(1, Id("digest", f"user{number}:x")) for number in range(10)]
+    assert len(checked_acl([*acl[1:], *others], [], "/a", SCHEMES)) == 1010
+
+
+octets = st.one_of(st.integers(-1, 300).map(str), st.sampled_from(("", "00", "010", " 1", "+1", "1_0", "٣")))
+hosts = st.one_of(
+    st.lists(octets, min_size=3, max_size=5).map(".".join),
+    st.ip_addresses().map(str),
+    st.lists(octets, min_size=4, max_size=4).map(lambda found: "::ffff:" + ".".join(found)),
+)
+
+
+@given(hosts)
+def test_an_address_is_read_as_the_standard_library_reads_it(host: str) -> None:
+    """Also what is none: octets that are too great, that have zeros in front, or other digits."""
+    try:
+        expected = ipaddress.ip_address(host)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"."):
+            parse_network(host)
+    else:
+        assert parse_network(host) == (expected.version, int(expected), 0)
+
+
+def test_the_list_of_the_configuration_node_keeps_what_checks_need() -> None:
+    """Each client of an ensemble may read that node, and few nodes have a list of the same entries."""
+    harness = Harness()
+    tree = harness.processor.database.tree
+    kept = tree.nodes["/zookeeper/config"].acl
+    assert isinstance(kept, AccessList)
+    assert tree.intern(list(READ_ACL)) is kept
+    assert kept == READ_ACL
+    assert list(tree.forget_unused_acls()) == []
+    assert tree.intern(list(READ_ACL)) is kept
 
 
 def test_everyone_may_do_everything_where_the_list_says_so() -> None:

@@ -42,6 +42,9 @@ SUPER = Id("super", "")
 """The identity of the super user."""
 
 _MAX_EXPANDED = 10_000
+_MAX_NETWORKS = 1000
+"""A thousand of IPv6 take 6 ms to read."""
+_OCTETS = {str(value): value for value in range(256)}
 _KERBEROS_NAME = re.compile(r"[^/@]*(/[^/@]*)?@[^/@]*")
 
 
@@ -225,15 +228,29 @@ def parse_network(text: str) -> tuple[int, int, int]:
     Raises `ValueError`, also for a mask in the place of the bits, as in ZooKeeper.
     """
     host, slash, bits = text.partition("/")
-    address = ipaddress.ip_address(host)
+    version, value = _number_of(host)
     rest = 0
     if slash:
         if not (bits.isascii() and bits.isdecimal()):
             raise ValueError(f"{text} does not end with a number of bits")
-        rest = address.max_prefixlen - int(bits)
+        rest = (32 if version == 4 else 128) - int(bits)
         if rest < 0:
             raise ValueError(f"{text} has more bits than an address")
-    return address.version, int(address) >> rest, rest
+    return version, value >> rest, rest
+
+
+def _number_of(host: str) -> _Address:
+    """As `ipaddress` reads it, and IPv4 in a third of its time. Raises `ValueError`."""
+    octets = host.split(".")
+    if len(octets) == 4:
+        try:
+            first, second, third, fourth = [_OCTETS[octet] for octet in octets]
+        except KeyError:
+            pass  # "::ffff:1.2.3.4", or no address
+        else:
+            return 4, first << 24 | second << 16 | third << 8 | fourth
+    address = ipaddress.ip_address(host)
+    return address.version, int(address)
 
 
 def require(acl: Sequence[ACL], perms: int, ids: Iterable[Id], path: str) -> None:
@@ -252,8 +269,8 @@ def is_allowed(acl: Sequence[ACL], perms: int, ids: Iterable[Id]) -> bool:
 def checked_acl(acl: list[ACL] | None, ids: Iterable[Id], path: str, schemes: frozenset[str]) -> list[ACL]:
     """The list for a node: without doubles, ``auth`` replaced by the connection's identities.
 
-    INVALID_ACL for an empty list, an unknown scheme, an id that its scheme does not allow, ``auth`` without identity, and
-    ``auth`` so often that it stands for more than 10,000 entries.
+    INVALID_ACL for an empty list, an unknown scheme, an id that its scheme does not allow, ``auth`` without identity,
+    ``auth`` so often that it stands for more than 10,000 entries, and more than 1,000 entries for addresses.
     A null is answered as Apache's server does: INVALID_ACL for a scheme, MARSHALLING_ERROR for an id, except that the
     id of ``auth`` has no meaning and may be null.
     """
@@ -261,6 +278,8 @@ def checked_acl(acl: list[ACL] | None, ids: Iterable[Id], path: str, schemes: fr
         return acl
     checked: list[ACL] = []
     expanded = 0
+    if acl is not None and len(acl) > _MAX_NETWORKS and sum(entry.id.scheme == "ip" for entry in acl) > _MAX_NETWORKS:
+        raise KeeperError(ErrorCode.INVALID_ACL, path)
     for entry in _distinct(acl or [], path):
         scheme, name = entry.id
         if scheme == "auth":

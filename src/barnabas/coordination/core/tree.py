@@ -21,6 +21,7 @@ __all__ = ["Event", "Staged", "StagedNode", "Tree", "TreeChange", "View"]
 
 _DIGEST_MASK = (1 << 64) - 1
 _LONG_PATH = 256
+_READ_ACL = AccessList(READ_ACL)  # which keeps what checks need, as the lists of other nodes do
 _RELEASED_AT_ONCE = 2000
 _WALKED_AT_ONCE = 5000
 
@@ -112,12 +113,12 @@ class Tree:
         """Paths that are worth keeping once: they are keys of `nodes`, and of `children` too."""
         self._images: list[_Image] = []
         """One for each `frozen` that is not at its end."""
-        for acl in (OPEN_ACL, READ_ACL):
+        for acl in (OPEN_ACL, _READ_ACL):
             self._acls[acl] = acl
         self.put("/", DataNode.system("/", 1))
         self.put(SYSTEM_PATH, DataNode.system(SYSTEM_PATH, 2))
         self.put(QUOTA_PATH, DataNode.system(QUOTA_PATH, 0))
-        self.put(CONFIG_PATH, DataNode.system(CONFIG_PATH, 0, READ_ACL, aversion=-1))
+        self.put(CONFIG_PATH, DataNode.system(CONFIG_PATH, 0, _READ_ACL, aversion=-1))
 
     @property
     def digest(self) -> int:
@@ -127,7 +128,7 @@ class Tree:
 
     def set_configuration(self, text: bytes, version: int, wall_ms: int) -> None:
         """Put the configuration of the ensemble into its node, as each member does by itself: without a transaction."""
-        node = self.nodes.get(CONFIG_PATH) or DataNode.system(CONFIG_PATH, 0, READ_ACL, aversion=-1)
+        node = self.nodes.get(CONFIG_PATH) or DataNode.system(CONFIG_PATH, 0, _READ_ACL, aversion=-1)
         self.put(CONFIG_PATH, node.with_data(CONFIG_PATH, text, -1, version, wall_ms))
 
     def get(self, path: str) -> DataNode | None:
@@ -146,7 +147,7 @@ class Tree:
 
         Other work may run wherever this yields. One walk at a time.
         """
-        used: set[tuple[ACL, ...]] = {OPEN_ACL, READ_ACL}
+        used: set[tuple[ACL, ...]] = {OPEN_ACL, _READ_ACL}
         self._used_acls = used
         nodes = self.nodes
         for number, path in enumerate(list(nodes), 1):
