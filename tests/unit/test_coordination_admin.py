@@ -45,6 +45,7 @@ from barnabas.wire.jute.records import (
     SetDataRequest,
 )
 from support.coordination import RawClient
+from support.coordination_processor import Harness
 
 ON = {"admin.enableServer": "true", "metricsProvider.className": PROMETHEUS_PROVIDER}
 
@@ -439,6 +440,18 @@ def test_members_show_their_ports_and_a_leader_its_proposals_in_words_too() -> N
     assert (shown["electionPort"], shown["quorumPort"], shown["peerType"]) == (3888, 2888, 0)
     assert answer(b"srvr", member_view(2)).endswith(b"Proposal sizes last/min/max: 48/32/64\n")
     assert b"Proposal" not in answer(b"srvr", member_view(1))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "shown"), [(0, "NA"), (OpCode.CLOSE_SESSION, "CLOS"), (99, "NA"), (245, "NA"), (-2, "NA")]
+)
+def test_connections_are_listed_whatever_opcode_a_client_has_sent(opcode: int, shown: str) -> None:
+    """A client chooses the number: one that this server does not know must not end the command for all."""
+    harness = Harness()
+    client = harness.connect()
+    client.send(opcode)
+    view = ServerView(harness.processor, [client.connection], member_view(1).settings, member_view(1).state)
+    assert [each["last_operation"] for each in ask(view, "connections")["connections"]] == [shown]
 
 
 def test_members_show_their_leader_voters_and_observers_as_apaches() -> None:

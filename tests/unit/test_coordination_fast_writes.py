@@ -180,6 +180,7 @@ class Run:
             "watches": (watches.counts(), {kind: figures(summary) for kind, summary in watches.fired.items()}),
             "statistics": figures(processor.statistics),
             "clients": [figures(client.connection.statistics) for client in self.clients],
+            "last opcodes": [client.connection.last_opcode for client in self.clients],
             "counters": metrics.counters(processor.staged_changes),
             "times": {name: each.values(name) for name, each in metrics.distributions().items()},
             "traffic": {
@@ -352,6 +353,54 @@ def test_a_follower_forwards_applies_and_answers_as_on_the_general_path(
     tree = pair.leader.harness.processor.database.tree
     assert fast.harness.processor.database.tree.digest == tree.digest
     assert fast.harness.processor.database.digest_mismatches == 0
+
+
+def test_a_session_that_ends_through_a_follower_is_shown_with_its_opcode() -> None:
+    """The opcode of closeSession is negative."""
+    pair = Pair(1000)
+    pair.step("together", [(OpCode.CLOSE_SESSION, None)])
+    for follower in pair.followers:
+        assert follower.clients[0].connection.last_opcode == OpCode.CLOSE_SESSION
+
+
+def test_a_write_that_the_leader_refuses_because_the_session_moved_has_its_own_line() -> None:
+    """A write behind it that succeeds is written as a success, under its own path."""
+    lines: list[str] = []
+    leader = Run(Harness()).harness
+    applied = len(leader.log)
+    follower = Follower(leader, auditor=AuditLog(lines.append))
+
+    def decide(owner: object) -> None:
+        packet = follower.forwarded.popleft()
+        session = leader.processor.tracker.live(follower.clients[0].connection.session_id)
+        if session is not None:
+            session.owner = owner
+        leader.processor.propose_forwarded(follower, [packet.data], [], leader.now_ms, leader.wall_ms)
+
+    def commit() -> None:
+        nonlocal applied
+        leader.sync()
+        follower.apply(leader.log[applied:])
+        applied = len(leader.log)
+
+    decide(follower)
+    decide(follower)
+    commit()
+    client = follower.clients[0]
+    for path in ("/moved", "/done"):
+        client.send(OpCode.CREATE, CreateRequest(path, b"", OPEN, 0))
+    decide(object())  # an older connection
+    decide(follower)
+    commit()
+    assert client.recorder.is_closed
+    nodes = follower.harness.processor.database.tree.nodes
+    assert "/moved" not in nodes
+    assert "/done" in nodes
+    follower.harness.processor.disconnected(client.connection)
+    assert [line.split("\t")[3:] for line in lines] == [
+        ["operation=create", "znode=/moved", "znode_type=persistent", "result=failure"],
+        ["operation=create", "znode=/done", "znode_type=persistent", "result=success"],
+    ]
 
 
 def learned(log: list[bytes]) -> int:

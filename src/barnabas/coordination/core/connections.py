@@ -16,6 +16,7 @@ from barnabas.coordination.core.sessions import Session
 from barnabas.coordination.core.statistics import Statistics
 from barnabas.coordination.core.tree import Event, StagedNode, TreeChange
 from barnabas.wire.jute.frames import encode_event
+from barnabas.wire.jute.layouts import REQUEST_HEADER
 from barnabas.wire.jute.opcodes import EventType, KeeperState, Perms
 from barnabas.wire.jute.records import Id, WatcherEvent
 from barnabas.wire.jute.transactions import Transaction, TxnHeader
@@ -190,7 +191,7 @@ class ServerConnection:
 
     def count_received(self, last: bytes, count: int) -> None:
         """Note requests that were taken together, of which this is the last one."""
-        self.last_opcode = last[7]  # the last byte of the opcode, which is a small one
+        _, self.last_opcode = REQUEST_HEADER.unpack_from(last)
         self.statistics.received += count
 
     def add_ids(self, identities: list[Id]) -> None:

@@ -584,6 +584,8 @@ class Processor:
                     if outcome.type == OpCode.ERROR and outcome.err == ErrorCode.SESSION_MOVED:
                         # The leader saw this connection before an older one: close it, and the client's next connection
                         # is accepted.
+                        if self._auditor is not None:
+                            self._auditor.answered(client, request.opcode, outcome)
                         client.transport.close()
                         continue
                     self._answer(client, request.opcode, header, outcome, request.since_ms, now_ms)

@@ -26,7 +26,7 @@ _ZOOKEEPER_VERSION = "3.9.4"
 VERSION_TEXT = f"{_ZOOKEEPER_VERSION}-barnabas-{__version__}, built on {__date__} 00:00 UTC"
 """Three numbers, then a suffix, as ZooKeeper's own versions have a commit there. Monitors refuse a version without a date."""
 
-_OPERATIONS = {
+_OPERATIONS: dict[int, str] = {
     OpCode.CREATE: "CREA", OpCode.DELETE: "DELE", OpCode.EXISTS: "EXIS", OpCode.GET_DATA: "GETD", OpCode.SET_DATA: "SETD",
     OpCode.GET_ACL: "GETA", OpCode.SET_ACL: "SETA", OpCode.GET_CHILDREN: "GETC", OpCode.GET_CHILDREN2: "GETC",
     OpCode.SYNC: "SYNC", OpCode.PING: "PING", OpCode.MULTI: "MULT", OpCode.MULTI_READ: "MLTR", OpCode.CREATE2: "CREA",
@@ -232,7 +232,7 @@ class ServerView:
             cxid, zxid = counts.last_ids
             found |= {
                 "session_id": client.session_id,
-                "last_operation": _OPERATIONS.get(OpCode(client.last_opcode), "NA") if client.last_opcode else "NA",
+                "last_operation": _OPERATIONS.get(client.last_opcode, "NA"),  # which may be any number
                 "established": self.state.wall_ms - (self.state.now_ms - client.since_ms),
                 "session_timeout": client.session.timeout_ms,
                 "last_cxid": cxid,
