@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.apis import fast_produce
+from barnabas.log.append_run import AppendRun
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.frames import encode_request
@@ -479,6 +481,7 @@ def test_an_index_that_cannot_be_written_after_a_run_takes_the_log_offline(tmp_p
     run.step("together", [encoder.frame(request)])
     log = run.broker.replicas.get(TopicPartition("indexed", 0)).log
     run.step("together", [encoder.frame(request) for _ in range(40)])
+    written, end = Path(log.segments.active.path).stat().st_size, log.log_end_offset
     index = Path(log.segments.active.file_path(".index"))
     index.unlink()
     index.mkdir()
@@ -489,6 +492,62 @@ def test_an_index_that_cannot_be_written_after_a_run_takes_the_log_offline(tmp_p
     codes = {run.producer.answer().responses[0].partition_responses[0].error_code for _ in range(40)}
     assert codes == {ErrorCode.KAFKA_STORAGE_ERROR}
     assert log.offline is not None
+    assert Path(log.segments.active.path).stat().st_size == written
+    assert log.log_end_offset == end
+
+
+def test_a_call_takes_no_more_records_than_the_loop_can_wait_for(tmp_path: Path) -> None:
+    """The first batch of a call may have many; compressed ones, whose records are not checked, are not counted."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    run.step("together", [encoder.frame({**USUAL, "version": 9})])
+    many = {**USUAL, "version": 9, "batch": {**USUAL_BATCH, "values": [b""] * 1_500}}
+    run.step("together", [encoder.frame(many) for _ in range(5)])
+    assert run.served_fast == 3
+    run.served_fast = 0
+    packed = {**many, "batch": {**many["batch"], "codec": CompressionType.LZ4}}
+    run.step("together", [encoder.frame(packed) for _ in range(5)])
+    assert run.served_fast == 1
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_a_prefix_is_read_without_what_follows_it(tmp_path: Path, version: int) -> None:
+    """A large batch behind a new prefix is served fast, and so is the next."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    run.step("together", [encoder.frame({**USUAL, "version": version})])
+    large = {**USUAL, "version": version, "client": "new", "batch": {**USUAL_BATCH, "values": [b"x" * 100_000]}}
+    run.step("together", [encoder.frame(large)])
+    run.step("together", [encoder.frame(large)])
+    assert run.served_fast == 2
+
+
+def test_routes_in_use_stay_when_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most producers without a route take the general path, and those that go on get one."""
+    monkeypatch.setattr(fast_produce, "_MOST_ROUTES", 8)
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    run.step("together", [encoder.frame({**USUAL, "version": 9})])
+    for _ in range(2):
+        for client in range(10):
+            run.step("together", [encoder.frame({**USUAL, "version": 9, "client": f"client {client}"})])
+    # The first request, which the log was not ready for, has one route.
+    assert run.served_fast == 14
+    run.served_fast = 0
+    for _ in range(64):
+        run.step("together", [encoder.frame({**USUAL, "version": 9, "client": "busy"})])
+    assert 1 <= run.served_fast < 64
+
+
+def test_a_request_that_the_fast_path_leaves_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The general path gets it at once, and the fast path the next request."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    run.step("together", [encoder.frame({**USUAL, "version": 9})])
+    tried = []
+    add = AppendRun.add
+    monkeypatch.setattr(AppendRun, "add", lambda self, *batch: tried.append(1) or add(self, *batch))
+    wrong = {**USUAL_BATCH, "header": (57, b"\0\0\0\3")}
+    run.step("together", [encoder.frame({**USUAL, "version": 9, "batch": wrong})])
+    assert len(tried) == 1
+    run.step("together", [encoder.frame({**USUAL, "version": 9, "batch": {**USUAL_BATCH, "producer": (-1, -1, -1)}})])
+    assert (len(tried), run.served_fast) == (2, 1)
 
 
 def test_a_short_write_together_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

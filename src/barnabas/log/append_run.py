@@ -10,11 +10,13 @@ Invariants:
 - The bytes of the log, the indexes and the producer state are those that the batches would have left one by one. A test
   compares them.
 - If the write fails, the log has none of the batches. If an index cannot be written afterwards, the log goes offline, as it does
-  in the general path: its file has all the batches, and what the log knows of them does not count. All are answered with the
-  error. The next start recovers what the file has.
+  in the general path, and all are answered with the error; the file is cut to where it ended before. If the disk does not let it
+  be cut, the next start may recover batches whose producers got KAFKA_STORAGE_ERROR: as after a timeout, they cannot know.
 
 In Kafka: `UnifiedLog.append` and `LogValidator`, for these cases; its brokers write each batch by itself.
 """
+
+import contextlib
 
 from crc32c import crc32c
 
@@ -23,7 +25,7 @@ from barnabas.log.availability import Availability
 from barnabas.log.components import LogComponents
 from barnabas.log.conversion import validate_plain_records
 from barnabas.log.producer_state import MAX_SEQUENCE
-from barnabas.log.segment.segment import Room, room_in
+from barnabas.log.segment.segment import Room, Segment, room_in
 from barnabas.log.settings import CODECS, LogConfig
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import (
@@ -202,14 +204,29 @@ class AppendRun:
         segment, bounds, producers = components.segments.active, components.bounds, components.producers
         for batch, (_, _, first_offset, *_) in zip(views, self._batches, strict=True):
             assign_offsets(batch, 0, first_offset, leader_epoch)
+        position = segment.size
+        is_written = False
         try:
             segment.file.append(views)
-            for _, size, first_offset, last_offset, timestamp_ms, producer_id, epoch, sequence in self._batches:
+            is_written = True
+            for _, size, first_offset, last_offset, timestamp_ms, *_ in self._batches:
                 segment.append(None, size, first_offset, last_offset, timestamp_ms, self._index_interval_bytes)
-                bounds.extend(last_offset + 1)
-                if producer_id >= 0:
-                    producers.add_batch(producer_id, epoch, sequence, first_offset, last_offset, timestamp_ms, False)
         except OSError as error:
+            if is_written:
+                _cut(segment, position, bounds.log_end_offset)
             for batch, (epoch_then, *_) in zip(views, self._batches, strict=True):
                 assign_offsets(batch, 0, 0, epoch_then)
             raise self._availability.fail(error, "appending to") from error
+        bounds.extend(self._next_offset)
+        for _, _, first_offset, last_offset, timestamp_ms, producer_id, epoch, sequence in self._batches:
+            if producer_id >= 0:
+                producers.add_batch(producer_id, epoch, sequence, first_offset, last_offset, timestamp_ms, False)
+
+
+def _cut(segment: Segment, position: int, offset: int) -> None:
+    """Take a failed run out of its segment, as far as the disk lets it."""
+    try:
+        segment.truncate(position, offset)
+    except OSError:  # the indexes; recovery makes them from the file
+        with contextlib.suppress(OSError):
+            segment.file.truncate(position)

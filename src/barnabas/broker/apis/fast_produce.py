@@ -51,6 +51,10 @@ _SHORT = struct.Struct(">h")
 _ONE = b"\0\0\0\1"
 _PREFIX_AT = 8
 _MOST_ROUTES = 4_096
+_MISSES_PER_ROUTE = 64
+"""While there are so many routes, one of so many requests without one gets the place of the oldest: the busiest get it most."""
+_MOST_RECORDS = 4_096
+"""Most records of plain batches in one call, as each record is checked. The loop must not wait longer."""
 _MOST_PREFIX_BYTES = 512
 _FLEXIBLE = 9
 _LOG_START_OFFSET = 5
@@ -58,6 +62,9 @@ _ZSTD = 7
 _UUID_BYTES = 16
 _NO_TAGGED_FIELDS = b"\0\0\0"
 """Of the partition, the topic and the request."""
+_NO_RECORDS = (b"\xff\xff\xff\xff", b"\0" + _NO_TAGGED_FIELDS)
+_ONE_BYTE = (b"\0\0\0\1?", b"\2?" + _NO_TAGGED_FIELDS)
+"""What may stand behind a prefix, in versions that are not flexible and those that are."""
 _CONTINUES = 0x80
 """The bit of a varint's byte that another follows."""
 _WIDTH_LIMITS = (127, 16_384, 2_097_153)
@@ -176,7 +183,7 @@ class _Run:
 class FastProduce:
     """See the module. One for all connections of a broker."""
 
-    __slots__ = ("_last", "_replicas", "_routes", "_topic_name", "_versions")
+    __slots__ = ("_last", "_misses", "_replicas", "_routes", "_topic_name", "_versions")
 
     def __init__(self, replicas: ReplicaManager, topic_name: Callable[[Uuid], str | None], versions: range) -> None:
         """``versions`` are those that the general path serves."""
@@ -185,6 +192,7 @@ class FastProduce:
         self._versions = versions
         self._routes: dict[bytes, _Route] = {}
         self._last: _Route | None = None
+        self._misses = 0
 
     def serve(
         self, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
@@ -193,7 +201,8 @@ class FastProduce:
 
         ``now_ms`` is wall time. Returns where the last that is served ends, ``start`` if none is, and their answers.
         """
-        served = taken = start
+        first = served = taken = start
+        records = 0
         replies: list[bytes] = []
         run: _Run | None = None
         for _ in range(MOST_BATCHES):
@@ -205,16 +214,21 @@ class FastProduce:
             if route is None or found is None:
                 break
             correlation_id, header, batch = found
-            first_offset = -1 if run is None or run.route is not route else run.appends.add(batch, header)
-            if first_offset < 0:
+            if not header[5] & COMPRESSION_MASK:
+                records += header[12]
+                if records > _MOST_RECORDS and taken != first:
+                    break
+            if run is None or run.route is not route:
                 if run is not None:
                     if not self._append(run, replies, now_ms):
                         return served, replies
                     served = taken
                 run = self._begin(route, now_ms)
-                first_offset = -1 if run is None else run.appends.add(batch, header)
-            if run is None or first_offset < 0:
-                return served, replies
+                if run is None:
+                    return served, replies
+            first_offset = run.appends.add(batch, header)
+            if first_offset < 0:
+                break  # if another run takes it, that is the next call's
             run.requests.append((correlation_id, first_offset))
             taken = stop
             if len(data) - stop < _LENGTH.size:
@@ -224,7 +238,7 @@ class FastProduce:
             stop = start + size
             if not 0 <= size <= max_frame_bytes or stop > len(data):
                 break
-        if run is not None and self._append(run, replies, now_ms):
+        if run is not None and run.requests and self._append(run, replies, now_ms):
             served = taken
         return served, replies
 
@@ -260,22 +274,32 @@ class FastProduce:
         key = bytes(data[start : start + 4]) + data[start + _PREFIX_AT : start + _PREFIX_AT + prefix_bytes]
         route = self._routes.get(key)
         if route is None:
-            route = self._new_route(bytes(data[start:stop]), key[4:])
+            is_full = len(self._routes) >= _MOST_ROUTES
+            if is_full:
+                self._misses += 1
+                if self._misses % _MISSES_PER_ROUTE:
+                    return None
+            route = self._new_route(data, start, stop, key[4:])
             if route is None:
                 return None
-            if len(self._routes) >= _MOST_ROUTES:
-                self._routes.clear()
+            if is_full:
+                del self._routes[next(iter(self._routes))]
             self._routes[key] = route
         self._last = route
         return route
 
-    def _new_route(self, request: bytes, prefix: bytes) -> _Route | None:
-        """Read a prefix with the general decoder."""
+    def _new_route(self, data: memoryview, start: int, stop: int, prefix: bytes) -> _Route | None:
+        """Read a prefix with the general decoder. It does not see what follows in the request, which may be large."""
+        _, version, _, _ = _START.unpack_from(data, start)
+        is_flexible = version >= _FLEXIBLE
+        if version not in self._versions or (is_flexible and data[stop - 3 : stop] != _NO_TAGGED_FIELDS):
+            return None
+        before = bytes(data[start : start + _PREFIX_AT]) + prefix
         try:
-            _, version, _, _, offset = decode_request_header(request)
-            if version not in self._versions:
-                return None
-            message: ProduceRequest = reader(ProduceRequest, version)(request, offset)[0]
+            _, _, _, _, offset = decode_request_header(before)
+            decode = reader(ProduceRequest, version)
+            message: ProduceRequest = decode(before + _NO_RECORDS[is_flexible], offset)[0]
+            other: ProduceRequest = decode(before + _ONE_BYTE[is_flexible], offset)[0]
         except MalformedMessageError:
             return None
         if message.transactional_id is not None or not -1 <= message.acks <= 1 or len(message.topic_data) != 1:
@@ -285,10 +309,11 @@ class FastProduce:
         if name is None or name in INTERNAL_TOPICS or len(topic.partition_data) != 1:
             return None
         partition = topic.partition_data[0]
+        # The records begin where the prefix ends, if the decoder finds there what was put there.
+        if partition.records is not None or other.topic_data[0].partition_data[0].records != b"?":
+            return None
         route = _Route(version, prefix, topic, TopicPartition(name, partition.index), message.acks)
-        found = route.read(memoryview(request), 0, len(request))
-        # Where it reads the records is where the decoder has found them, if both find the same.
-        return None if found is None or partition.records is None or found[2] != partition.records else route
+        return None if route.read(data, start, stop) is None else route
 
 
 # The prefix, before and since version 9 (sizes in bytes; (n) is a length and what it counts):

@@ -188,6 +188,7 @@ class ClientConnection:
         "_key",
         "_request",
         "_synchronous",
+        "_was_left",
         "client",
         "last_active_ms",
     )
@@ -201,6 +202,7 @@ class ClientConnection:
         self._synchronous = False
         self._is_decoding = False
         self._key = -1
+        self._was_left = False  # whether the fast path has left the frame that comes next
         self.last_active_ms = dispatcher.clock.monotonic_ms()
 
     @property
@@ -225,7 +227,8 @@ class ClientConnection:
         if fast_path is None or data[start : start + 2] != _PRODUCE:
             return position
         served = self._serve_fast(fast_path, data, start, start + int.from_bytes(data[position:start], "big"))
-        return position if served == start else served
+        self._was_left = served == start
+        return position if self._was_left else served
 
     def _serve_fast(self, fast_path: FastPath, data: memoryview, start: int, stop: int) -> int:
         dispatcher = self._dispatcher
@@ -235,7 +238,8 @@ class ClientConnection:
 
     def frame(self, data: memoryview) -> None:
         dispatcher = self._dispatcher
-        fast_path = dispatcher.fast_path
+        fast_path = None if self._was_left else dispatcher.fast_path
+        self._was_left = False
         if fast_path is not None and data[:2] == _PRODUCE and self._serve_fast(fast_path, data, 0, len(data)):
             return
         now_ms = self.last_active_ms = dispatcher.clock.monotonic_ms()
