@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.wire.kafka.api import ApiKey, api
-from barnabas.wire.kafka.codec import encode
+from barnabas.wire.kafka.codec import encode, reader
 from barnabas.wire.kafka.consumer_protocol import (
     AssignedPartitions,
     Assignment,
@@ -39,6 +39,7 @@ from barnabas.wire.kafka.frames import (
     encode_request,
     encode_response,
 )
+from barnabas.wire.kafka.primitives import uvarint
 from support.kafka_messages import arbitrary
 
 EVERY = [(key, version) for key in ApiKey for version in range(api(key).versions.first, api(key).versions.last + 1)]
@@ -106,6 +107,24 @@ def test_any_header_is_read_or_malformed(data: bytes) -> None:
             assert read(data).body_offset <= len(data)
         except MalformedMessageError:
             continue
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH])
+def test_only_so_many_tagged_fields_in_one_place_are_read(api_key: ApiKey) -> None:
+    """In headers and bodies, whose type may have tagged fields of its own; a request has room for a million empty ones."""
+    version = 12 if api_key == ApiKey.FETCH else 9
+    message = api(api_key).request()
+    content = b"".join(bytes(part) for part in encode_request(message, version, 1, "a"))[4:]
+    assert content[11] == content[-1] == 0
+    few, many = (uvarint(count) + b"\x7f\0" * count for count in (1_000, 1_001))
+    offset = decode_request_header(content[:11] + few + content[12:])[4]
+    assert offset == 11 + len(few)
+    with pytest.raises(MalformedMessageError):
+        decode_request_header(content[:11] + many + content[12:])
+    decode = reader(api(api_key).request, version)
+    decode(content[:-1] + few, 12)
+    with pytest.raises(MalformedMessageError):
+        decode(content[:-1] + many, 12)
 
 
 def test_stored_records_have_the_bytes_of_apache_kafka() -> None:

@@ -11,13 +11,23 @@ from typing import Any
 from barnabas.base.files import Buffer
 from barnabas.wire.kafka.errors import MalformedMessageError
 
-__all__ = ["number_reader", "number_writer", "packer", "read_uvarint", "skip_tagged_fields", "uvarint"]
+__all__ = [
+    "MOST_TAGGED_FIELDS",
+    "number_reader",
+    "number_writer",
+    "packer",
+    "read_uvarint",
+    "skip_tagged_fields",
+    "uvarint",
+]
 
 packer = cache(Packer)
 """Compiled formats, kept: a declaration's formats are few."""
 
 _SMALL = [bytes([value]) for value in range(128)]
 _CACHED_COUNTS = 64
+MOST_TAGGED_FIELDS = 1_000
+"""Most tagged fields in one place. Clients send few; millions of empty ones fit into a request."""
 
 
 def uvarint(value: int) -> bytes:
@@ -57,6 +67,8 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
     """The position after a section of unknown tagged fields; ``position`` is that of their count."""
     count, position = read_uvarint(data, position)
+    if count > MOST_TAGGED_FIELDS:
+        raise MalformedMessageError(f"{count} tagged fields, more than {MOST_TAGGED_FIELDS}, are in one place")
     for _ in range(count):
         _, position = read_uvarint(data, position)
         size, position = read_uvarint(data, position)

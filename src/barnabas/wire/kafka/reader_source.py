@@ -26,7 +26,7 @@ from typing import Any
 from barnabas.base.files import Buffer
 from barnabas.base.slices import Sliced
 from barnabas.wire.kafka.errors import MalformedMessageError
-from barnabas.wire.kafka.primitives import number_reader, packer, read_uvarint, skip_tagged_fields
+from barnabas.wire.kafka.primitives import MOST_TAGGED_FIELDS, number_reader, packer, read_uvarint, skip_tagged_fields
 from barnabas.wire.kafka.schema import FIXED, Field, Message, Struct
 
 __all__ = ["Reader", "SlicedReader", "compile_reader", "compile_sliced_reader", "has_records", "reader_source"]
@@ -213,6 +213,7 @@ class _ReaderSource:
         else:
             tag, size, stop = self._name("t"), self._name("s"), self._name("e")
             self._line(f"if {count} > 127: {count}, at = uvarint(data, at - 1)")
+            self._fail(f"{count} > {MOST_TAGGED_FIELDS}", path, "has too many tagged fields")
             self._line(f"for _ in range({count}):")
             self._depth += 1
             self._line(f"{tag}, at = uvarint(data, at)")
