@@ -178,7 +178,8 @@ def _properties(parser: ToolParser, given: argparse.Namespace) -> dict[str, Any]
             f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', please remove one option"
         )
     properties.setdefault("client.id", "console-consumer")
-    properties.setdefault("allow.auto.create.topics", "true")
+    # A topic that is not there is more often a typing error than a wish, so it is an error with a hint, and not made.
+    properties.setdefault("allow.auto.create.topics", "false")
     if given.isolation_level is not None:
         properties["isolation.level"] = given.isolation_level
     properties.setdefault("isolation.level", "read_uncommitted")
