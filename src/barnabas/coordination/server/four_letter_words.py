@@ -143,15 +143,14 @@ def _dump(view: ServerView) -> str:
     state = view.state
     sessions, ephemerals = view.expiring_sessions(), view.ephemerals()
     lines = ["SessionTracker dump:"]
-    is_learner = state.mode in ("follower", "observer")
-    if sessions or not is_learner:
-        local = "Local " if is_learner else ""
+    if sessions or not view.is_learner:
+        local = "Local " if view.is_learner else ""
         lines.append(f"{local}Session Sets ({len(sessions)})/({sum(map(len, sessions.values()))}):")
     for expires_ms, ids in sessions.items():
         moment = state.show_date(state.wall_ms + expires_ms - state.now_ms)
         lines.append(f"{len(ids)} expire at {moment}:")
         lines += [f"\t{_hex(each)}" for each in ids]
-    if is_learner:
+    if view.is_learner:
         timeouts = view.sessions_of_leader()
         lines.append(f"Global Sessions({len(timeouts)}):")
         lines += [f"{_hex(each)}\t{timeout_ms}ms" for each, timeout_ms in timeouts.items()]

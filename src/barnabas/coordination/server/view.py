@@ -105,6 +105,11 @@ class ServerView:
         """The number of nodes as ZooKeeper counts them: the root twice, for its tree has it under two names."""
         return len(self.processor.database.tree.nodes) + 1
 
+    @property
+    def is_learner(self) -> bool:
+        """Whether a leader decides for this server."""
+        return self.state.mode in ("follower", "observer")
+
     def established(self) -> list[ServerConnection]:
         """The connections that have a session."""
         return [each for each in self.connections if each.session is not None]
@@ -275,7 +280,7 @@ class ServerView:
 
     def sessions_of_leader(self) -> dict[int, int]:
         """On a learner, timeouts in ms of the global sessions, by id: their leader alone expires them."""
-        if self.state.mode not in ("follower", "observer"):
+        if not self.is_learner:
             return {}
         tracker = self.processor.tracker
         is_local = tracker.is_local if isinstance(tracker, UpgradeableSessionTracker) else lambda _: False
