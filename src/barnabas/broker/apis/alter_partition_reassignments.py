@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_at_controller, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Steps, in_turns
+from barnabas.broker.cluster.steps import Steps, in_turns, turn_after
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import KafkaError
@@ -45,8 +45,7 @@ def _alter(services: Services, request: Request, message: AlterPartitionReassign
 def _responses(answers: Mapping[TopicPartition, KafkaError | None]) -> Steps[list[ReassignableTopicResponse]]:
     topics: dict[str, ReassignableTopicResponse] = {}
     for number, ((topic, index), error) in enumerate(answers.items(), 1):
-        if number % ITEMS_A_TURN == 0:
-            yield NEXT_TURN
+        yield from turn_after(number)
         entry = ReassignablePartitionResponse(partition_index=index)
         if error is not None:
             entry.error_code, entry.error_message = error.code, error.message

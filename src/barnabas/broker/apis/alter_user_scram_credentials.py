@@ -13,7 +13,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Steps, in_turns
+from barnabas.broker.cluster.steps import Steps, in_turns, turn_after
 from barnabas.broker.configuration.scram_credentials import ScramChange
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
@@ -47,8 +47,7 @@ def _alter(services: Services, request: Request) -> Steps[None]:
         changes.setdefault(change.user, []).append(change)
     results = []
     for number, (user, mine) in enumerate(changes.items(), 1):
-        if number % ITEMS_A_TURN == 0:
-            yield NEXT_TURN
+        yield from turn_after(number)
         error: KafkaError | None = None
         try:
             if len({change.mechanism_type for change in mine}) < len(mine):

@@ -11,7 +11,7 @@ from collections import Counter
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_at_controller, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Steps
+from barnabas.broker.cluster.steps import Steps, turn_after
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
@@ -34,8 +34,7 @@ def _grow(services: Services, request: Request, message: CreatePartitionsRequest
     counts: dict[str, int] = {}
     asked = Counter(topic.name for topic in message.topics)
     for number, topic in enumerate(message.topics, 1):
-        if number % ITEMS_A_TURN == 0:
-            yield NEXT_TURN
+        yield from turn_after(number)
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
         try:
             if asked[topic.name] > 1:

@@ -65,6 +65,7 @@ __all__ = [
     "Znode",
     "in_steps",
     "in_turns",
+    "turn_after",
 ]
 
 T = TypeVar("T")
@@ -272,11 +273,16 @@ def in_steps(work: Sliced[T]) -> Steps[T]:
         yield NEXT_TURN
 
 
+def turn_after(number: int) -> Steps[None]:
+    """Everything else has its turn after each `ITEMS_A_TURN` items; to be called with the number of each, from 1 on."""
+    if number % ITEMS_A_TURN == 0:
+        yield NEXT_TURN
+
+
 def in_turns(items: Iterable[T]) -> Steps[list[T]]:
     """The items as a list; while they are made, everything else has its turn after each `ITEMS_A_TURN`."""
     found: list[T] = []
     for item in items:
         found.append(item)
-        if len(found) % ITEMS_A_TURN == 0:
-            yield NEXT_TURN
+        yield from turn_after(len(found))
     return found

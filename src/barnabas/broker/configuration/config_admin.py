@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Steps
+from barnabas.broker.cluster.steps import Steps, turn_after
 from barnabas.broker.configuration.broker_loggers import alter_log_levels
 from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.configuration.operations import DELETE, AlterConfigOp, change_texts
@@ -62,8 +62,7 @@ class ConfigAdmin:
         failures: list[KafkaError | KeeperError | None] = []
         counts = Counter((change.resource_type, change.resource_name) for change in changes)
         for number, change in enumerate(changes, 1):
-            if number % ITEMS_A_TURN == 0:
-                yield NEXT_TURN
+            yield from turn_after(number)
             try:
                 if counts[change.resource_type, change.resource_name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")

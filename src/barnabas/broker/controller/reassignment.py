@@ -26,8 +26,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.steps import (
-    ITEMS_A_TURN,
-    NEXT_TURN,
     Delete,
     Read,
     Send,
@@ -37,6 +35,7 @@ from barnabas.broker.cluster.steps import (
     WriteResult,
     Written,
     Znode,
+    turn_after,
 )
 from barnabas.broker.cluster.znodes import (
     REASSIGN_PARTITIONS,
@@ -84,8 +83,7 @@ def process_api_reassignment(context: ControllerContext, batch: RequestBatch, ta
     answers: Answers = {}
     wanted: dict[TopicPartition, ReplicaAssignment] = {}
     for number, (topic_partition, target) in enumerate(targets.items(), 1):
-        if number % ITEMS_A_TURN == 0:
-            yield NEXT_TURN
+        yield from turn_after(number)
         try:
             wanted[topic_partition] = _plan(context, topic_partition, target, must_live=True)
         except KafkaError as error:
@@ -177,8 +175,7 @@ def _begin(
     yield from read_leadership(context, [topic_partition for topic_partition in wanted if topic_partition in there])
     accepted: dict[TopicPartition, ReplicaAssignment] = {}
     for number, (topic_partition, planned) in enumerate(wanted.items(), 1):
-        if number % ITEMS_A_TURN == 0:
-            yield NEXT_TURN
+        yield from turn_after(number)
         if topic_partition not in there or context.is_deleting(topic_partition.topic):
             answers[topic_partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")
         elif not _keeps_records(context, topic_partition, planned):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Delete, Read, Send, Steps, Write, Znode
+from barnabas.broker.cluster.steps import Delete, Read, Send, Steps, Write, Znode, turn_after
 from barnabas.broker.cluster.znodes import PREFERRED_ELECTION, ZnodeFormatError, decode_partitions
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.broker.controller.election_strategies import PREFERRED, UNCLEAN, ElectionStrategy
@@ -37,8 +37,7 @@ def process_replica_leader_election(
     wanted: list[TopicPartition] = []
     unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
     for number, topic_partition in enumerate(partitions, 1):
-        if number % ITEMS_A_TURN == 0:
-            yield NEXT_TURN
+        yield from turn_after(number)
         if not context.assignment(topic_partition).replicas:
             results[topic_partition] = unknown
         elif context.is_deleting(topic_partition.topic):

@@ -14,8 +14,6 @@ from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
 from barnabas.base.slices import Sliced
 from barnabas.broker.cluster.steps import (
-    ITEMS_A_TURN,
-    NEXT_TURN,
     Ask,
     Committed,
     Create,
@@ -30,6 +28,7 @@ from barnabas.broker.cluster.steps import (
     Znode,
     in_steps,
     in_turns,
+    turn_after,
 )
 from barnabas.broker.cluster.znodes import (
     ReplicaAssignment,
@@ -219,8 +218,7 @@ class Topics:
         plans = []
         existing = self.existing()
         for number, topic in enumerate(topics, 1):
-            if number % ITEMS_A_TURN == 0:
-                yield NEXT_TURN
+            yield from turn_after(number)
             try:
                 plans.append((yield from in_steps(self.plan(topic, existing))))
             except KafkaError as error:
@@ -289,8 +287,7 @@ class Topics:
                 known.append(name)
             else:
                 failed[name] = missing
-            if number % ITEMS_A_TURN == 0:
-                yield NEXT_TURN
+            yield from turn_after(number)
         written: list[Written] = yield WriteUnfenced([Create(delete_topic_path(name)) for name in known], repeat=True)
         for name, outcome in zip(known, written, strict=True):
             if outcome.result not in (WriteResult.DONE, WriteResult.EXISTS):
