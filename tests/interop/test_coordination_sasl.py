@@ -1,6 +1,7 @@
 """Java's ZooKeeper clients authenticate with SASL DIGEST-MD5, and servers that require it refuse the others."""
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,3 +117,38 @@ def test_without_users_a_server_answers_as_apaches_does(tmp_path: Path) -> None:
             assert raw.call(OpCode.GET_DATA, GetDataRequest("/", False))[1] == 0
             raw.close()
         assert answers[1] == answers[0] == (0, 0, SetSASLResponse(None))
+
+
+def shell(server: CoordinationProcess, config: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    """Our own shell with the user of a JAAS file."""
+    properties = config.with_suffix(".properties")
+    properties.write_text(f"java.security.auth.login.config={config}\n")
+    words = ["zookeeper-shell", "-client-configuration", str(properties), "-server", server.address, *command]
+    return subprocess.run(
+        [sys.executable, "-m", "barnabas", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("apache", [False, True], ids=["ours", "apaches"])
+def test_our_shell_proves_its_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apache: bool) -> None:
+    """To both servers; a wrong password, and a server without SASL, end the session with AUTH_FAILED."""
+    config = jaas(tmp_path, "bob", "bobs-pw")
+    settings: dict[str, object] = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
+    if apache:
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={config}")
+    else:
+        settings["java.security.auth.login.config"] = config
+    with coordination_server(tmp_path / "server", apache=apache, **settings) as server:
+        created = shell(server, config, "create", "/bobs", "data", "sasl:bob:cdrwa")
+        assert created.returncode == 0, created.stderr
+        read = shell(server, config, "get", "/bobs")
+        assert (read.returncode, "data" in read.stdout) == (0, True), read.stderr
+        assert "sasl: bob" in shell(server, config, "whoami").stdout
+        wrong = shell(server, jaas(tmp_path, "bob", "wrong"), "get", "/bobs")
+        assert wrong.returncode == 1
+        assert "AUTH_FAILED" in wrong.stderr
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+    with coordination_server(tmp_path / "without", apache=apache) as server:
+        unproven = shell(server, config, "ls", "/")
+        assert unproven.returncode == 1
+        assert "does not offer SASL" in unproven.stderr

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import ssl
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,64 @@ def test_noise_and_half_open_handshakes_leave_the_server_serving(tmp_path: Path)
             assert healthy.recv(1000).startswith(b"Zookeeper version")
         for connection in half_open:
             connection.close()
+
+
+def shell(address: str, config: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    """Our own shell with a client configuration."""
+    words = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "zookeeper-shell",
+        "-client-configuration",
+        str(config),
+        address,
+        *command,
+    ]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_our_shell_connects_with_tls(tmp_path: Path) -> None:
+    """ZooKeeper's properties and those of Kafka's tools; a certificate of another authority, or none, is named as the reason."""
+    server_pem = make_certificate(tmp_path, "server", "/O=Barnabas/CN=127.0.0.1")
+    client_pem = make_certificate(tmp_path, "client", "/O=Barnabas/CN=bob")
+    plain, secure = free_ports(2)
+    settings = {
+        "clientPort": plain,
+        "secureClientPort": secure,
+        "ssl.keyStore.location": make_key_store(server_pem, "JKS"),
+        "ssl.keyStore.password": STORE_PASSWORD,
+        "ssl.trustStore.location": client_pem.with_suffix(".crt"),
+    }
+    zookeepers = {
+        "zookeeper.client.secure": "true",
+        "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+        "zookeeper.ssl.keyStore.location": client_pem,
+        "zookeeper.ssl.trustStore.location": server_pem.with_suffix(".crt"),
+    }
+    kafkas = {
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.keystore.location": make_key_store(client_pem, "PKCS12"),
+        "zookeeper.ssl.keystore.password": STORE_PASSWORD,
+        "zookeeper.ssl.truststore.location": server_pem.with_suffix(".crt"),
+    }
+    config = tmp_path / "client.properties"
+    address = f"127.0.0.1:{secure}"
+
+    def write(properties: dict[str, object]) -> Path:
+        config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        return config
+
+    with coordination_server(tmp_path / "server", start=False, **settings) as server:
+        server.port = plain
+        server.start()
+        created = shell(address, write(zookeepers), "create", "/mine", "data", "auth::cdrwa")
+        assert created.returncode == 0, created.stderr
+        read = shell(address, write(kafkas), "get", "/mine")
+        assert (read.returncode, "data" in read.stdout) == (0, True), read.stderr
+        others = shell(address, write(zookeepers | {"zookeeper.ssl.trustStore.location": client_pem}), "ls", "/")
+        assert others.returncode == 1
+        assert "certificate verify failed" in others.stderr
+        unprotected = shell(address, write({"zookeeper.ssl.keyStore.location": client_pem}), "ls", "/")
+        assert unprotected.returncode != 0
+        assert "the connection would not be protected" in unprotected.stderr

@@ -2,25 +2,33 @@
 
 ``barnabas zookeeper-shell localhost:2181 ls /brokers/ids`` runs the command and ends with 0, or 1 when it failed.
 Without a command it reads them from a terminal, with history and completion, or from a pipe. With ``--output json`` it
-prints a JSON document in one line for each command and each watch event.
+prints a JSON document in one line for each command and each watch event. ``-client-configuration FILE`` has the properties
+for TLS and SASL.
 """
 
 import contextlib
 import re
+import secrets
+import ssl
 import sys
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import new_random
-from barnabas.cli.common import ToolParser, add_output_option
+from barnabas.cli.common import ToolParser, add_output_option, properties_file
 from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
 from barnabas.cli.quota_commands import QUOTA_COMMANDS
 from barnabas.cli.reachability import ANSWER_S
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.cli.zookeeper_shell_output import JsonOutput, ShellOutput, TextOutput
 from barnabas.coordination.client import BlockingClient, SessionEvent
+from barnabas.coordination.client.client_config import client_sasl, client_tls, read_client_config
 from barnabas.coordination.client.operations import WatchEvent
 from barnabas.net.sockets import SocketNetwork
+from barnabas.net.ssl_contexts import client_context
+from barnabas.net.tls import TlsNetwork
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import EventType
 
@@ -34,6 +42,7 @@ _SHELL_USAGE = {
     "close": "",
     "quit": "",
 }
+_OPTIONS_WITH_VALUE = ("server", "timeout", "output", "client-configuration", "zk-tls-config-file")
 _COMMANDS = {**SHELL_COMMANDS, **QUOTA_COMMANDS, **ENSEMBLE_COMMANDS}
 _CONNECT_TIMEOUT_MS = round(ANSWER_S * 1000)
 _EVENT_NAMES = {
@@ -48,6 +57,7 @@ _STATES = {
     SessionEvent.REATTACHED: "SyncConnected",
     SessionEvent.DISCONNECTED: "Disconnected",
     SessionEvent.EXPIRED: "Expired",
+    SessionEvent.SASL_AUTHENTICATED: "SaslAuthenticated",
     SessionEvent.AUTH_FAILED: "AuthFailed",
 }
 
@@ -62,12 +72,26 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "-timeout", "--timeout", type=int, default=30_000, metavar="MS", help="the session's timeout (default 30000)"
     )
+    parser.add_argument(
+        "-client-configuration",
+        "--client-configuration",
+        "-zk-tls-config-file",
+        "--zk-tls-config-file",
+        dest="configuration",
+        metavar="FILE",
+        help="a file with ZooKeeper's properties for clients: TLS, and the user of SASL",
+    )
+    parser.add_argument(
+        "-waitforconnection", action="store_true", help="no effect: a command always waits for the connection"
+    )
     add_output_option(parser)
     # The command's own flags are the command's: everything after the server, or after -server's value.
     options, command = _split(argv)
     given = parser.parse_args(options)
     output: ShellOutput = JsonOutput() if given.output == "json" else TextOutput()
-    shell = _Shell(given.server_option or given.server or "localhost:2181", given.timeout, output)
+    shell = _Shell(
+        given.server_option or given.server or "localhost:2181", given.timeout, output, _Access(given.configuration)
+    )
     try:
         if not command:
             return shell.converse()
@@ -83,10 +107,10 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
     server_known = False
     while position < len(argv):
         word = argv[position]
-        if word.lstrip("-") in ("server", "timeout", "output") and word.startswith("-"):
+        if word.lstrip("-") in _OPTIONS_WITH_VALUE and word.startswith("-"):
             server_known = server_known or "server" in word
             position += 2
-        elif word.startswith("-") and position == 0 and not server_known:
+        elif word.startswith("-") and not server_known:
             position += 1
         elif not server_known:
             server_known = True
@@ -96,25 +120,53 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv[:position], argv[position:]
 
 
+class _Access:
+    """What the client's configuration says about TLS and SASL."""
+
+    def __init__(self, path: str | None) -> None:
+        """``path`` of the file, None for no protection. Raises `ConfigError`, also for a name that asks for other protection."""
+        values = read_client_config(properties_file(path))
+        for name in values.unknown():
+            print(f"warning: {name} in {path} has no effect", file=sys.stderr)
+        tls = client_tls(values, _read_text)
+        context = client_context(tls) if tls is not None else None
+        self.network = partial(TlsNetwork, client=context) if context is not None else SocketNetwork
+        self.new_sasl_client = client_sasl(values, _read_text, secrets.token_bytes)
+
+
+def _read_text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
 class _Shell:
-    def __init__(self, servers: str, timeout_ms: int, output: ShellOutput) -> None:
+    def __init__(self, servers: str, timeout_ms: int, output: ShellOutput, access: _Access) -> None:
         self._servers = servers
         self._timeout_ms = timeout_ms
         self._print_watches = True
         self._history: list[str] = []
         self._client: BlockingClient | None = None
         self._output = output
+        self._access = access
         self._connect(servers)
 
     def _connect(self, servers: str) -> None:
         self.close()
         self._output.remark(f"Connecting to {servers}")
-        client = BlockingClient(SocketNetwork, servers, rng=new_random(), session_timeout_ms=self._timeout_ms)
+        client = BlockingClient(
+            self._access.network,
+            servers,
+            rng=new_random(),
+            session_timeout_ms=self._timeout_ms,
+            new_sasl_client=self._access.new_sasl_client,
+        )
         client.client.on_session(self._session_changed)
         try:
             client.start(min(self._timeout_ms, _CONNECT_TIMEOUT_MS))
         except KeeperError as error:
             client.close()
+            reason = client.client.connection_error
+            if isinstance(reason, ssl.SSLError):
+                raise BarnabasError(f"no connection with TLS to {servers}: {reason}") from error
             raise BarnabasError(f"no coordination server answers at {servers}: is one running there?") from error
         self._servers, self._client = servers, client
 

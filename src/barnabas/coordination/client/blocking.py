@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from barnabas.base.network import Network
 from barnabas.base.randomness import Random
 from barnabas.coordination.client.connection import CoordinationClient
+from barnabas.coordination.client.session import SaslClient
 
 __all__ = ["BlockingClient"]
 
@@ -20,13 +21,23 @@ T = TypeVar("T")
 class BlockingClient:
     """A `CoordinationClient` on a loop and a thread of its own; every call waits."""
 
-    def __init__(self, network: Callable[[], Network], servers: str, *, rng: Random, session_timeout_ms: int = 18_000):
+    def __init__(
+        self,
+        network: Callable[[], Network],
+        servers: str,
+        *,
+        rng: Random,
+        session_timeout_ms: int = 18_000,
+        new_sasl_client: Callable[[], SaslClient] | None = None,
+    ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordination-client", daemon=True)
         self._thread.start()
 
         async def build() -> CoordinationClient:
-            return CoordinationClient(network(), servers, rng=rng, session_timeout_ms=session_timeout_ms)
+            return CoordinationClient(
+                network(), servers, rng=rng, session_timeout_ms=session_timeout_ms, new_sasl_client=new_sasl_client
+            )
 
         self.client = self._wait(build())
 

@@ -31,7 +31,15 @@ from barnabas.coordination.client.operations import (
     set_data,
     sync,
 )
-from barnabas.coordination.client.session import ClientSession, Connect, Disconnect, SessionEvent, State, Wake
+from barnabas.coordination.client.session import (
+    ClientSession,
+    Connect,
+    Disconnect,
+    SaslClient,
+    SessionEvent,
+    State,
+    Wake,
+)
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import ANY_VERSION, CreateMode
@@ -47,9 +55,20 @@ _MAX_FRAME_BYTES = 64 * 1024 * 1024
 class CoordinationClient:
     """A session, for the running event loop. All methods are called from that loop."""
 
-    def __init__(self, network: Network, servers: str, *, rng: Random, session_timeout_ms: int = 18_000) -> None:
-        """``servers`` is a `ConnectString`; ``rng`` puts its servers in order, so that clients spread over them."""
-        self._driver = _Driver(network, servers, rng, session_timeout_ms)
+    def __init__(
+        self,
+        network: Network,
+        servers: str,
+        *,
+        rng: Random,
+        session_timeout_ms: int = 18_000,
+        new_sasl_client: Callable[[], SaslClient] | None = None,
+    ) -> None:
+        """``servers`` is a `ConnectString`; ``rng`` puts its servers in order, so that clients spread over them.
+
+        With ``new_sasl_client`` each connection authenticates with SASL before its first operation.
+        """
+        self._driver = _Driver(network, servers, rng, session_timeout_ms, new_sasl_client)
         self._session = self._driver.session
 
     # The session
@@ -67,6 +86,11 @@ class CoordinationClient:
     @property
     def is_connected(self) -> bool:
         return self._session.is_connected
+
+    @property
+    def connection_error(self) -> OSError | None:
+        """Why the last attempt to connect failed; None when it did not."""
+        return self._driver.connection_error
 
     def on_session(self, listener: Callable[[SessionEvent], None]) -> None:
         """Call ``listener`` at every `SessionEvent`, from the loop, in order with replies and watches."""
@@ -251,14 +275,22 @@ def _is_connection_loss(result: object) -> bool:
 class _Driver:
     """Runs a session: its connections, its timer, and the turns of the loop in which its frames leave."""
 
-    def __init__(self, network: Network, servers: str, rng: Random, session_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        network: Network,
+        servers: str,
+        rng: Random,
+        session_timeout_ms: int,
+        new_sasl_client: Callable[[], SaslClient] | None,
+    ) -> None:
         parsed = ConnectString.parse(servers)
         addresses = list(parsed.servers)
         rng.shuffle(addresses)
-        self.session = ClientSession(addresses, parsed.chroot, session_timeout_ms, self._changed)
+        self.session = ClientSession(addresses, parsed.chroot, session_timeout_ms, self._changed, new_sasl_client)
         self.listeners: list[Callable[[SessionEvent], None]] = []
         self.connected = asyncio.Event()
         self.link: _Link | None = None
+        self.connection_error: OSError | None = None
         self._network = network
         self._closed = asyncio.Event()
         self._is_started = False
@@ -344,12 +376,14 @@ class _Driver:
         except OSError as error:
             logger.debug("No coordination server at %s:%d: %s", wanted.host, wanted.port, error)
             self._connecting = None
+            self.connection_error = error
             self.lost()
         except BaseException:
             link.drop()
             raise
         else:
             self._connecting = None
+            self.connection_error = None
             if not link.is_ended:
                 self.link = link
                 self.session.connection_opened(_now_ms())

@@ -18,6 +18,10 @@ When a server answers that the session has expired, all waiting operations fail 
 dropped, and a new session begins with the next connection. When a server refuses an identity, the session is at its end:
 all operations fail with AUTH_FAILED.
 
+With SASL each connection begins with an authentication: operations wait for its end, auth packets and watches do not
+(ZooKeeper's ZooKeeperSaslClient). Its failure is the session's end, as that of an auth packet, and so is a server that does not
+know SASL: the owner has asked for an identity.
+
 Invariants: at most one connection; operations finish exactly once; in `_in_flight` are the operations that were sent on
 the present connection, in the order of their xids; session events, watch events and completions are delivered in the
 order in which the server sent them.
@@ -29,9 +33,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Protocol
 
 from barnabas.base.network import Part
 from barnabas.coordination.client.operations import Operation, WatchCallback, WatchEvent, WatchKind, under_chroot
+from barnabas.security.errors import SaslError
 from barnabas.wire.jute.codec import MalformedRecordError, decode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError, error_code
 from barnabas.wire.jute.frames import (
@@ -42,7 +48,15 @@ from barnabas.wire.jute.frames import (
     encode_request,
 )
 from barnabas.wire.jute.opcodes import EventType, OpCode, WatcherType, Xid
-from barnabas.wire.jute.records import AuthPacket, ConnectRequest, SetWatches, SetWatches2, WatcherEvent
+from barnabas.wire.jute.records import (
+    AuthPacket,
+    ConnectRequest,
+    GetSASLRequest,
+    SetSASLResponse,
+    SetWatches,
+    SetWatches2,
+    WatcherEvent,
+)
 
 __all__ = [
     "SESSION_TRANSITIONS",
@@ -50,6 +64,7 @@ __all__ = [
     "Connect",
     "Disconnect",
     "Input",
+    "SaslClient",
     "SessionEffect",
     "SessionEvent",
     "State",
@@ -140,7 +155,19 @@ class SessionEvent(Enum):
     REATTACHED = "reattached"
     DISCONNECTED = "disconnected"
     EXPIRED = "expired"
+    SASL_AUTHENTICATED = "sasl authenticated"
     AUTH_FAILED = "auth failed"
+
+
+class SaslClient(Protocol):
+    """The client's side of the SASL authentication of one connection, begun by the server's first message."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether both sides have proven who they are."""
+
+    def evaluate(self, token: bytes) -> bytes | None:
+        """The answer to the server's message, None for none. Raises `SaslError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +217,7 @@ class ClientSession:
         chroot: str,
         session_timeout_ms: int,
         notify: Callable[[SessionEvent], None],
+        new_sasl_client: Callable[[], SaslClient] | None = None,
     ) -> None:
         self.state = State.NOT_CONNECTED
         self.id = 0
@@ -210,6 +238,9 @@ class ClientSession:
         self._in_flight: deque[Operation] = deque()
         self._watches: _Watches = {kind: {} for kind in WatchKind}
         self._auth: list[tuple[str, bytes]] = []
+        self._new_sasl_client = new_sasl_client
+        self._sasl: SaslClient | None = None
+        """The authentication that is under way on this connection."""
         self._xid = 0
         self._backoff_ms = _BACKOFF_FIRST_MS
         self._deadline_ms = 0
@@ -279,17 +310,16 @@ class ClientSession:
         """Whether `frames_to_send` has something."""
         if self._control:
             return True
-        return bool(self._queue) and len(self._in_flight) < _MAX_IN_FLIGHT and self.is_connected
+        return bool(self._queue) and len(self._in_flight) < _MAX_IN_FLIGHT and self._may_send_operations
 
     def frames_to_send(self, now_ms: int) -> list[Part]:
         """Frames that are due, with their length prefix; the caller sends them on the present connection."""
         frames, self._control = self._control, []
-        if self.is_connected:
+        if self._may_send_operations:
             queue, in_flight = self._queue, self._in_flight
             while queue and len(in_flight) < _MAX_IN_FLIGHT:
                 operation = queue.popleft()
-                self._xid = self._xid + 1 & 0x7FFFFFFF or 1
-                operation.xid = self._xid
+                operation.xid = self._next_xid()
                 try:
                     frames.append(operation.encode(self.chroot))
                 except (ValueError, TypeError, struct.error) as error:  # half a character, a number too large
@@ -301,6 +331,14 @@ class ClientSession:
         if frames:
             self._sent_ms = now_ms
         return frames
+
+    @property
+    def _may_send_operations(self) -> bool:
+        return self.is_connected and self._sasl is None
+
+    def _next_xid(self) -> int:
+        self._xid = self._xid + 1 & 0x7FFFFFFF or 1
+        return self._xid
 
     def connection_opened(self, now_ms: int) -> None:
         """The connection that `Connect` asked for is there."""
@@ -367,6 +405,7 @@ class ClientSession:
         before = self.state
         self._move(Input.LOST)
         self._control.clear()
+        self._sasl = None
         if before is State.CLOSING:
             self._end(had_connection=False)
             return
@@ -425,7 +464,41 @@ class ClientSession:
         self._set_deadline(now_ms + max(1, self.timeout_ms // 6))
         self._control += [_auth_request(scheme, auth) for scheme, auth in self._auth]
         self._control += self._set_watches()
+        if self._new_sasl_client is not None:
+            self._sasl = self._new_sasl_client()
+            self._send_sasl(b"")
         self._notify(SessionEvent.CREATED if is_new else SessionEvent.REATTACHED)
+
+    def _send_sasl(self, token: bytes) -> None:
+        self._control.append(encode_request(self._next_xid(), OpCode.SASL, GetSASLRequest(token)))
+
+    def _continue_sasl(self, sasl: SaslClient, xid: int, err: int, frame: bytes) -> None:
+        """The server's message to the authentication that is under way."""
+        if xid != self._xid:
+            raise MalformedRecordError(f"a reply to request {xid}, which is not the authentication that is under way")
+        try:
+            if err:
+                raise SaslError(f"the server answers {error_code(err).name}")
+            token = decode(SetSASLResponse, frame, REPLY_HEADER_BYTES).token
+            if token is None:
+                raise SaslError("the server does not offer SASL")
+            answer = sasl.evaluate(token)
+        except SaslError as error:
+            self._refused(f"SASL: {error}")
+            return
+        if answer is not None:
+            self._send_sasl(answer)
+        if sasl.is_complete:
+            self._sasl = None
+            self._notify(SessionEvent.SASL_AUTHENTICATED)
+
+    def _refused(self, why: str) -> None:
+        """The server did not accept an identity. Another connection would end in the same way, so none is made."""
+        logger.error("The coordination server refused an identity: %s", why)
+        if self.state is State.CONNECTED:  # a session that closes comes to its end by itself
+            self._move(Input.REFUSED)
+            self._end(had_connection=True, code=ErrorCode.AUTH_FAILED)
+        self._notify(SessionEvent.AUTH_FAILED)
 
     def _set_watches(self) -> list[Part]:
         """Requests that register all watches again, each of bounded size."""
@@ -473,17 +546,14 @@ class ClientSession:
         xid, zxid, err = decode_reply_header(frame)
         if zxid > 0:
             self.last_zxid = zxid
-        if xid >= 0:
+        if xid >= 0 and self._sasl is not None:
+            self._continue_sasl(self._sasl, xid, err, frame)
+        elif xid >= 0:
             self._reply(xid, err, frame)
         elif xid == Xid.WATCHER_EVENT:
             self._fire(decode(WatcherEvent, frame, REPLY_HEADER_BYTES))
         elif xid == Xid.AUTH and err != 0:
-            # Another connection would end in the same way, so none is made.
-            logger.error("The coordination server refused an identity: %s", error_code(err).name)
-            if self.state is State.CONNECTED:  # a session that closes comes to its end by itself
-                self._move(Input.REFUSED)
-                self._end(had_connection=True, code=ErrorCode.AUTH_FAILED)
-            self._notify(SessionEvent.AUTH_FAILED)
+            self._refused(error_code(err).name)
 
     def _reply(self, xid: int, err: int, frame: bytes) -> None:
         if not self._in_flight or self._in_flight[0].xid != xid:

@@ -1,0 +1,130 @@
+"""The properties with which ZooKeeper's clients and tools are configured: TLS, and SASL.
+
+They are those of ``zkCli.sh -client-configuration FILE``; the names that Kafka's tools have for the same (``zookeeper-shell.sh
+-zk-tls-config-file FILE``) mean the same. The file with SASL's user is named here as well, because there is no JVM to which
+a system property could be given. What asks for protection and cannot be done is an error.
+
+In ZooKeeper: ZKClientConfig, ClientX509Util, and the properties of ZooKeeperSaslClient.
+"""
+
+from collections.abc import Callable, Mapping
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.settings import Definitions, Kind, Setting, Values, invalid_value, one_of
+from barnabas.net.ssl_contexts import TLS_PROTOCOLS, SslSettings
+from barnabas.security.digest_md5 import DigestMd5Client
+from barnabas.security.jaas import JAAS_FILE, digest_credentials
+from barnabas.security.key_stores import KeyStore, check_store_type
+
+__all__ = ["client_sasl", "client_tls", "read_client_config"]
+
+_NETTY, _NIO = (f"org.apache.zookeeper.ClientCnxnSocket{name}" for name in ("Netty", "NIO"))
+_SECURE, _SOCKET = "zookeeper.client.secure", "zookeeper.clientCnxnSocket"
+_VERIFIES_HOSTS = "zookeeper.ssl.hostnameVerification"
+_KAFKA_VERIFIES_HOSTS = "zookeeper.ssl.endpoint.identification.algorithm"
+_KAFKA_NAMES = {
+    "zookeeper.ssl.client.enable": _SECURE,
+    **{
+        f"zookeeper.ssl.{store.lower()}.{what}": f"zookeeper.ssl.{store}.{what}"
+        for store in ("keyStore", "trustStore")
+        for what in ("location", "password", "type")
+    },
+    "zookeeper.ssl.enabled.protocols": "zookeeper.ssl.enabledProtocols",
+}
+_REALM = "zk-sasl-md5"  # that of ZooKeeper's servers
+
+
+def _unknown(name: str, _text: str) -> str | None:
+    if name.startswith(("zookeeper.ssl.", "zookeeper.sasl.", "zookeeper.server.", "ssl.", "sasl.", "java.security.")):
+        return "it asks for protection that is not supported, or its name has a typing error"
+    return None
+
+
+_DEFINITIONS = Definitions(
+    [
+        Setting(_SECURE, Kind.BOOLEAN, "false", "Whether the connection uses TLS."),
+        Setting(_SOCKET, Kind.STRING, "", "With TLS, ZooKeeper's own client needs the one of Netty.", one_of("", _NETTY, _NIO)),
+        Setting("zookeeper.ssl.keyStore.location", Kind.STRING, "", "The client's key and certificate: PEM, JKS, or PKCS12."),
+        Setting("zookeeper.ssl.keyStore.password", Kind.PASSWORD, "", "The password of the store and of its key."),
+        Setting("zookeeper.ssl.keyStore.passwordPath", Kind.STRING, "", "A file with that password."),
+        Setting("zookeeper.ssl.keyStore.type", Kind.STRING, "", "PEM, JKS or PKCS12; empty for what the file is.", check_store_type),
+        Setting("zookeeper.ssl.trustStore.location", Kind.STRING, "", "The certificates with which servers are verified."),
+        Setting("zookeeper.ssl.trustStore.password", Kind.PASSWORD, "", "The password of that store; PEM needs none."),
+        Setting("zookeeper.ssl.trustStore.passwordPath", Kind.STRING, "", "A file with that password."),
+        Setting("zookeeper.ssl.trustStore.type", Kind.STRING, "", "PEM, JKS or PKCS12; empty for what the file is.", check_store_type),
+        Setting("zookeeper.ssl.protocol", Kind.STRING, "", "The protocol, if no list is set.", one_of("", *TLS_PROTOCOLS)),
+        Setting("zookeeper.ssl.enabledProtocols", Kind.LIST, "", "TLSv1.2, TLSv1.3, or both; empty for both.", one_of(*TLS_PROTOCOLS)),
+        Setting(_VERIFIES_HOSTS, Kind.BOOLEAN, "true", "Whether a server's certificate must be for its host."),
+        Setting("zookeeper.sasl.client", Kind.BOOLEAN, "true", "Whether the client authenticates, if there is a user for it."),
+        Setting("zookeeper.sasl.clientconfig", Kind.STRING, "Client", "The section of the JAAS file with the user."),
+        Setting("zookeeper.sasl.client.username", Kind.STRING, "zookeeper", "The service that the user authenticates for."),
+        Setting(JAAS_FILE, Kind.STRING, "", "The JAAS file with the user's name and password."),
+    ],
+    check_unknown=_unknown,
+)  # fmt: skip
+
+
+def read_client_config(texts: Mapping[str, str]) -> Values:
+    """The typed values of a file's properties; `Values.unknown` has the names without effect. Raises `ConfigError`."""
+    texts = dict(texts)
+    algorithm = texts.pop(_KAFKA_VERIFIES_HOSTS, None)
+    if algorithm is not None:
+        if algorithm.strip().lower() not in ("", "https"):
+            raise invalid_value(_KAFKA_VERIFIES_HOSTS, algorithm, "HTTPS is expected, or nothing for no verification")
+        texts.setdefault(_VERIFIES_HOSTS, "true" if algorithm.strip() else "false")
+    values = _DEFINITIONS.parse({_KAFKA_NAMES.get(name, name): text for name, text in texts.items()})
+    if values[_SECURE] and values[_SOCKET] == _NIO:
+        raise ConfigError(f"{_SECURE} is true, and {_SOCKET} names the connection without TLS: name {_NETTY}, or none")
+    stores = [name for name in values.texts if name.startswith("zookeeper.ssl.")]
+    if stores and not values[_SECURE]:
+        raise ConfigError(f"{stores[0]} is set, and {_SECURE} is not true: the connection would not be protected")
+    return values
+
+
+def client_tls(values: Values, read_text: Callable[[str], str]) -> SslSettings | None:
+    """For TLS; None without. ``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
+    if not values[_SECURE]:
+        return None
+    protocols = values["zookeeper.ssl.enabledProtocols"] or [values["zookeeper.ssl.protocol"]]
+    return SslSettings(
+        _zookeeper_name,
+        key_store=_store(values, "keyStore", read_text),
+        trust_store=_store(values, "trustStore", read_text),
+        client_auth="none",
+        protocols=tuple(protocols) if all(protocols) else TLS_PROTOCOLS,
+        verifies_host=values[_VERIFIES_HOSTS],
+    )
+
+
+def _zookeeper_name(name: str) -> str:
+    """zookeeper.ssl.keyStore.location for ssl.keystore.location."""
+    return "zookeeper." + name.replace("keystore", "keyStore").replace("truststore", "trustStore")
+
+
+def _store(values: Values, store: str, read_text: Callable[[str], str]) -> KeyStore | None:
+    name = f"zookeeper.ssl.{store}"
+    if not values[f"{name}.location"]:
+        return None
+    password = values[f"{name}.password"].strip()
+    if values[f"{name}.passwordPath"]:
+        password = _read(values, f"{name}.passwordPath", read_text).strip()
+    return KeyStore(values[f"{name}.location"], password, values[f"{name}.type"])
+
+
+def client_sasl(
+    values: Values, read_text: Callable[[str], str], random_bytes: Callable[[int], bytes]
+) -> Callable[[], DigestMd5Client] | None:
+    """What makes the SASL client of each connection; None without SASL. Raises `ConfigError`."""
+    if not (values["zookeeper.sasl.client"] and values[JAAS_FILE]):
+        return None
+    text = _read(values, JAAS_FILE, read_text)
+    user, password = digest_credentials(text, values[JAAS_FILE], values["zookeeper.sasl.clientconfig"])
+    service = values["zookeeper.sasl.client.username"]
+    return lambda: DigestMd5Client(user, password, service, _REALM, random_bytes)
+
+
+def _read(values: Values, name: str, read_text: Callable[[str], str]) -> str:
+    try:
+        return read_text(values[name])
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the file {values[name]} ({name}) cannot be read: {error}") from None
