@@ -36,7 +36,8 @@ from enum import Enum, auto
 from typing import Protocol
 
 from barnabas.base.network import Part
-from barnabas.coordination.client.operations import Operation, WatchCallback, WatchEvent, WatchKind, under_chroot
+from barnabas.coordination.client.operations import Operation
+from barnabas.coordination.client.watches import ClientWatches
 from barnabas.security.errors import SaslError
 from barnabas.wire.jute.codec import MalformedRecordError, decode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError, error_code
@@ -47,14 +48,12 @@ from barnabas.wire.jute.frames import (
     encode_connect_request,
     encode_request,
 )
-from barnabas.wire.jute.opcodes import EventType, OpCode, WatcherType, Xid
+from barnabas.wire.jute.opcodes import OpCode, Xid
 from barnabas.wire.jute.records import (
     AuthPacket,
     ConnectRequest,
     GetSASLRequest,
     SetSASLResponse,
-    SetWatches,
-    SetWatches2,
     WatcherEvent,
 )
 
@@ -78,14 +77,7 @@ _BACKOFF_FIRST_MS = 20
 _BACKOFF_MAX_MS = 1000
 _MIN_CONNECT_TIMEOUT_MS = 500
 _CLOSE_TIMEOUT_MS = 2000
-_SET_WATCHES_BYTES = 128 * 1024
 _NO_PASSWORD = bytes(16)
-_UNWATCHED = {
-    WatcherType.CHILDREN: (WatchKind.CHILDREN,),
-    WatcherType.DATA: (WatchKind.DATA, WatchKind.EXISTS),
-    WatcherType.ANY: tuple(WatchKind),
-}
-"""The watches that removeWatches ends."""
 
 
 class State(Enum):
@@ -194,17 +186,6 @@ class Wake:
 SessionEffect = Connect | Disconnect | Wake
 
 
-_Watches = dict[WatchKind, dict[str, dict[WatchCallback, None]]]
-
-
-def _end_watches(watches: _Watches, chroot: str, operation: Operation) -> None:
-    """The operation is done; watches that it ends are neither reported nor set on another server."""
-    if operation.unwatches is not None:
-        path = under_chroot(chroot, operation.path)
-        for kind in _UNWATCHED[operation.unwatches]:
-            watches[kind].pop(path, None)
-
-
 class ClientSession:
     """One session with the servers of a connect string, in the order given.
 
@@ -236,7 +217,7 @@ class ClientSession:
         self._control: list[Part] = []
         self._queue: deque[Operation] = deque()
         self._in_flight: deque[Operation] = deque()
-        self._watches: _Watches = {kind: {} for kind in WatchKind}
+        self._watches = ClientWatches(chroot)
         self._auth: list[tuple[str, bytes]] = []
         self._new_sasl_client = new_sasl_client
         self._sasl: SaslClient | None = None
@@ -268,7 +249,7 @@ class ClientSession:
         elif self.state is State.AUTH_FAILED:
             operation.finished(None, KeeperError(ErrorCode.AUTH_FAILED, operation.path))
         elif operation.is_local and not self.is_connected:
-            _end_watches(self._watches, self.chroot, operation)
+            self._watches.end(operation)
             operation.finished(None, None)
         else:
             self._queue.append(operation)
@@ -310,16 +291,16 @@ class ClientSession:
         """Whether `frames_to_send` has something."""
         if self._control:
             return True
-        return bool(self._queue) and len(self._in_flight) < _MAX_IN_FLIGHT and self._may_send_operations
+        return bool(self._queue) and self._sasl is None and self.is_connected and len(self._in_flight) < _MAX_IN_FLIGHT
 
     def frames_to_send(self, now_ms: int) -> list[Part]:
         """Frames that are due, with their length prefix; the caller sends them on the present connection."""
         frames, self._control = self._control, []
-        if self._may_send_operations:
+        if self.is_connected and self._sasl is None:
             queue, in_flight = self._queue, self._in_flight
             while queue and len(in_flight) < _MAX_IN_FLIGHT:
                 operation = queue.popleft()
-                operation.xid = self._next_xid()
+                operation.xid = self._xid = _after(self._xid)
                 try:
                     frames.append(operation.encode(self.chroot))
                 except (ValueError, TypeError, struct.error) as error:  # half a character, a number too large
@@ -331,14 +312,6 @@ class ClientSession:
         if frames:
             self._sent_ms = now_ms
         return frames
-
-    @property
-    def _may_send_operations(self) -> bool:
-        return self.is_connected and self._sasl is None
-
-    def _next_xid(self) -> int:
-        self._xid = self._xid + 1 & 0x7FFFFFFF or 1
-        return self._xid
 
     def connection_opened(self, now_ms: int) -> None:
         """The connection that `Connect` asked for is there."""
@@ -463,14 +436,12 @@ class ClientSession:
         self._move(Input.ACCEPTED)
         self._set_deadline(now_ms + max(1, self.timeout_ms // 6))
         self._control += [_auth_request(scheme, auth) for scheme, auth in self._auth]
-        self._control += self._set_watches()
+        self._control += self._watches.requests(self.last_zxid)
         if self._new_sasl_client is not None:
             self._sasl = self._new_sasl_client()
-            self._send_sasl(b"")
+            self._xid = _after(self._xid)
+            self._control.append(_sasl_request(self._xid, b""))
         self._notify(SessionEvent.CREATED if is_new else SessionEvent.REATTACHED)
-
-    def _send_sasl(self, token: bytes) -> None:
-        self._control.append(encode_request(self._next_xid(), OpCode.SASL, GetSASLRequest(token)))
 
     def _continue_sasl(self, sasl: SaslClient, xid: int, err: int, frame: bytes) -> None:
         """The server's message to the authentication that is under way."""
@@ -487,7 +458,8 @@ class ClientSession:
             self._refused(f"SASL: {error}")
             return
         if answer is not None:
-            self._send_sasl(answer)
+            self._xid = _after(self._xid)
+            self._control.append(_sasl_request(self._xid, answer))
         if sasl.is_complete:
             self._sasl = None
             self._notify(SessionEvent.SASL_AUTHENTICATED)
@@ -500,33 +472,6 @@ class ClientSession:
             self._end(had_connection=True, code=ErrorCode.AUTH_FAILED)
         self._notify(SessionEvent.AUTH_FAILED)
 
-    def _set_watches(self) -> list[Part]:
-        """Requests that register all watches again, each of bounded size."""
-        frames: list[Part] = []
-        paths: dict[WatchKind, list[str]] = {kind: [] for kind in WatchKind}
-        size_bytes = 0
-
-        def flush() -> None:
-            once = (paths[WatchKind.DATA], paths[WatchKind.EXISTS], paths[WatchKind.CHILDREN])
-            lasting = (paths[WatchKind.PERSISTENT], paths[WatchKind.RECURSIVE])
-            if any(lasting):
-                record = SetWatches2(self.last_zxid, *once, *lasting)
-                frames.append(encode_request(Xid.SET_WATCHES, OpCode.SET_WATCHES2, record))
-            else:  # also known to servers before 3.6
-                frames.append(encode_request(Xid.SET_WATCHES, OpCode.SET_WATCHES, SetWatches(self.last_zxid, *once)))
-
-        for kind, watched in self._watches.items():
-            for path in watched:
-                if size_bytes > _SET_WATCHES_BYTES:
-                    flush()
-                    paths = {each: [] for each in WatchKind}
-                    size_bytes = 0
-                paths[kind].append(path)
-                size_bytes += 4 + len(path)
-        if size_bytes:
-            flush()
-        return frames
-
     def _expire(self, now_ms: int) -> None:
         logger.warning("Session 0x%x expired", self.id)
         self._effects.append(Disconnect())
@@ -534,8 +479,7 @@ class ClientSession:
         self.past_ids.add(self.id)
         self.id = 0
         self.password = _NO_PASSWORD
-        for watched in self._watches.values():
-            watched.clear()
+        self._watches.clear()
         self._fail_all(ErrorCode.SESSION_EXPIRED)
         self._notify(SessionEvent.EXPIRED)
         self._try_again(now_ms)
@@ -551,7 +495,7 @@ class ClientSession:
         elif xid >= 0:
             self._reply(xid, err, frame)
         elif xid == Xid.WATCHER_EVENT:
-            self._fire(decode(WatcherEvent, frame, REPLY_HEADER_BYTES))
+            self._watches.fire(decode(WatcherEvent, frame, REPLY_HEADER_BYTES))
         elif xid == Xid.AUTH and err != 0:
             self._refused(error_code(err).name)
 
@@ -559,9 +503,7 @@ class ClientSession:
         if not self._in_flight or self._in_flight[0].xid != xid:
             raise MalformedRecordError(f"a reply to request {xid}, which is not the next one")
         operation = self._in_flight.popleft()
-        if operation.watch is not None and (kind := operation.watch_kind(err)):
-            path = under_chroot(self.chroot, operation.path)
-            self._watches[kind].setdefault(path, {})[operation.watch] = None
+        self._watches.add(operation, err)
         if err and err not in operation.expected_errors:
             operation.finished(None, KeeperError(error_code(err), operation.path))
             return
@@ -573,33 +515,8 @@ class ClientSession:
         except MalformedRecordError as error:
             operation.finished(None, KeeperError(ErrorCode.MARSHALLING_ERROR, operation.path))
             raise MalformedRecordError(f"the reply to {operation!r}: {error}") from error
-        _end_watches(self._watches, self.chroot, operation)
+        self._watches.end(operation)
         operation.finished(result, None)
-
-    def _fire(self, event: WatcherEvent) -> None:
-        kinds: tuple[WatchKind, ...]
-        match event.type:
-            case EventType.NODE_CREATED | EventType.NODE_DATA_CHANGED:
-                kinds = (WatchKind.DATA, WatchKind.EXISTS)
-            case EventType.NODE_CHILDREN_CHANGED:
-                kinds = (WatchKind.CHILDREN,)
-            case EventType.NODE_DELETED:
-                kinds = (WatchKind.DATA, WatchKind.EXISTS, WatchKind.CHILDREN)
-            case _:
-                return
-        callbacks: dict[WatchCallback, None] = {}
-        for kind in kinds:
-            callbacks.update(self._watches[kind].pop(event.path, {}))
-        callbacks.update(self._watches[WatchKind.PERSISTENT].get(event.path, {}))
-        recursive = self._watches[WatchKind.RECURSIVE]
-        if recursive and event.type != EventType.NODE_CHILDREN_CHANGED:
-            path = event.path
-            while path:
-                callbacks.update(recursive.get(path, {}))
-                path = "" if path == "/" else path[: path.rfind("/")] or "/"
-        fired = WatchEvent(EventType(event.type), event.path.removeprefix(self.chroot) or "/")
-        for callback in callbacks:
-            callback(fired)
 
     def _fail_sent_writes(self) -> None:
         sent, self._in_flight = self._in_flight, deque()
@@ -614,6 +531,15 @@ class ClientSession:
         self._queue.clear()
         for operation in waiting:
             operation.finished(None, KeeperError(code, operation.path))
+
+
+def _after(xid: int) -> int:
+    """The next request's number."""
+    return xid + 1 & 0x7FFFFFFF or 1
+
+
+def _sasl_request(xid: int, token: bytes) -> bytearray:
+    return encode_request(xid, OpCode.SASL, GetSASLRequest(token))
 
 
 def _auth_request(scheme: str, auth: bytes) -> bytearray:
