@@ -7,10 +7,20 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import pytest
 
-from barnabas.net.event_loop import LoopBudget, budget_of, count_pauses, loop_figures, new_event_loop, place_of
+from barnabas.net.event_loop import (
+    LoopBudget,
+    budget_of,
+    count_pauses,
+    limit_pauses,
+    loop_figures,
+    new_event_loop,
+    place_of,
+)
 from support.promptness import stolen_s
 
 BUSY_S = 0.06
@@ -146,6 +156,56 @@ def test_an_exception_passes_and_is_counted(loop: asyncio.AbstractEventLoop) -> 
     assert known(loop).slow_count == 1
 
 
+class Kept(NamedTuple):
+    """Something small of which a server keeps very many."""
+
+    number: int
+    name: str
+
+
+@contextmanager
+def collecting_as_in_a_server(loop: asyncio.AbstractEventLoop) -> Iterator[LoopBudget]:
+    """With a server's settings, and without the objects that this process has already."""
+    callbacks, thresholds = list(gc.callbacks), gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    count_pauses(loop)
+    limit_pauses()
+    try:
+        yield known(loop)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks[:] = callbacks
+        gc.unfreeze()
+
+
+def test_no_number_of_objects_that_live_long_makes_a_pause_for_garbage_long(loop: asyncio.AbstractEventLoop) -> None:
+    """Each is walked a few times and then never again: a pause is as long as what is new, not as what there is."""
+    with collecting_as_in_a_server(loop) as budget:
+        full_before = gc.get_stats()[2]["collections"]
+        kept = {Kept(number, "partition"): [number] for number in range(300_000)}
+        assert gc.get_stats()[2]["collections"] - full_before >= 10
+    assert len(kept) == 300_000
+    assert budget.gc_count == 0, f"{budget.gc_worst_s * 1000:.0f} ms"
+
+
+def test_garbage_in_cycles_is_freed_among_objects_that_live_long(loop: asyncio.AbstractEventLoop) -> None:
+    """What is garbage before it has grown old does not pile up."""
+
+    class Link:
+        def __init__(self) -> None:
+            self.itself = self
+
+    with collecting_as_in_a_server(loop):
+        kept = []
+        for number in range(100_000):
+            Link()
+            kept.append([number])
+        gc.unfreeze()  # `gc.get_objects` leaves frozen ones out
+        left = sum(type(found) is Link for found in gc.get_objects())
+    assert left <= 10_000
+
+
 def test_a_pause_for_garbage_is_no_callbacks_fault(loop: asyncio.AbstractEventLoop) -> None:
     """It is counted for itself."""
     budget = known(loop)
@@ -154,7 +214,9 @@ def test_a_pause_for_garbage_is_no_callbacks_fault(loop: asyncio.AbstractEventLo
 
     def collect() -> None:
         budget.collected("start", {"generation": 1})
-        hold()
+        began_s = time.thread_time()
+        while time.thread_time() - began_s < BUSY_S:
+            pass
         budget.collected("stop", {"generation": 1})
 
     async def run() -> None:

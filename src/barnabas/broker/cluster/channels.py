@@ -199,7 +199,10 @@ class _Channel:
             if len(self._waiting) >= _MAX_IN_FLIGHT:
                 raise ChannelError(f"Broker {self._broker_id} leaves too many requests without an answer")
             answer = self._submit(message, self._version(message.API_KEY) if version is None else version)
-        return await answer
+        try:
+            return await answer
+        finally:
+            del answer  # its exception holds this frame: a cycle, which only a collection of garbage would free
 
     async def _connect(self) -> None:
         host, port = self.endpoint
