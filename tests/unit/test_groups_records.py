@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets import CommittedOffset
 from barnabas.broker.groups.records import (
     OffsetRecord,
@@ -26,11 +27,12 @@ from barnabas.wire.kafka.coordinator_records import (
     unpack_plain_offset,
 )
 from barnabas.wire.kafka.errors import MalformedMessageError
-from barnabas.wire.kafka.records.batch_header import HEADER_BYTES
+from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, assign_offsets
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch, build_batch_around, read_pairs, read_records
 
 names = st.text(max_size=20)
+few_names = st.sampled_from(["g", "h", "group"])
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 committed = st.builds(CommittedOffset, int64, int32, st.just("") | names, int64, st.just(-1) | st.integers(0, 1 << 62))
@@ -111,3 +113,45 @@ def test_keys_and_values_are_those_of_the_records(rows: list, codec: Compression
         batch[draw.draw(st.integers(HEADER_BYTES, len(batch) - 1))] = draw.draw(st.integers(0, 255))
         with contextlib.suppress(CorruptDataError):
             assert read_pairs(batch) == [(record.key, record.value) for record in read_records(batch)]
+
+
+plain_commits = st.builds(
+    lambda group, topic, partitions, offset: [
+        OffsetRecord(group, TopicPartition(topic, partition), CommittedOffset(offset + at, at, "", at))
+        for at, partition in enumerate(partitions)
+    ],
+    few_names,
+    few_names,
+    st.lists(st.integers(0, 20), min_size=1, max_size=80),
+    int32,
+)
+any_commits = st.lists(
+    st.builds(OffsetRecord, few_names, st.builds(TopicPartition, few_names, st.integers(0, 20)), st.none() | committed),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(st.lists(st.tuples(plain_commits | any_commits, st.sampled_from([CompressionType.NONE, CompressionType.LZ4]))))
+def test_groups_loaded_by_whole_batches_are_those_loaded_by_single_records(
+    batches: list[tuple[list[OffsetRecord], CompressionType]],
+) -> None:
+    """Batches of plain offsets of one group and topic are read together, all others record by record; the last one holds."""
+    together, single = Loader(0), Loader(0)
+    log = bytearray()
+    end = 0
+    for records, codec in batches:
+        batch = encode_batch(records, 5, codec)
+        assign_offsets(batch, 0, end, 1)
+        log += batch
+        for record in records:
+            single.add(*encode_record(record), end)
+        end += len(records)
+    assert list(together.read(bytes(log)))[-1:] == ([end] if batches else [])
+    for loader in (together, single):
+        for _ in loader.steps():
+            pass
+    assert not together.unreadable
+    assert {group: found.offsets.committed for group, found in together.groups.items()} == {
+        group: found.offsets.committed for group, found in single.groups.items()
+    }

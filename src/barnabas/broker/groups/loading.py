@@ -7,8 +7,9 @@ The work comes in steps, so that an event loop can do other things between them.
 In Kafka: `GroupMetadataManager.doLoadGroupsAndOffsets`.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
+from itertools import islice, repeat
+from struct import Struct, unpack
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
@@ -17,16 +18,30 @@ from barnabas.base.tuples import new_tuple
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.offsets import NO_EXPIRATION, CommittedOffset
 from barnabas.broker.groups.records import GroupRecord, OffsetRecord, decode_record
-from barnabas.wire.kafka.coordinator_records import unpack_offset_key, unpack_plain_offset
+from barnabas.wire.kafka.coordinator_records import (
+    OFFSET_VALUE_VERSION,
+    PLAIN_OFFSET_BYTES,
+    PLAIN_OFFSET_FORMAT,
+    unpack_offset_key,
+    unpack_plain_offset,
+)
 from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
 from barnabas.wire.kafka.records.batch_header import BatchHeader, read_headers
+from barnabas.wire.kafka.records.contents import are_uniform, uniform_runs
 from barnabas.wire.kafka.records.control import read_end_marker
-from barnabas.wire.kafka.records.records import read_pairs
+from barnabas.wire.kafka.records.records import pairs_of, unpack_records
 
 __all__ = ["Loader"]
 
 _RECORDS_A_STEP = 1_000
 _BYTES_A_STEP = 64 * 1024
+_MANY_RECORDS = 8
+"""In fewer, to look whether they are uniform takes longer than to read them."""
+_PARTITION_BYTES = 4
+_PLAIN_FIELDS = 4
+
+_Latest = tuple[bytes | None, int] | tuple[int, int, int, int]
+"""A value and the base offset of its batch, or of a plain offset: the offset, leader epoch, commit timestamp and base offset."""
 
 
 class Loader:
@@ -38,9 +53,9 @@ class Loader:
         self.unreadable: list[str] = []
         """The errors of records that were skipped. Keys that later versions of Kafka write are skipped without a report."""
         self._partition = partition
-        self._heads: dict[bytes, tuple[Callable[[TopicPartition, CommittedOffset, int], None], str]] = {}
-        """By the bytes of an offset's key without its partition: where offsets of the group go, and the topic."""
-        self._latest: dict[bytes, tuple[bytes | None, int]] = {}
+        self._latest: dict[bytes, dict[bytes, _Latest]] = {}
+        """By the first bytes of a key and its last four, which are the partition of an offset: so those before it, the group
+        and the topic, are looked at once."""
         self._transactions: dict[int, dict[bytes, tuple[bytes | None, int]]] = {}
 
     def read(self, batches: Buffer) -> Iterator[int]:
@@ -65,21 +80,58 @@ class Loader:
                 self.end_transaction(header.producer_id, committed=not marker.is_abort)
             return
         producer_id = header.producer_id if header.is_transactional else None
-        base_offset = header.base_offset
-        pairs = read_pairs(batches, offset)
+        base_offset, count = header.base_offset, header.record_count
+        data = bytes(unpack_records(batches, header, offset))
+        if (
+            count >= _MANY_RECORDS
+            and producer_id is None
+            and are_uniform(data, count)
+            and self._add_plain_offsets(data, count, base_offset)
+        ):
+            return
+        pairs = pairs_of(data, count)
         latest = self._latest
         for key, value in pairs:
             if key is not None and producer_id is None:
-                latest[key] = value, base_offset
+                head = key[:-4]
+                if head in latest:
+                    latest[head][key[-4:]] = value, base_offset
+                else:
+                    latest[head] = {key[-4:]: (value, base_offset)}
             else:
                 self.add(key, value, base_offset, producer_id)
+
+    def _add_plain_offsets(self, data: bytes, count: int, base_offset: int) -> bool:
+        """Add the uniform records of a batch, if they are a group's offsets of one topic, without metadata."""
+        found: list[tuple[bytes, tuple[bytes, ...], Iterator[_Latest]]] = []
+        for run in uniform_runs(data, count):
+            size = run.key_size - _PARTITION_BYTES
+            if size < 0 or run.value_size != PLAIN_OFFSET_BYTES:
+                return False
+            layout = (
+                f">{run.key_start - run.start}x{size}s{_PARTITION_BYTES}s"
+                f"{run.value_start - run.key_start - run.key_size}x{PLAIN_OFFSET_FORMAT}x"
+            )
+            rows = Struct(layout).iter_unpack(memoryview(data)[run.start : run.stop])
+            while some := list(islice(rows, _RECORDS_A_STEP)):
+                heads, partitions, versions, offsets, leader_epochs, metadata_sizes, commit_ms = zip(*some, strict=True)
+                head: bytes = heads[0]
+                is_plain = heads.count(head) == versions.count(OFFSET_VALUE_VERSION) == len(some)
+                if not is_plain or any(metadata_sizes) or unpack_offset_key(head + partitions[0]) is None:
+                    return False
+                found.append(
+                    (head, partitions, zip(offsets, leader_epochs, commit_ms, repeat(base_offset), strict=False))
+                )
+        for head, partitions, values in found:
+            self._latest.setdefault(head, {}).update(zip(partitions, values, strict=False))
+        return True
 
     def add(self, key: bytes | None, value: bytes | None, base_offset: int, producer_id: int | None = None) -> None:
         """A record of the batch at ``base_offset``; ``producer_id`` is given for those of a transaction."""
         if key is None:
             self.unreadable.append(f"record without a key in the batch at offset {base_offset}")
         elif producer_id is None:
-            self._latest[key] = (value, base_offset)
+            self._latest.setdefault(key[:-4], {})[key[-4:]] = value, base_offset
         else:
             self._transactions.setdefault(producer_id, {})[key] = (value, base_offset)
 
@@ -88,49 +140,57 @@ class Loader:
         pending = self._transactions.pop(producer_id, {})
         if committed:
             for key, (value, base_offset) in pending.items():
-                known = self._latest.get(key)
+                table = self._latest.setdefault(key[:-4], {})
+                known = table.get(key[-4:])
                 # A plain commit may have come after the transaction's record: the one written last holds.
-                if known is None or known[1] <= base_offset:
-                    self._latest[key] = (value, base_offset)
+                if known is None or known[-1] <= base_offset:
+                    table[key[-4:]] = value, base_offset
 
     def steps(self) -> Iterator[None]:
         """Make the groups; yields every few milliseconds of work."""
         latest, self._latest = self._latest, {}
-        items = iter(latest.items())
-        while some := list(islice(items, _RECORDS_A_STEP)):
-            self._apply_many(some)
-            yield
+        made = 0
+        for head, table in latest.items():
+            items = iter(table.items())
+            while some := list(islice(items, _RECORDS_A_STEP)):
+                self._apply_many(head, some)
+                made += len(some)
+                if made >= _RECORDS_A_STEP:
+                    made = 0
+                    yield
         for producer_id, pending in self._transactions.items():
             for key, (value, base_offset) in pending.items():
                 self._apply(key, value, base_offset, producer_id)
         yield
 
-    def _apply_many(self, items: list[tuple[bytes, tuple[bytes | None, int]]]) -> None:
-        """Apply records. Of a plain offset only the partition and the numbers of the value are decoded: the rest of its key is
-        that of all offsets of its group and topic."""
-        heads = self._heads
-        for key, (value, base_offset) in items:
-            if value is None:
-                continue
-            plain = unpack_plain_offset(value)
-            if plain is None:
-                self._apply(key, value, base_offset)
-                continue
-            head = key[:-4]
-            known = heads.get(head)
-            if known is None:
-                offset_key = unpack_offset_key(key)
-                if offset_key is None:
-                    self._apply(key, value, base_offset)
+    def _apply_many(self, head: bytes, items: list[tuple[bytes, _Latest]]) -> None:
+        """Apply records whose keys begin with the same bytes. Of a plain offset only the partition and the numbers of the value
+        are decoded: the rest of its key is that of all offsets of its group and topic."""
+        tails: list[bytes] = []
+        values: list[CommittedOffset] = []
+        record_offsets: list[int] = []
+        for tail, latest in items:
+            if len(latest) == _PLAIN_FIELDS:
+                offset, leader_epoch, commit_ms, base_offset = latest
+            else:
+                value, base_offset = latest
+                if value is None:
                     continue
-                known = heads[head] = self._group(offset_key[0]).offsets.apply, offset_key[1]
-            apply, topic = known
-            offset, leader_epoch, commit_ms = plain
-            apply(
-                new_tuple(TopicPartition, (topic, int.from_bytes(key[-4:], "big", signed=True))),
-                new_tuple(CommittedOffset, (offset, leader_epoch, "", commit_ms, NO_EXPIRATION)),
-                base_offset,
-            )
+                plain = unpack_plain_offset(value)
+                if plain is None or unpack_offset_key(head + tail) is None:
+                    self._apply(head + tail, value, base_offset)
+                    continue
+                offset, leader_epoch, commit_ms = plain
+            tails.append(tail)
+            values.append(new_tuple(CommittedOffset, (offset, leader_epoch, "", commit_ms, NO_EXPIRATION)))
+            record_offsets.append(base_offset)
+        offset_key = unpack_offset_key(head + tails[0]) if tails else None
+        if offset_key is not None:
+            group_id, topic, _ = offset_key
+            partitions = [
+                new_tuple(TopicPartition, (topic, number)) for number in unpack(f">{len(tails)}i", b"".join(tails))
+            ]
+            self._group(group_id).offsets.load(partitions, values, record_offsets)
 
     def _group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)

@@ -68,6 +68,15 @@ class GroupOffsets:
             self.committed[topic_partition] = value
             self._record_offsets[topic_partition] = record_offset
 
+    def load(self, partitions: list[TopicPartition], values: list[CommittedOffset], record_offsets: list[int]) -> None:
+        """As `apply` for each of these. A partition may be among them once."""
+        if self.committed and not self.committed.keys().isdisjoint(partitions):
+            for each in zip(partitions, values, record_offsets, strict=True):
+                self.apply(*each)
+            return
+        self.committed.update(zip(partitions, values, strict=True))
+        self._record_offsets.update(zip(partitions, record_offsets, strict=True))
+
     def apply_transactional(
         self, producer_id: int, topic_partition: TopicPartition, value: CommittedOffset | None, record_offset: int
     ) -> None:

@@ -7,6 +7,7 @@ numbers, so memory does not grow with what a client sends, and the number of rec
 bounds the time.
 """
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,10 +23,12 @@ __all__ = [
     "MOST_OBJECTS",
     "Contents",
     "TooManyObjectsError",
+    "UniformRun",
     "are_plain",
     "are_uniform",
     "check_contents",
     "load_columns",
+    "uniform_runs",
 ]
 
 MOST_OBJECTS = 200_000
@@ -155,6 +158,31 @@ def are_uniform(data: bytes, count: int) -> bool:
     except (IndexError, CorruptDataError):
         return False
     return position == len(data) and count <= MOST_OBJECTS
+
+
+class UniformRun(NamedTuple):
+    """Records of one size, one after another: where they are, and where the first one has its key and its value."""
+
+    start: int
+    stop: int
+    key_start: int
+    key_size: int
+    value_start: int
+    value_size: int
+
+
+def uniform_runs(data: bytes, count: int) -> Iterator[UniformRun]:
+    """All records of a body that `are_uniform`."""
+    position = 0
+    for width, first, end_delta in _RUNS:
+        if first >= count:
+            return
+        size, content = read_varint(data, position)
+        key_size, key_start = read_varint(data, content + 2 + width)
+        value_size, value_start = read_varint(data, key_start + max(key_size, 0))
+        stop = position + (content + size - position) * (min(count, end_delta) - first)
+        yield UniformRun(position, stop, key_start, key_size, value_start, value_size)
+        position = stop
 
 
 def are_plain(data: bytes, count: int) -> bool:

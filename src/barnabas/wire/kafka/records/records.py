@@ -39,6 +39,7 @@ __all__ = [
     "build_batch",
     "build_batch_around",
     "encode_record_of_batch",
+    "pairs_of",
     "read_pairs",
     "read_records",
     "read_times",
@@ -114,14 +115,18 @@ def read_pairs(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPAC
     Raises `CorruptDataError` where `read_records` does, but for headers, which are not read.
     """
     header = read_header(buffer, offset)
-    data = bytes(unpack_records(buffer, header, offset, limit_bytes=limit_bytes))
+    return pairs_of(bytes(unpack_records(buffer, header, offset, limit_bytes=limit_bytes)), header.record_count)
+
+
+def pairs_of(data: bytes, record_count: int) -> list[Pair]:
+    """As `read_pairs`, of records that are unpacked."""
     end = len(data)
-    if not 0 <= header.record_count <= end // SMALLEST_RECORD_BYTES:
-        raise CorruptDataError(f"{header.record_count} records in {end} bytes")
+    if not 0 <= record_count <= end // SMALLEST_RECORD_BYTES:
+        raise CorruptDataError(f"{record_count} records in {end} bytes")
     pairs: list[Pair] = []
     position = 0
     try:
-        for _ in range(header.record_count):
+        for _ in range(record_count):
             # Almost all of these numbers have one byte: a call for each would double the time.
             byte = data[position]
             if byte & 0x81:
