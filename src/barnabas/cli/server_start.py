@@ -37,6 +37,7 @@ def main(argv: list[str]) -> int:
     # Imported here: after the errors above, which then cost no import, and before the event loop runs, which it would hold.
     import barnabas.broker.server  # noqa: F401
 
+    gc.freeze()  # what was imported lives long
     return asyncio.Runner(loop_factory=_new_loop).run(_serve(texts))
 
 

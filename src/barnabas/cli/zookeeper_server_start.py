@@ -81,6 +81,7 @@ def _settings(path: str, overrides: list[str]) -> Values:
 
 def _run(settings: Values, path: str) -> int:
     limit_pauses()
+    gc.freeze()  # what was imported lives long
     return asyncio.Runner(loop_factory=_new_loop).run(_serve(settings, path))
 
 
