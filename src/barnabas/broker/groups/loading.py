@@ -10,6 +10,7 @@ In Kafka: `GroupMetadataManager.doLoadGroupsAndOffsets`.
 from collections.abc import Iterator
 from itertools import islice, repeat
 from struct import Struct, unpack
+from typing import Any
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
@@ -40,7 +41,7 @@ _MANY_RECORDS = 8
 _PARTITION_BYTES = 4
 _PLAIN_FIELDS = 4
 
-_Latest = tuple[bytes | None, int] | tuple[int, int, int, int]
+_Latest = tuple[Any, ...]
 """A value and the base offset of its batch, or of a plain offset: the offset, leader epoch, commit timestamp and base offset."""
 
 
