@@ -16,6 +16,7 @@ duckdb = pytest.importorskip("duckdb")
 deltalake = pytest.importorskip("deltalake")
 import pyarrow.dataset as ds  # noqa: E402
 
+from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError, SearchSink  # noqa: E402
 from barnabas.pipelines.outputs.kinds import inspect_output, open_database, open_output  # noqa: E402
@@ -160,6 +161,30 @@ def test_a_table_that_is_dropped_while_a_flow_runs_ends_it_with_what_to_do(kind:
     with pytest.raises(DatabaseError, match="table t: .*Restore it, .*pipeline rewind FILE --to earliest"):
         opened.apply(rows(("AA", 1)), "flow", "query", 1)
     opened.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "search", "parquet", "delta"])
+def test_a_file_or_folder_that_is_deleted_while_a_flow_runs_ends_it_with_what_to_do(kind: str, tmp_path: Path) -> None:
+    """Also at the next start: what holds later rows only would look like the whole."""
+    place = tmp_path / "out # 1?"
+    sinks = {
+        "search": SearchSink(str(place), "t", ("carrier",), KEY),
+        "parquet": LakeSink(kind, str(place), KEY),
+        "delta": LakeSink(kind, str(place), KEY),
+    }
+    sink = sinks.get(kind, DatabaseSink(kind, str(place), "t", KEY))
+    opened = open_output(sink, TYPES, SCHEMA, rows_change=kind != "parquet")
+    opened.apply(rows(("AA", 1)), "flow", "query", 0)
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    for _ in range(2):
+        with pytest.raises(
+            BarnabasError, match="Restore it.*let the flow fill it again.*rewind FILE --to earliest --yes"
+        ):
+            opened.apply(rows(("UA", 2)), "flow", "query", 1)
+    opened.close()
+    again = open_output(sink, TYPES, SCHEMA, rows_change=kind != "parquet")
+    assert again.last_epoch("flow", "query") == -1
+    again.close()
 
 
 def test_the_same_time_is_read_from_every_output(tmp_path: Path) -> None:

@@ -110,7 +110,9 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 def _read_sqlite(path: str, table: str) -> pa.Table:
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_BUSY_S)) as connection:
+        with contextlib.closing(
+            sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_S)
+        ) as connection:
             found = connection.execute(f"SELECT * FROM {quoted(table)}")  # noqa: S608  # names are quoted
             names = [column[0] for column in found.description]
             rows = found.fetchall()

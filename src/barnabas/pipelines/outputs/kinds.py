@@ -54,7 +54,7 @@ def open_output(
         case OpenSearchSink():
             from barnabas.pipelines.outputs.opensearch import OpenSearchIndex
 
-            return OpenSearchIndex(sink, types)
+            return OpenSearchIndex(sink, types, is_stopped=is_stopped)
 
 
 def open_database(
@@ -101,4 +101,5 @@ def inspect_output(sink: TableSink, flow: str, query: str) -> TableState | None:
         case OpenSearchSink():
             from barnabas.pipelines.outputs.opensearch import OpenSearchIndex
 
-            return TableState(None, None) if OpenSearchIndex(sink, None).is_there() else None
+            index = OpenSearchIndex(sink, None)
+            return TableState(None, index.last_epoch(flow, query)) if index.is_there() else None

@@ -28,6 +28,10 @@ _NOTES = "_barnabas"
 """The flows that write to a folder, and of each the query, as empty folders: some readers take every file for Parquet."""
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _APPEND, _MERGE = "append", "merge"
+_DELETED = (
+    "it was deleted while the flow ran, or is an older copy, and lacks rows up to now. Restore it as it was; or let the flow fill "
+    "it again from the topics, with `barnabas pipeline rewind FILE --to earliest --yes`"
+)
 
 
 def open_lake(sink: LakeSink, schema: pa.Schema, *, rows_change: bool) -> "ParquetFolder | DeltaTableSink":
@@ -49,6 +53,8 @@ class ParquetFolder:
         self._sink = sink
         self._folder = Path(sink.path)
         self._files = OsFiles()
+        self._claimed: set[tuple[str, str]] = set()
+        """Flows and queries whose notes this run has seen."""
         self._check_columns(schema)
 
     def _check_columns(self, schema: pa.Schema) -> None:
@@ -90,6 +96,9 @@ class ParquetFolder:
                 f"{self._folder} has rows of the flow {flow} from another checkpoint, which this one would add again. "
                 "Move the folder away, or give the sink another path."
             )
+        if not owners and (flow, query) in self._claimed:
+            raise OutputError(f"the folder {self._folder}: {_DELETED}")
+        self._claimed.add((flow, query))
         if not owners:
             (note / query).mkdir(parents=True, exist_ok=True)
             for each in (note, note.parent, self._folder):
@@ -186,6 +195,8 @@ class DeltaTableSink:
         self._error: Any = DeltaError
         self._sink = sink
         self._rows_change = rows_change
+        self._applied: dict[tuple[str, str], int] = {}
+        """The last micro-batch of each flow and query that this run applied."""
         try:
             self._table = deltalake.DeltaTable.create(
                 sink.path, schema, mode="ignore", partition_by=list(sink.partition_by) or None
@@ -201,8 +212,7 @@ class DeltaTableSink:
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
         """One commit; False when the table has the epoch's commit already."""
         try:
-            self._table.update_incremental()
-            way, last = self._way(flow, query)
+            way, last = self._followed(flow, query)
             if last is not None and epoch <= last:
                 return False
             transaction = self._delta.Transaction(f"barnabas/{flow}/{query}/{way}", epoch)
@@ -211,10 +221,21 @@ class DeltaTableSink:
                 self._merge(rows, properties)
             else:
                 self._delta.write_deltalake(self._table, rows, mode="append", commit_properties=properties)
+            self._applied[flow, query] = epoch
             self._compact()
         except (self._error, OSError) as error:
             raise OutputError(f"the Delta table at {self._sink.path}: {_plain(error)}") from error
         return True
+
+    def _followed(self, flow: str, query: str) -> tuple[str, int | None]:
+        """As `_way`, of the table as it is now; raises `OutputError` if it lacks what this run has put into it."""
+        is_there = (Path(self._sink.path) / "_delta_log").is_dir()
+        if is_there:
+            self._table.update_incremental()
+            way, last = self._way(flow, query)
+        if not is_there or (-1 if last is None else last) < self._applied.get((flow, query), -1):
+            raise OutputError(f"the Delta table at {self._sink.path}: {_DELETED}")
+        return way, last
 
     def last_epoch(self, flow: str, query: str) -> int | None:
         """That of the last commit that carries one."""

@@ -1,8 +1,15 @@
 """An index of OpenSearch as a sink, through its bulk protocol over HTTP.
 
-The id of a document is the row's key, so a row that comes again replaces itself and nothing needs to be noted about
-batches. Failures that pass (429 and 5xx, for the whole request or for one document) are tried again with growing pauses;
-others end the flow with the server's reason.
+The id of a document is the row's key, so a row that comes again replaces itself. The index keeps which query of which flow
+fills it, in ``_meta`` of its mapping:
+
+    {"barnabas": {FLOW: QUERY}}
+
+OpenSearch makes an index that is missing when documents come. So an index that was deleted while the flow ran, or since, is
+there again and lacks rows, but it has another UUID and no such note.
+
+Failures that pass (no connection, 429 and 5xx, for the whole request or for one document) are tried again with growing pauses
+for a minute; others end the flow with the server's reason.
 """
 
 import hashlib
@@ -14,6 +21,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +36,10 @@ __all__ = ["OpenSearchIndex"]
 logger = logging.getLogger(__name__)
 _REQUEST_BYTES = 5 * 1024 * 1024
 _MAX_ID_BYTES = 512
-_PAUSES_S = (0.1, 0.3, 1.0, 3.0, 10.0)
+_NOTES = "barnabas"
+_PATIENCE_S = 60.0
+_PATIENCE_AT_START_S = 15.0
+_LONGEST_PAUSE_S = 5.0
 _TYPES = {
     "tinyint": "byte",
     "smallint": "short",
@@ -45,18 +56,42 @@ _TYPES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _IndexState:
+    """An index as it is found."""
+
+    uuid: str | None
+    """None if the server does not say."""
+    meta: dict[str, Any]
+
+    def query_of(self, flow: str) -> str | None:
+        """The query that fills the index for the flow."""
+        noted = self.meta.get(_NOTES)
+        query = noted.get(flow) if isinstance(noted, dict) else None
+        return query if isinstance(query, str) else None
+
+
 class OpenSearchIndex:
     """An index, made with the columns' types if it is not there. Without ``types`` it is only looked at."""
 
     def __init__(
-        self, sink: OpenSearchSink, types: Mapping[str, str] | None, *, wait: Callable[[float], None] = time.sleep
+        self,
+        sink: OpenSearchSink,
+        types: Mapping[str, str] | None,
+        *,
+        is_stopped: Callable[[], bool] = lambda: False,
+        wait: Callable[[float], None] = time.sleep,
     ) -> None:
         if types is not None and (missing := [name for name in sink.text if name not in types]):
             raise OutputError(
                 f"text of the index {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}"
             )
         self._sink = sink
+        self._is_stopped = is_stopped
         self._wait = wait
+        self._patience_s = _PATIENCE_AT_START_S
+        self._uuid: str | None = None
+        """Of the index that this run writes to."""
         parts = urllib.parse.urlsplit(sink.url)
         host = parts.hostname or ""
         host = f"[{host}]" if ":" in host else host
@@ -67,7 +102,9 @@ class OpenSearchIndex:
         if parts.username:
             user, password = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
             self._headers["Authorization"] = basic_authorization(user, password)
-        self._is_new = types is not None and self._create(types)
+        if types is not None:
+            self._create(types)
+            self._patience_s = _PATIENCE_S
 
     def is_there(self) -> bool:
         """Whether there is such an index; raises `OutputError` if the server does not answer that."""
@@ -76,15 +113,13 @@ class OpenSearchIndex:
             raise self._refused(status, answer)
         return status != 404
 
-    def _create(self, types: Mapping[str, str]) -> bool:
-        """Whether there was no index."""
+    def _create(self, types: Mapping[str, str]) -> None:
         if self.is_there():
-            return False
+            return
         mapping = {"mappings": {"properties": {name: self._type(name, each) for name, each in types.items()}}}
         status, answer = self._send("PUT", "", json.dumps(mapping).encode())
         if status >= 300 and "already_exists" not in json.dumps(answer):
             raise self._refused(status, answer)
-        return status < 300
 
     def _type(self, name: str, type_name: str) -> dict[str, Any]:
         if name in self._sink.text:
@@ -95,14 +130,49 @@ class OpenSearchIndex:
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:  # noqa: ARG002  # the protocol's
         """Index the rows; returns when they can be searched."""
+        self._claim(flow, query)
         requests = list(self._requests(rows))
         for number, lines in enumerate(requests):
             self._bulk(lines, is_last=number == len(requests) - 1)
         return True
 
-    def last_epoch(self, flow: str, query: str) -> int | None:  # noqa: ARG002  # the protocol's
-        """-1 if the index was made just now; an index keeps no epochs."""
-        return -1 if self._is_new else None
+    def _claim(self, flow: str, query: str) -> None:
+        """Keep in the index that the query fills it; raises `OutputError` if it is not the index that it filled before."""
+        state = self._state()
+        if state is None or (self._uuid and state.uuid != self._uuid):
+            raise OutputError(
+                f"OpenSearch at {self._url}, index {self._sink.table}: it was deleted while the flow ran, and the rows up to now "
+                "with it. Restore it; or delete what is there of it, and let the flow fill it again from the topics, with "
+                "`barnabas pipeline rewind FILE --to earliest --yes`"
+            )
+        self._uuid = state.uuid
+        if state.uuid and state.query_of(flow) != query:
+            noted = state.meta.get(_NOTES)
+            notes = {**(noted if isinstance(noted, dict) else {}), flow: query}
+            body = json.dumps({"_meta": {**state.meta, _NOTES: notes}}).encode()
+            status, answer = self._send("PUT", "/_mapping", body)
+            if status >= 300:
+                raise self._refused(status, answer)
+
+    def last_epoch(self, flow: str, query: str) -> int | None:
+        """-1 if the index does not have the note of the query; an index keeps no epochs, so more is not known."""
+        state = self._state()
+        if state is None:
+            return -1
+        return None if state.uuid is None or state.query_of(flow) == query else -1
+
+    def _state(self) -> _IndexState | None:
+        """None if there is no index."""
+        status, answer = self._send("GET", "")
+        if status == 404:
+            return None
+        if status >= 300:
+            raise self._refused(status, answer)
+        found = (
+            next(iter(answer.values()), None) if isinstance(answer, dict) else None
+        )  # an alias has the index's name here
+        uuid, meta = _at(found, "settings", "index", "uuid"), _at(found, "mappings", "_meta")
+        return _IndexState(uuid if isinstance(uuid, str) else None, meta if isinstance(meta, dict) else {})
 
     def _requests(self, rows: pa.Table) -> Iterator[list[bytes]]:
         """Pairs of lines, an action and a document, up to a request's size."""
@@ -126,18 +196,28 @@ class OpenSearchIndex:
 
     def _bulk(self, lines: list[bytes], *, is_last: bool) -> None:
         path = "/_bulk" + ("?refresh=true" if is_last else "")
-        for pause_s in (*_PAUSES_S, None):
+        for pause_s in self._pauses():
             status, answer = self._send("POST", path, b"".join(lines))
             if status < 300:
                 lines = self._left(lines, answer)
                 if not lines:
                     return
-            elif status != 429 and status < 500:
+            elif not _passes(status):
                 raise self._refused(status, answer)
-            if pause_s is None:
-                reason = f"{len(lines)} documents were not taken: the server is overloaded"
-                raise OutputError(f"OpenSearch at {self._url}, index {self._sink.table}: {reason}")
+            if pause_s is None or status >= 300:  # it was tried again already
+                break
             self._wait(pause_s)
+        reason = f"{len(lines)} documents were not taken: the server is overloaded. Start the flow again later; it goes on from its checkpoint"
+        raise OutputError(f"OpenSearch at {self._url}, index {self._sink.table}: {reason}")
+
+    def _pauses(self) -> Iterator[float | None]:
+        """Growing pauses between attempts, as long as there is patience; then None."""
+        pause_s, waited_s = 0.1, 0.0
+        while waited_s < self._patience_s and not self._is_stopped():
+            yield pause_s
+            waited_s += pause_s
+            pause_s = min(3 * pause_s, _LONGEST_PAUSE_S)
+        yield None
 
     def _left(self, lines: list[bytes], answer: Any) -> list[bytes]:
         """The documents to send again; raises for one that the server will never take."""
@@ -147,25 +227,23 @@ class OpenSearchIndex:
         for line, item in zip(lines, answer["items"], strict=True):
             (result,) = item.values()
             status = int(result["status"])
-            if status == 429 or status >= 500:
+            if _passes(status):
                 left.append(line)
             elif status >= 300:
                 raise self._refused(status, result)
         return left
 
     def _send(self, method: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
-        """The status and the answer; a server that cannot be reached is tried again, too."""
+        """The status and the answer; a server that cannot be reached, or is not ready, is tried again."""
         url = f"{self._url}/{urllib.parse.quote(self._sink.table)}{path}"
         headers = self._headers if path.startswith("/_bulk") else {**self._headers, "Content-Type": "application/json"}
-        timeout_s = self._sink.timeout_ms / 1000
-        for pause_s in (*_PAUSES_S, None):
+        for pause_s in self._pauses():
             request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310  # http or https, by the spec
             try:
-                with open_request(request, timeout_s) as response:
-                    return response.status, _parsed(response.read())
-            except urllib.error.HTTPError as error:
-                with error:
-                    return error.code, {"error": error.reason} if error.code < 400 else _parsed(error.read())
+                status, answer = self._ask(request)
+                reason: object = f"HTTP {status}"
+                if not _passes(status) or pause_s is None:
+                    return status, answer
             except (OSError, http.client.HTTPException) as error:
                 reason = getattr(error, "reason", error)  # of the library's error, which hides it in its text
                 reason = getattr(reason, "strerror", None) or reason
@@ -174,9 +252,17 @@ class OpenSearchIndex:
                         f"cannot reach OpenSearch at {self._url}: {reason}. Is the address right, and does it run? Start the flow "
                         "again then; it goes on from its checkpoint"
                     ) from error
-                logger.warning("cannot reach OpenSearch at %s: %s; trying again", self._url, reason)
-                self._wait(pause_s)
+            logger.warning("OpenSearch at %s does not take a request: %s; trying again", self._url, reason)
+            self._wait(pause_s)
         raise AssertionError
+
+    def _ask(self, request: urllib.request.Request) -> tuple[int, Any]:
+        try:
+            with open_request(request, self._sink.timeout_ms / 1000) as response:
+                return response.status, _parsed(response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, {"error": error.reason} if error.code < 400 else _parsed(error.read())
 
     def _refused(self, status: int, answer: Any) -> OutputError:
         error = answer.get("error") if isinstance(answer, dict) else None
@@ -188,6 +274,18 @@ class OpenSearchIndex:
 
     def close(self) -> None:
         """Connections last a request."""
+
+
+def _passes(status: int) -> bool:
+    """Whether the same request may succeed later."""
+    return status == 429 or status >= 500
+
+
+def _at(value: Any, *path: str) -> Any:
+    """What a JSON value has there; None if it is not so deep."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _parsed(body: bytes) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -101,7 +102,9 @@ def search_index(sink: SearchSink, words: str, limit: int = 10) -> list[Hit]:
     What is no query of FTS5, such as an address with dots, is searched for word by word. Raises `OutputError`.
     """
     try:
-        with closing(sqlite3.connect(f"file:{sink.path}?mode=ro", uri=True, timeout=30)) as connection:
+        with closing(
+            sqlite3.connect(f"{Path(sink.path).absolute().as_uri()}?mode=ro", uri=True, timeout=30)
+        ) as connection:
             try:
                 return _search(connection, sink, words, limit)
             except sqlite3.OperationalError as error:

@@ -1,6 +1,7 @@
 """A table of a SQLite file as a sink: a batch's rows and its epoch are one transaction, as `barnabas.pipelines.outputs.table` says."""
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -60,6 +61,7 @@ class SqliteTable:
                 self._connection.execute("PRAGMA synchronous = FULL")
                 with self._transaction():
                     also(self._connection, self._prepare(types))
+                self._file = _identity(sink.url)
             except BaseException:
                 self._connection.close()
                 raise
@@ -101,6 +103,9 @@ class SqliteTable:
         self._connection.execute("COMMIT")
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
+        if _identity(self._sink.url) != self._file:  # what is deleted can be written to as long as it is open
+            text = f"the file was deleted or replaced. {DROPPED_TABLE_ADVICE}"
+            raise DatabaseError(f"SQLite at {self._sink.url}, table {self._sink.table}: {text}")
         try:
             with self._transaction():
                 if epoch <= self._last_epoch(flow, query):
@@ -163,6 +168,14 @@ def inspect_sqlite(path: str, table: str, flow: str, query: str) -> TableState |
             return TableState(columns, read_epoch(ask, "?", has_epochs, flow, table, query)) if columns else None
     except sqlite3.Error as error:
         raise DatabaseError(f"SQLite at {path}: {error}") from error
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """What distinguishes a file from another one of its name; None if there is none."""
+    with contextlib.suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return None
 
 
 def _sqlite_type(type_name: str) -> str:
