@@ -132,10 +132,39 @@ def test_a_rewind_keeps_what_was_and_sets_the_beginning(begun: Path) -> None:
 
 
 def test_a_reset_forgets_all_but_the_lock(begun: Path) -> None:
-    """The folder is that of a new flow."""
-    (begun / "state" / ".lock").touch()
-    Checkpoint(flow_in(begun)).reset()
-    assert [each.name for each in (begun / "state").iterdir()] == [".lock"]
+    """The folder is that of a new flow; what is not of a flow's own run stays, as a sink's file."""
+    state = begun / "state"
+    names = [".lock", "out.db", "before-noon", "main.toml", "bad-rows.csv"]
+    for name in names:
+        (state / name).touch()
+    (state / "other-flow" / "main").mkdir(parents=True)
+    for name in ("run.json", "start-a.json", "admitted-source.json", "topics.json", "model.json"):
+        (state / name).touch()
+    (state / "bad-rows-a").mkdir()
+    checkpoint = Checkpoint(flow_in(begun))
+    kept = [checkpoint.rewind([{}]), checkpoint.rewind([{}])]
+    assert all((state / name).exists() for name in [*names, "other-flow/main"])
+    assert (kept[0] / "bad-rows-a").is_dir()
+    assert kept[0] != kept[1], "two rewinds within a second"
+    checkpoint.reset()
+    assert sorted(each.name for each in state.iterdir()) == sorted([*names, "other-flow"])
+    assert (state / "other-flow" / "main").is_dir()
+
+
+def test_the_end_of_a_run_is_kept_with_its_reason(begun: Path) -> None:
+    """For those who come in the morning; a run that was killed has no end."""
+    checkpoint = Checkpoint(flow_in(begun))
+    checkpoint.note_run({"rows": 3})
+    first = checkpoint.last_run()
+    assert first["started"].endswith("Z")
+    assert "ended" not in first
+    Checkpoint(flow_in(begun)).note_run({"rows": 4})
+    assert checkpoint.last_run()["started"] == first["started"], "the same run"
+    checkpoint.note_end("failed", "the disk is full")
+    last = checkpoint.last_run()
+    assert (last["rows"], last["status"], last["reason"]) == (4, "failed", "the disk is full")
+    checkpoint.note_run({})
+    assert not {"ended", "reason", "rows"} & set(checkpoint.last_run())
 
 
 def test_a_flow_runs_while_its_checkpoint_is_locked(begun: Path) -> None:
@@ -191,6 +220,11 @@ def test_what_repeats_is_said_for_each_sink(begun: Path) -> None:
     assert first.startswith("sqlite table t keeps one row for each window_start, window_end, kind")
     assert "A window that began before the new position gets figures of the repeated records only" in first
     assert second.startswith("topic o takes the results again, with the same keys")
+    letters = text.replace("topics =", 'bad_rows_topic = "bad"\ntopics =')
+    assert [each[:30] for each in what_repeats(parse(letters))[2:]] == [
+        "topic bad takes the bad rows o",
+        "records that `pipeline replay`",
+    ]
 
 
 def test_another_name_does_not_fit_tables_but_fits_topics(begun: Path) -> None:

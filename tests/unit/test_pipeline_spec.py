@@ -110,6 +110,21 @@ def test_every_example_is_valid(path: Path) -> None:
         ),
         (
             'topics = ["flights"]',
+            'topics = ["flights"]\nbad_rows_topic = "flights"',
+            r"flow.toml:7: source.bad_rows_topic: is flights, which source reads: the flow would read what it writes",
+        ),
+        (
+            'topics = ["flights"]',
+            'pattern = "by.*|flights"',
+            r"flow.toml:26: sinks\[1\].topic: is by-carrier, which source reads by its pattern by",
+        ),
+        (
+            'topics = ["flights"]',
+            'topics = ["flights"]\n[[expectations]]\nname = "x"\ncheck = "true"\non_fail = "quarantine"',
+            r"flow.toml:10: expectations\[0\].on_fail: is quarantine, but the source source has no bad_rows_topic",
+        ),
+        (
+            'topics = ["flights"]',
             'topics = ["flights"]\nrecord_columns = ["keys"]',
             r"flow.toml:7: source.record_columns: names keys, but a record has key, timestamp, headers",
         ),
@@ -216,3 +231,24 @@ def test_lines_are_found_in_every_form_of_toml() -> None:
     assert lines["t.q k"] == 7
     assert lines["t.q k.er"] == 7
     assert (lines["s[0].n"], lines["s[1].n"], lines["s[1].sub.m"]) == (9, 11, 13)
+
+
+def test_all_problems_of_a_file_are_reported_at_once() -> None:
+    """As a compiler does, in the order of their lines; what would follow from another one is left out."""
+    wrong = FLOW.replace('window = "1 day"', 'window = "a day"').replace('type = "topic"', 'type = "tpoic"')
+    with pytest.raises(SpecError) as first:
+        parse(wrong + '[trigger]\ninterval = "soon"\n', file="flow.toml")
+    assert [(each.line, each.field) for each in first.value.problems] == [
+        (14, "aggregate.window"),
+        (28, "trigger.interval"),
+    ]
+    with pytest.raises(SpecError) as second:
+        parse(FLOW.replace('topic = "by-carrier"', 'tpoic = "x"').replace('"out.db"', "7"), file="flow.toml")
+    assert [(each.line, each.field) for each in second.value.problems] == [
+        (21, "sinks[0].path"),
+        (24, "sinks[1].topic"),
+    ]
+    assert str(second.value).splitlines()[1].startswith("flow.toml:24: sinks[1].topic: is missing")
+    with pytest.raises(SpecError) as third:
+        parse("tranform = 1\n" + FLOW.replace('table = "by_carrier"', 'table = "t"\nkye = ["a"]'), file="flow.toml")
+    assert [each.field for each in third.value.problems] == ["tranform", "sinks[0].kye"]

@@ -16,6 +16,7 @@ checkpoint = "state"
 [sources.orders]
 bootstrap_servers = "localhost:9092"
 topics = ["orders"]
+bad_rows_topic = "orders.bad"
 watermark = { time = "at", delay = "1 hour" }
 max_bad = "1%"
 format = { type = "json", columns = { id = "bigint", at = "timestamp" } }
@@ -95,7 +96,7 @@ def test_sources_tables_and_steps_become_views_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('from = "orders"', 'from = "order"', r"f.toml:22: steps\[0\].from: names order, which is no source.*did you mean orders"),
+        ('from = "orders"', 'from = "order"', r"f.toml:23: steps\[0\].from: names order, which is no source.*did you mean orders"),
         ('name = "once"', 'name = "orders"', r"steps\[0\].name: orders is the name of another"),
         ('watermark = { time = "at", delay = "1 hour" }', "", r"steps\[0\].deduplicate: needs a watermark"),
         ('from = "orders"', 'sql = "select 1"\nfrom = "orders"', r"steps\[0\].sql: cannot be combined with from"),
@@ -121,9 +122,9 @@ TOPIC_TABLE = 'type = "topic"\ntopic = "c"\nformat = { type = "json", columns = 
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('topic = "c"\n', "", "f.toml:15: tables.customers.topic: is missing: the topic with the table's rows"),
+        ('topic = "c"\n', "", "f.toml:16: tables.customers.topic: is missing: the topic with the table's rows"),
         ("\nformat = ", '\nbootstrap_servers = "h:1"\nkafka = ', "tables.customers.format: is missing: how values become columns"),
-        ('topic = "c"', 'topic = ["c"]', r"f.toml:17: tables.customers.topic: is \['c'\], but must be a text"),
+        ('topic = "c"', 'topic = ["c"]', r"f.toml:18: tables.customers.topic: is \['c'\], but must be a text"),
         ('topic = "c"', 'topic = "c"\nkafka."bootstrap.servers" = "h:1"', "tables.customers.kafka.bootstrap.servers: has a field of its own"),
         ('topic = "c"', 'topic = "c"\npath = "x"', "tables.customers.path: is unknown here; known are type, topic, format"),
         ('topic = "c"', 'topic = "c"\nrefresh = "1 minute"', "tables.customers.refresh: is unknown here"),

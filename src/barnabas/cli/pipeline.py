@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common import ToolParser, add_output_option, print_json
@@ -13,6 +14,7 @@ from barnabas.cli.reachability import ANSWER_S, require_broker
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import sink_name
 from barnabas.pipelines.flows import load_flow
+from barnabas.pipelines.spec_fields import SpecError
 
 if TYPE_CHECKING:
     from barnabas.pipelines.analysis import Problem
@@ -59,7 +61,14 @@ def main(argv: list[str]) -> int:
     if arguments.action == "new":
         return write_flow(arguments)
     master = getattr(arguments, "master", None)
-    flow = load_flow(arguments.file, [*arguments.set, *([f"resources.master={master}"] if master else [])])
+    try:
+        flow = load_flow(arguments.file, [*arguments.set, *([f"resources.master={master}"] if master else [])])
+    except SpecError as error:
+        if arguments.action != "check" or arguments.output != "json":
+            raise
+        problems = [{**asdict(each), "file": each.file or arguments.file} for each in error.problems]
+        print_json({"flow": None, "valid": False, "problems": problems, "checked_by_spark": False})
+        return 1
     if action := {"test": run_tests, **OUTPUT_ACTIONS, **OPERATION_ACTIONS}.get(arguments.action):
         return action(flow, arguments)
     if arguments.action == "check":
@@ -86,7 +95,10 @@ def _require_topics(flow: spec.Flow) -> None:
     for source in flow.sources:
         require_broker(source.bootstrap_servers, source.kafka)
         options = SourceOptions.parse(source_options(source), streaming=True)
-        KafkaCluster(options, timeout_ms=round(ANSWER_S * 1000)).partitions()
+        partitions = KafkaCluster(options, timeout_ms=round(ANSWER_S * 1000)).partitions()
+        if not partitions:
+            text = f"warning: no topic matches {source.pattern}, the pattern of {source.name}: there is nothing to read yet"
+            print(text, file=sys.stderr, flush=True)
 
 
 def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
@@ -127,6 +139,7 @@ def _problems(flow: spec.Flow) -> "list[Problem]":
     require_extra()
     from barnabas.pipelines.analysis import find_problems
 
+    print("starting Spark", file=sys.stderr, flush=True)
     session = open_session(flow.name, cores=1, shuffle_partitions=1, is_brief=True)
     try:
         return find_problems(session.spark, flow)

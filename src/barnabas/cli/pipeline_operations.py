@@ -159,6 +159,8 @@ def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     catch_up_s = last.get("catch_up_s") if running else None
     lag = "not begun" if state["lag"] is None else lag_text(state["lag"], catch_up_s)
     print(f"  lag: {problem or lag}")
+    if not running and (ended := _how_it_ended(last)):
+        print(f"  last run: {ended}")
     if "rows" in last:
         print(
             f"  {'this' if running else 'last'} run: {last['rows']:,} rows in {last['seconds']:.0f} s, {last['bad_rows']:,} bad"
@@ -172,6 +174,16 @@ def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     for change in checkpoint.changes():
         print(f"  {'changed' if change.fits else 'DOES NOT FIT'}: {change.field} {change.message}")
     return 0
+
+
+def _how_it_ended(last: dict[str, Any]) -> str:
+    """When the last run began and how it ended; "" before the first run, and for one of an earlier version."""
+    if "started" not in last:
+        return ""
+    if "ended" not in last:
+        return f"began {last['started']}, and its process ended without a word: it was killed, or the machine went down"
+    reason = f": {last['reason']}" if last.get("reason") else ""
+    return f"began {last['started']}, {last['status']} {last['ended']}{reason}"
 
 
 def _stop(flow: spec.Flow, arguments: argparse.Namespace) -> int:
@@ -194,15 +206,21 @@ def _not_running(flow: spec.Flow) -> Checkpoint:
 
 def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     checkpoint = _not_running(flow)
-    print(f"position and state of {checkpoint.batches()} micro-batches in {checkpoint.folder} are deleted")
-    print(f"the next run begins at {flow.source.starting_offsets}; sinks keep what they have:")
-    for each in what_repeats(flow):
-        print(f"  {each}")
-    if not _is_meant(arguments):
-        return 2
-    checkpoint.reset()
-    print("done")
-    return 0
+    batches = checkpoint.batches()
+    if arguments.output != "json":
+        print(f"position and state of {batches} micro-batches in {checkpoint.folder} are deleted")
+        print(f"the next run begins at {flow.source.starting_offsets}; sinks keep what they have:")
+        for each in what_repeats(flow):
+            print(f"  {each}")
+    is_meant = _is_meant(arguments)
+    if is_meant:
+        checkpoint.reset()
+    if arguments.output == "json":
+        plan = {"flow": flow.name, "checkpoint": str(checkpoint.folder), "batches": batches}
+        print_json({**plan, "begins_at": flow.source.starting_offsets, "sinks": what_repeats(flow), "done": is_meant})
+    elif is_meant:
+        print("done")
+    return 0 if is_meant else 2
 
 
 def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
@@ -230,18 +248,7 @@ def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
             )
     repeated = sum(max(0, each["repeated"]) for each in plan)
     skipped = sum(max(0, -each["repeated"]) for each in plan)
-    if arguments.output == "json":
-        print_json(
-            {
-                "flow": flow.name,
-                "plan": plan,
-                "repeated": repeated,
-                "skipped": skipped,
-                "sinks": what_repeats(flow),
-                "done": arguments.yes,
-            }
-        )
-    else:
+    if arguments.output != "json":
         _print_table(
             [
                 ["SOURCE", "TOPIC", "PARTITION", "FROM", "TO", "REPEATED"],
@@ -251,11 +258,22 @@ def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         print(f"{repeated:,} records are read again" + (f", {skipped:,} are left out" if skipped else "") + ":")
         for each in what_repeats(flow):
             print(f"  {each}")
-    if not _is_meant(arguments):
-        return 2
-    kept = checkpoint.rewind(starts)
-    print(f"done; what was before is kept in {kept}", file=sys.stderr)
-    return 0
+    kept = checkpoint.rewind(starts) if _is_meant(arguments) else None
+    if kept:
+        print(f"done; what was before is kept in {kept}", file=sys.stderr)
+    if arguments.output == "json":
+        print_json(
+            {
+                "flow": flow.name,
+                "plan": plan,
+                "repeated": repeated,
+                "skipped": skipped,
+                "sinks": what_repeats(flow),
+                "done": kept is not None,
+                "kept": str(kept) if kept else None,
+            }
+        )
+    return 0 if kept else 2
 
 
 def _is_meant(arguments: argparse.Namespace) -> bool:

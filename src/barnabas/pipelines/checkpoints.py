@@ -1,17 +1,23 @@
 """What a flow's checkpoint holds, without Spark: its position, its last run, the flow that made it; and how to change it.
 
 flow.json           the parts of the flow that the checkpoint depends on, and for each sink since when it gets micro-batches
-run.json            process, start and figures of the last run
+run.json            process, start, end, reason of the end, and figures of the last run
 admitted-NAME.json  what a flow that quarantines may read of a source
 start.json          where the first run began; start-NAME.json for further sources
+topics.json         the ids of the topics that it has read
+model.json          the version of the model that scored the last micro-batch
 main/offsets/N      the end of micro-batch N, a line of JSON for each source after two lines of Spark's own
 main/commits/N      micro-batch N has reached the sinks
-bad-rows/           the same for dead letters
+bad-rows/           the same for dead letters; bad-rows-NAME for further sources
+before-TIME/        what was there before a rewind
+
+Sinks of a user may be in the folder, too, and other flows: only these names are ever moved or deleted.
 """
 
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -30,6 +36,11 @@ from barnabas.pipelines.spec import Aggregate, DatabaseSink, Flow, FunctionSink,
 __all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_files", "sink_name", "what_repeats"]
 
 _NOTE_S = 5.0
+_OURS = re.compile(
+    r"main|bad-rows(-\w+)?|(start|admitted)(-\w+)?\.json(\.tmp)?|(flow|topics|model)\.json(\.tmp)?|run\.(json|part)"
+)
+"""What a run leaves in the folder, but for its lock."""
+_BEFORE = re.compile(r"before-\d{8}T\d{6}(-\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,7 @@ class Checkpoint:
     def __init__(self, flow: Flow) -> None:
         self.folder = Path(flow.checkpoint)
         self._flow = flow
+        self._began: str | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -127,10 +139,22 @@ class Checkpoint:
         return {}
 
     def note_run(self, figures: Mapping[str, Any]) -> None:
-        """Keep the figures of the run that goes on now."""
+        """Keep the figures of the run that goes on now; it began when this is called first."""
+        if not self._began:
+            last = self.last_run()
+            goes_on = last.get("pid") == os.getpid() and "ended" not in last
+            self._began = str(last["started"]) if goes_on and "started" in last else _now()
+        self._note({"pid": os.getpid(), "started": self._began, **figures})
+
+    def note_end(self, status: str, reason: str | None = None) -> None:
+        """Keep how and when the run ended, beside its last figures."""
+        self._began = None
+        self._note({**self.last_run(), "ended": _now(), "status": status, "reason": reason})
+
+    def _note(self, run: Mapping[str, Any]) -> None:
         path = self.folder / "run.json"
         part = path.with_suffix(".part")
-        part.write_text(json.dumps({"pid": os.getpid(), **figures}))
+        part.write_text(json.dumps(run))
         part.replace(path)
 
     def note_flow(self, order: Sequence[str] = ()) -> None:
@@ -203,23 +227,31 @@ class Checkpoint:
 
     def reset(self) -> None:
         """Forget position and state; the caller has seen that no process runs."""
-        for each in self.folder.iterdir():
-            if each.is_dir():
+        for each in list(self.folder.iterdir()):
+            if not _OURS.fullmatch(each.name) and not _BEFORE.fullmatch(each.name):
+                continue
+            if each.is_dir() and not each.is_symlink():
                 shutil.rmtree(each)
-            elif each.name != ".lock":
+            else:
                 each.unlink()
 
     def rewind(self, starts: list[Offsets]) -> Path:
         """Let the next run begin at these offsets, for each source; returns the folder that keeps what was before."""
-        kept = self.folder / f"before-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+        name = f"before-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+        number = sum(each.name.startswith(name) for each in self.folder.iterdir())
+        kept = self.folder / (f"{name}-{number}" if number else name)
         kept.mkdir()
         for each in list(self.folder.iterdir()):
-            if each.name not in (".lock", "flow.json") and not each.name.startswith("before-"):
+            if each.name != "flow.json" and _OURS.fullmatch(each.name):
                 each.rename(kept / each.name)
         for source, start in zip(self._flow.sources, starts, strict=True):
             name = "start.json" if source is self._flow.source else f"start-{source.name}.json"
             OsFiles().write_atomically(str(self.folder / name), to_json(start).encode())
         return kept
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _covered(source: Source, offsets: Offsets) -> Offsets:
@@ -346,7 +378,7 @@ def _shown(value: Any) -> str:
 
 
 def what_repeats(flow: Flow) -> list[str]:
-    """For each sink what it makes of records that come again."""
+    """For each sink what it makes of records that come again, and what else becomes of them."""
     how = flow.last_aggregate
     result: list[str] = []
     for sink in flow.sinks:
@@ -366,4 +398,17 @@ def what_repeats(flow: Flow) -> list[str]:
         elif how:
             text += ". Figures are computed from the new position on, and replace those that counted all records"
         result.append(f"{sink_name(sink)} {text}")
+    result += [
+        f"topic {source.bad_rows_topic} takes the bad rows of {source.name} again, as further dead letters"
+        for source in flow.sources
+        if source.bad_rows_topic
+    ]
+    if any(source.bad_rows_topic for source in flow.sources):
+        result.append(
+            "records that `pipeline replay` has put back come again beside the originals: where these fit by now, both count"
+        )
+    if any(step.deduplicate for step in flow.steps):
+        result.append(
+            "deduplicate forgets what came before the new position: a repetition of that is a first row again"
+        )
     return result

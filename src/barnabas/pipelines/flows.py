@@ -54,20 +54,28 @@ def declare(name: str, *, checkpoint: str, sinks: Sequence[Any], **tables: Any) 
     """
     caller = sys._getframe(1)
     file = caller.f_code.co_filename
-    values = {"name": name, "checkpoint": checkpoint, **tables, "sinks": list(sinks)}
+    values = _plain({"name": name, "checkpoint": checkpoint, **tables, "sinks": list(sinks)})
+    _set_brokers(values)
     lines = _lines_of_call(file, caller.f_lineno)
-    return spec.read_flow(_plain(values), lines, file=file, overrides=_overrides.get(), environ=os.environ)
+    return spec.read_flow(values, lines, file=file, overrides=_overrides.get(), environ=os.environ)
 
 
 def topic(
     *topics: str,
-    bootstrap_servers: str = "localhost:9092",
+    bootstrap_servers: str | None = None,
     format: Mapping[str, Any] | None = None,  # noqa: A002  # the field's name in the file
     watermark: tuple[str, str] | None = None,
     **more: Any,
 ) -> Table:
-    """A source: topics, the format of their values, and (column of event time, delay); ``more`` as in the file."""
-    table: Table = {"topics": list(topics), "bootstrap_servers": bootstrap_servers, **more}
+    """A source: topics, the format of their values, and (column of event time, delay); ``more`` as in the file.
+
+    Without ``bootstrap_servers`` the first source of a flow is at localhost:9092, the others where the first is.
+    """
+    table: Table = {
+        "topics": list(topics),
+        **({"bootstrap_servers": bootstrap_servers} if bootstrap_servers else {}),
+        **more,
+    }
     table["format"] = dict(format) if format is not None else fields("text")
     if watermark:
         table["watermark"] = {"time": watermark[0], "delay": watermark[1]}
@@ -150,6 +158,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items() if each is not None}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _set_brokers(values: Table) -> None:
+    """The first source is on this machine unless it names brokers; others follow it, as in a file."""
+    sources = values.get("sources")
+    first = next(iter(sources.values()), None) if isinstance(sources, dict) else values.get("source")
+    if isinstance(first, dict):
+        first.setdefault("bootstrap_servers", "localhost:9092")
 
 
 def _lines_of_call(file: str, line: int) -> dict[str, int]:

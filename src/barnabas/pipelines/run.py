@@ -52,9 +52,10 @@ def run_flow(
     require_extra()
     checkpoint = Path(flow.checkpoint)
     _refuse_other_state(flow, say)
-    with _locked(checkpoint), _stop_signals() as stopped:
+    notes = Checkpoint(flow)
+    with _locked(checkpoint), _stop_signals() as stopped, _broken_end_noted(notes):
         with contextlib.suppress(OSError):  # noted again when Spark is there
-            Checkpoint(flow).note_run({})  # so that `pipeline stop` knows the process from now on
+            notes.note_run({})  # so that `pipeline stop` knows the process from now on
         resources = flow.resources
         say(f"starting Spark for {flow.name}{' on ' + resources.master if resources.master else ''}")
         session = open_session(
@@ -68,10 +69,13 @@ def run_flow(
         )
         try:
             if stopped.is_set():
-                return {"flow": flow.name, "status": "stopped"}
-            return _Run(flow, session.spark, checkpoint, show, say, stopped).run(once=once)
+                summary: dict[str, Any] = {"flow": flow.name, "status": "stopped"}
+            else:
+                summary = _Run(flow, session.spark, checkpoint, show, say, stopped).run(once=once)
         finally:
             session.close()
+        _note_end(notes, summary["status"])
+        return summary
 
 
 def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
@@ -91,9 +95,27 @@ def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
 
 def run_on(spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """Runs the flow on a session that is there already, until all that is in its topics now is done: for tests."""
-    checkpoint = Path(flow.checkpoint)
-    with _locked(checkpoint):
-        return _Run(flow, spark, checkpoint, lambda _: None, say, threading.Event(), settles=True).run(once=True)
+    checkpoint, notes = Path(flow.checkpoint), Checkpoint(flow)
+    with _locked(checkpoint), _broken_end_noted(notes):
+        run = _Run(flow, spark, checkpoint, lambda _: None, say, threading.Event(), settles=True)
+        summary = run.run(once=True)
+        _note_end(notes, summary["status"])
+        return summary
+
+
+@contextlib.contextmanager
+def _broken_end_noted(notes: Checkpoint) -> Iterator[None]:
+    """Keeps why a run ended that broke, for those who come later."""
+    try:
+        yield
+    except Exception as error:
+        _note_end(notes, "failed", str(error))
+        raise
+
+
+def _note_end(notes: Checkpoint, status: str, reason: str | None = None) -> None:
+    with contextlib.suppress(OSError):  # on a full disk, say: the reason is printed, too
+        notes.note_end(status, reason)
 
 
 @contextlib.contextmanager

@@ -275,7 +275,8 @@ def read_flow(
     places = Places(file, lines)
     root = SpecTable(values, "", places, environ or {})
     flow = _flow(root, Path(file).parent)
-    root.refuse_rest()
+    if unread := root.unread():
+        raise SpecError.joined(unread)
     return replace(flow, places=places)
 
 
@@ -311,18 +312,33 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
     sources = _sources(root)
     views = [each.name for each in sources]
     watermarks = [each.watermark for each in sources if each.watermark]
-    transform = read_transform(root.table("transform"))
-    lookups = read_lookups(root, views, folder, sources[0].bootstrap_servers, sources[0].kafka)
-    steps = read_steps(root.tables("steps"), views, watermarks)
-    aggregate = read_aggregate(root.table("aggregate"), watermarks)
-    names = [each.name for each in sources]
-    expectations = read_expectations(root.tables("expectations"), names, [each.name for each in steps])
-    last = aggregate or (steps[-1].aggregate if steps else None)
-    sinks = tuple(_sink(each, sources[0], last, folder) for each in root.tables("sinks"))
+    errors = _Errors()
+    transform = errors.of(lambda: read_transform(root.table("transform")), Transform())
+    lookups = errors.of(
+        lambda: read_lookups(root, views, folder, sources[0].bootstrap_servers, sources[0].kafka), tuple[Lookup, ...]()
+    )
+    steps, aggregate = tuple[FlowStep, ...](), None
+    if not errors.found:  # what comes later refers to what comes before
+        steps = errors.of(lambda: read_steps(root.tables("steps"), views, watermarks), steps)
+    if not errors.found:
+        aggregate = errors.of(lambda: read_aggregate(root.table("aggregate"), watermarks), None)
+    expectations, sinks = tuple[Expectation, ...](), list[Sink]()
+    if not errors.found:
+        topics = {each.name: each.bad_rows_topic for each in sources}
+        names = [each.name for each in steps]
+        expectations = errors.of(lambda: read_expectations(root.tables("expectations"), topics, names), expectations)
+        last = aggregate or (steps[-1].aggregate if steps else None)
+        for each in root.tables("sinks"):
+            sinks += errors.of(lambda each=each: [_sink(each, sources[0], last, folder)], [])  # type: ignore[misc]
+    resources = errors.of(lambda: _resources(root.table("resources"), folder), Resources())
+    trigger = errors.of(lambda: _trigger(root.table("trigger")), Trigger())
+    model = errors.of(lambda: declare_model(root.table("model"), folder), None)
+    errors.raise_any()
+    charts = tuple(declare_chart(each, len(sinks)) for each in root.tables("charts"))
     _refuse_equal_sinks(root, sinks)
+    _refuse_loops(root, sources, sinks)
     if not sinks:
         raise root.fail("sinks", "is missing: at least one table [[sinks]] says where results go")
-    resources = _resources(root.table("resources"), folder)
     if resources.connector == "kafka" and any(each.quarantines for each in sources):
         raise root.fail(
             "resources.connector", 'is "kafka", which cannot leave out what on_max_bad = "quarantine" puts aside'
@@ -333,18 +349,38 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
         name=name,
         checkpoint=resolve_path(checkpoint, folder),
         source=sources[0],
-        sinks=sinks,
+        sinks=tuple(sinks),
         transform=transform,
         aggregate=aggregate,
-        trigger=_trigger(root.table("trigger")),
+        trigger=trigger,
         resources=resources,
         more_sources=tuple(sources[1:]),
         lookups=lookups,
         steps=steps,
         expectations=expectations,
-        charts=tuple(declare_chart(each, len(sinks)) for each in root.tables("charts")),
-        model=declare_model(root.table("model"), folder),
+        charts=charts,
+        model=model,
     )
+
+
+class _Errors:
+    """The errors of a file's tables: one that is wrong does not hide those of others."""
+
+    def __init__(self) -> None:
+        self.found: list[SpecError] = []
+
+    def of(self, read: Callable[[], Any], otherwise: Any) -> Any:
+        """What ``read`` returns; ``otherwise`` if it raises `SpecError`."""
+        try:
+            return read()
+        except SpecError as error:
+            self.found.append(error)
+            return otherwise
+
+    def raise_any(self) -> None:
+        """Raise `SpecError` with all of them, if there are any."""
+        if self.found:
+            raise SpecError.joined(self.found)
 
 
 def _sources(root: SpecTable) -> list[Source]:
@@ -481,6 +517,26 @@ def _refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:
         if place in places:
             raise root.fail(f"sinks[{number}]", "writes to the same place as a sink before it")
         places.append(place)
+
+
+def _refuse_loops(root: SpecTable, sources: Sequence[Source], sinks: Sequence[Sink]) -> None:
+    """A flow that reads what it writes would never end, and its topics would grow for ever."""
+    written = [
+        (f"{'source' if each.name == 'source' else f'sources.{each.name}'}.bad_rows_topic", each.bad_rows_topic, each)
+        for each in sources
+        if each.bad_rows_topic
+    ]
+    written += [(f"sinks[{n}].topic", each.topic, each) for n, each in enumerate(sinks) if isinstance(each, TopicSink)]
+    for field_name, topic, where in written:
+        brokers = set(where.bootstrap_servers.split(","))
+        for source in sources:
+            if source.covers(topic) and brokers & set(source.bootstrap_servers.split(",")):
+                what = f"{topic}, which {source.name} reads" + (
+                    f" by its pattern {source.pattern}" if source.pattern else ""
+                )
+                raise root.fail(
+                    field_name, f"is {what}: the flow would read what it writes, for ever; take another name"
+                )
 
 
 def _for_producers(kafka: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 
-__all__ = ["NAME", "Places", "SpecError", "SpecTable", "check_name", "resolve_path"]
+__all__ = ["NAME", "Places", "SpecError", "SpecProblem", "SpecTable", "check_name", "resolve_path"]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BROKER = re.compile(r"([A-Z_]+://)?(\[[0-9a-fA-F:.%\w]+\]|[^\s:/,]+):\d{1,5}")
@@ -18,8 +18,30 @@ _DURATION = re.compile(r"\d+(\.\d+)? (millisecond|second|minute|hour|day|week)s?
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
+@dataclass(frozen=True, slots=True)
+class SpecProblem:
+    """What is wrong with a field of a flow's file."""
+
+    file: str
+    line: int | None
+    field: str
+    message: str
+
+
 class SpecError(ConfigError):
-    """A flow's file is wrong; the message begins with file and line."""
+    """A flow's file is wrong; the message begins with file and line, and has a line for each problem."""
+
+    def __init__(self, text: str, problems: Sequence[SpecProblem] = ()) -> None:
+        super().__init__(text)
+        self.problems = tuple(problems) or (SpecProblem("", None, "", text),)
+
+    @classmethod
+    def joined(cls, errors: "Sequence[SpecError]") -> "SpecError":
+        """One error with all the problems, those of earlier lines first."""
+        if len(errors) == 1:
+            return errors[0]
+        ordered = sorted(errors, key=lambda each: each.problems[0].line or 0)
+        return cls("\n".join(map(str, ordered)), [problem for each in ordered for problem in each.problems])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +61,8 @@ class Places:
         """The problem of a field with its place."""
         line = self.line_of(path)
         place = self.file if line is None else "--set" if line == 0 else f"{self.file}:{line}"
-        return SpecError(f"{place}: {path}: {problem}" if path else f"{place}: {problem}")
+        text = f"{place}: {path}: {problem}" if path else f"{place}: {problem}"
+        return SpecError(text, [SpecProblem(self.file, line, path, problem)])
 
 
 class SpecTable:
@@ -179,13 +202,14 @@ class SpecTable:
         self._children.append(child)
         return child
 
-    def refuse_rest(self) -> None:
+    def unread(self) -> "list[SpecError]":
+        """An error for each field that is unknown here."""
+        errors = []
         for name in self._values:
             if name not in self._read:
                 hint = did_you_mean(name, self._read)
-                raise self.fail(name, f"is unknown here{hint or '; known are ' + ', '.join(self._read)}")
-        for child in self._children:
-            child.refuse_rest()
+                errors.append(self.fail(name, f"is unknown here{hint or '; known are ' + ', '.join(self._read)}"))
+        return errors + [error for child in self._children for error in child.unread()]
 
     def _expand(self, name: str, value: str) -> str:
         def look_up(found: re.Match[str]) -> str:

@@ -301,9 +301,9 @@ def _table_name(table: SpecTable) -> str:
 
 
 def read_expectations(
-    tables: Sequence[SpecTable], sources: Sequence[str], steps: Sequence[str]
+    tables: Sequence[SpecTable], sources: Mapping[str, str | None], steps: Sequence[str]
 ) -> tuple[Expectation, ...]:
-    """The tables ``[[expectations]]``."""
+    """The tables ``[[expectations]]``; ``sources`` have the topic for their bad rows."""
     found: dict[str, Expectation] = {}
     views = [*sources, *steps, "results"]
     for table in tables:
@@ -311,12 +311,15 @@ def read_expectations(
         check_name(table, "name", name)
         if name in found:
             raise table.fail("name", f"{name} is the name of another expectation")
-        of = table.text("of", sources[0]) or sources[0]
+        of = table.text("of") or views[0]
         if of not in views:
             raise table.fail("of", f"names {of}, which is no source or step{did_you_mean(of, views)}")
         on_fail = table.choice("on_fail", ("warn", "drop", "quarantine", "fail"), "warn")
         if on_fail == "quarantine" and of not in sources:
             raise table.fail("on_fail", "quarantine is for rows of a source, which still have their record")
+        if on_fail == "quarantine" and not sources[of]:
+            text = f"is quarantine, but the source {of} has no bad_rows_topic to put rows into; to leave them out take drop"
+            raise table.fail("on_fail", text)
         found[name] = Expectation(name, table.needed("check", "a condition in SQL"), of, on_fail)
     return tuple(found.values())
 

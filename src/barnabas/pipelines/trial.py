@@ -6,7 +6,7 @@ Both read a few of the newest records of each source as tables, and take them th
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ _ACL_OPERATION: Any = vars(client_admin)["AclOperation"]  # its stubs forget to 
 _SAMPLE = 1000
 """Records of each partition that are looked at."""
 _TIMEOUT_MS = 10_000
+_NO_TOPIC = "no topic matches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,8 @@ def try_flow(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
     reachable: list[Source] = []
     for source in flow.sources:
         finding = _try(f"source {source.name}", lambda source=source: _topics(source))  # type: ignore[misc]
+        if finding.state == "ok" and finding.message.startswith(_NO_TOPIC):
+            finding = replace(finding, state="warning")
         yield finding
         if finding.state == "ok":
             reachable.append(source)
@@ -179,7 +182,7 @@ def _topics(source: Source) -> str:
     begins = cluster.at_marks(dict.fromkeys(partitions, -2))
     waiting = sum(end - begins[name] for name, end in ends.items())
     topics = sorted({each.topic for each in partitions})
-    return f"{', '.join(topics) or 'no topic matches'}: {len(partitions)} partitions, {waiting:,} records can be read"
+    return f"{', '.join(topics) or f'{_NO_TOPIC} {source.pattern}'}: {len(partitions)} partitions, {waiting:,} records can be read"
 
 
 def _sampled(spark: SparkSession, flow: Flow) -> tuple[Views | None, list[Finding]]:
