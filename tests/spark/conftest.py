@@ -118,6 +118,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
 
 
 @pytest.fixture(scope="session")
+def cluster_at() -> Callable[[str], TestCluster]:
+    """What tests do with a cluster of others, by its address."""
+    return TestCluster
+
+
+@pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session on two cores."""
     from barnabas.pipelines.session import open_session

@@ -34,6 +34,10 @@ def apache_tool(
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
+_CONTROLLER_AT = 100
+"""The reference's program has the controller's port so far above the broker's."""
+
+
 @dataclass
 class Reference:
     """A running reference cluster."""
@@ -51,11 +55,12 @@ def apache_cluster(
     *,
     brokers: int = 1,
     zookeeper: str | None = None,
+    version: str = "3.9.1",
     first_id: int = 0,
     settings: dict[str, str] | None = None,
     listeners: dict[str, int] | None = None,
 ) -> Iterator[Reference]:
-    """Apache Kafka 3.9.1 in ZooKeeper mode, on Apache's ZooKeeper or on the one named.
+    """Apache Kafka in ZooKeeper mode, on Apache's ZooKeeper or on the one named.
 
     ``listeners`` are those of a single broker beside PLAINTEXT, with their ports.
     """
@@ -63,7 +68,7 @@ def apache_cluster(
     if listeners:
         addresses = [f"{name}://127.0.0.1:{port}" for name, port in {"PLAINTEXT": ports[1], **listeners}.items()]
         settings = {**(settings or {}), "listeners": ",".join(addresses)}
-    command = [sys.executable, "-c", _PATIENTLY, str(APACHE), "up", "--brokers", str(brokers)]
+    command = [sys.executable, "-c", _PATIENTLY, str(APACHE), "up", "--brokers", str(brokers), "--version", version]
     command += ["--port", str(ports[1]), "--zk-port", str(ports[0])]
     command += ["--dir", str(directory), "--first-id", str(first_id)]
     command += ["--zk", zookeeper] if zookeeper else []
@@ -79,6 +84,30 @@ def apache_cluster(
         pids = [int(pid) for pid in ready[3].split(",")]
         members_known(ready[1], brokers)
         yield Reference(ready[1], ready[2], pids, Path(ready[4]), process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        process.stdout.close()
+
+
+@contextlib.contextmanager
+def apache_broker(directory: Path, version: str) -> Iterator[str]:
+    """One broker of Apache's, by itself from 4.0 on and with a ZooKeeper before; its address."""
+    if version.startswith("3"):
+        with apache_cluster(directory, version=version) as cluster:
+            yield cluster.bootstrap
+        return
+    ports = free_ports(1 + _CONTROLLER_AT, consecutive=True)
+    command = [sys.executable, "-c", _PATIENTLY, str(APACHE), "up", "--version", version, "--mode", "kraft"]
+    command += ["--port", str(ports[0]), "--dir", str(directory)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
+    try:
+        line = process.stdout.readline()
+        if not line.startswith("ready "):
+            os.killpg(process.pid, signal.SIGKILL)
+        assert line.startswith("ready "), f"the broker did not come up: {line!r}, see {directory}"
+        members_known(line.split()[1], 1)
+        yield line.split()[1]
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)

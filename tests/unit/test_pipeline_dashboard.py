@@ -20,6 +20,7 @@ from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.charts_spec import Chart  # noqa: E402
 from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
 from barnabas.pipelines.dashboard.charts import ChartError, default_charts, metrics_text, run_metrics_text, series_of  # noqa: E402
+from barnabas.pipelines.dashboard.queries import query_problem  # noqa: E402
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader  # noqa: E402
 from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
@@ -249,3 +250,29 @@ def test_values_of_several_types_are_shown(tmp_path: Path) -> None:
         connection.commit()
     table = ResultReader(DatabaseSink("sqlite", str(tmp_path / "out"), "t", ("a",))).read()
     assert table["a"].to_pylist() == ["1", "x", None]
+
+
+@pytest.mark.parametrize(
+    ("query", "y", "problem"),
+    [
+        ("SELECT carrier, sum(n) AS total FROM results GROUP BY ALL", "total", None),
+        ("SELEC 1", "total", ("query", "syntax error")),
+        ("SELECT carier FROM results", "total", ("query", 'Referenced column "carier" not found')),
+        ("SELECT * FROM result", "total", ("query", "Table with name result does not exist")),
+        ("SELECT carrier, n AS totals FROM results", "total", ("y", "did you mean totals")),
+        (
+            "SELECT date_trunc('day', carrier) AS carrier, round(avg(n), 1) AS total FROM results GROUP BY ALL",
+            "total",
+            None,
+        ),
+    ],
+)
+def test_a_wrong_query_is_noticed_before_there_are_results(query: str, y: str, problem: tuple[str, str] | None) -> None:
+    """Names and syntax; types differ from one sink to another."""
+    found = query_problem(Chart("t", "bar", "carrier", (y,), None, query), ["carrier", "n"])
+    if problem is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found[0] == problem[0]
+        assert problem[1] in found[1]

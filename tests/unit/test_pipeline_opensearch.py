@@ -1,6 +1,6 @@
 """OpenSearch's bulk protocol when the server is overloaded, away, or wants a password; a small server plays these parts.
 
-The real server is in tests/interop/test_opensearch.py.
+The real server is in tests/spark/test_spark_opensearch.py.
 """
 
 import base64

@@ -1,5 +1,6 @@
 """Declared flows: what is accepted, and how a mistake is reported."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,11 @@ def test_every_example_is_valid(path: Path) -> None:
             'topics = ["flights"]',
             'topics = ["flights"]\n[[expectations]]\nname = "x"\ncheck = "true"\non_fail = "quarantine"',
             r"flow.toml:10: expectations\[0\].on_fail: is quarantine, but the source source has no bad_rows_topic",
+        ),
+        (
+            'topics = ["flights"]',
+            """topics = ["flights"]\nstarting_offsets = '{"flight": {"0": 5}}'""",
+            r"flow.toml:7: source.starting_offsets: names flight, which the source does not read; did you mean flights",
         ),
         (
             'topics = ["flights"]',
@@ -252,3 +258,26 @@ def test_all_problems_of_a_file_are_reported_at_once() -> None:
     with pytest.raises(SpecError) as third:
         parse("tranform = 1\n" + FLOW.replace('table = "by_carrier"', 'table = "t"\nkye = ["a"]'), file="flow.toml")
     assert [each.field for each in third.value.problems] == ["tranform", "sinks[0].kye"]
+
+
+def test_check_refuses_properties_that_clients_do_not_know_without_a_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And answers in JSON where that is asked for, whatever is wrong."""
+    from barnabas.cli.main import main
+
+    path = tmp_path / "flow.toml"
+    command = ["pipeline", "check", str(path), "--without-spark"]
+    path.write_text(FLOW.replace("[source.format]", '[source.kafka]\n"fetch.min.bytes" = "1"\n[source.format]'))
+    assert main(command) == 0
+    path.write_text(FLOW.replace("[source.format]", '[source.kafka]\n"fetch.mim.bytes" = "1"\n[source.format]'))
+    capsys.readouterr()
+    assert main([*command, "--output", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    (problem,) = found["problems"]
+    assert (found["valid"], problem["file"], problem["line"], problem["field"]) == (False, str(path), 8, "source.kafka")
+    assert 'No such configuration property: "fetch.mim.bytes"' in problem["message"]
+    path.write_text("name = 7")
+    assert main([*command, "--output", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["problems"][0]["field"] == "name"
+    assert main(command) == 1

@@ -178,6 +178,11 @@ def test_a_program_declares_the_same_flow_as_a_file(tmp_path: Path) -> None:
     assert flow.steps[1].inputs("once") == ("once", "payments")
     assert [sink.key for sink in flow.sinks] == [("id",), POSITION]
     assert flow.checkpoint == str(tmp_path / "state")
+    assert {source.bootstrap_servers for source in flow.sources} == {"localhost:9092"}
+    elsewhere = PROGRAM.replace('topic("orders", ', 'topic("orders", bootstrap_servers="b:1", ')
+    (tmp_path / "flow.py").write_text(elsewhere)
+    sources = load_flow(tmp_path / "flow.py").sources
+    assert [source.bootstrap_servers for source in sources] == ["b:1", "b:1"], "as in a file, the second follows"
 
 
 @pytest.mark.parametrize(

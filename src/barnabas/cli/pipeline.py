@@ -63,6 +63,8 @@ def main(argv: list[str]) -> int:
     master = getattr(arguments, "master", None)
     try:
         flow = load_flow(arguments.file, [*arguments.set, *([f"resources.master={master}"] if master else [])])
+        if arguments.action == "check":
+            _require_known_properties(flow)
     except SpecError as error:
         if arguments.action != "check" or arguments.output != "json":
             raise
@@ -81,6 +83,15 @@ def main(argv: list[str]) -> int:
     display.end()
     _print_summary(summary, arguments.output)
     return 0
+
+
+def _require_known_properties(flow: spec.Flow) -> None:
+    kafka = [source.kafka for source in flow.sources]
+    kafka += [each.kafka for each in (*flow.sinks, *flow.lookups) if isinstance(each, spec.TopicSink | spec.Lookup)]
+    if any(kafka):
+        from barnabas.pipelines.kafka import require_known_properties
+
+        require_known_properties(flow)
 
 
 def _require_topics(flow: spec.Flow) -> None:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines import transforms
+from barnabas.pipelines.dashboard.queries import query_problem
 from barnabas.pipelines.lookup import open_lookup
 from barnabas.pipelines.models.declared import MODEL_VERSION, Model
 from barnabas.pipelines.outputs.declared import LakeSink
@@ -38,9 +39,9 @@ from barnabas.pipelines.spec import (
     Transform,
     Watermark,
 )
-from barnabas.pipelines.views import multiplies_rows, output_mode, run_sql, step_rows
+from barnabas.pipelines.views import multiplies_rows, output_mode, run_sql, stateful_operations, step_rows
 
-__all__ = ["Problem", "find_problems", "without_spark_logging"]
+__all__ = ["Problem", "analyse_flow", "find_problems", "without_spark_logging"]
 
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
@@ -57,8 +58,14 @@ class Problem:
 
 def find_problems(spark: SparkSession, flow: Flow) -> list[Problem]:
     """All that is wrong with the flow, in the order of the data; an empty list for a flow that Spark will take."""
+    return analyse_flow(spark, flow)[0]
+
+
+def analyse_flow(spark: SparkSession, flow: Flow) -> tuple[list[Problem], list[str]]:
+    """The same, and the `stateful_operations` of a flow with which nothing is wrong."""
     with tempfile.TemporaryDirectory(prefix="barnabas-check-") as folder, without_spark_logging():
-        return _Check(spark, flow, folder).run()
+        check = _Check(spark, flow, folder)
+        return check.run(), check.operations
 
 
 @contextlib.contextmanager
@@ -86,6 +93,7 @@ class _Check:
         self._problems: list[Problem] = []
         self._views: dict[str, DataFrame] = {}
         self._broken: set[str] = set()
+        self.operations: list[str] = []
 
     def run(self) -> list[Problem]:
         flow = self._flow
@@ -109,6 +117,7 @@ class _Check:
             self._sinks(results)
             if not self._problems:
                 self._start(results)
+                self.operations = stateful_operations(results)
         return self._problems
 
     def _source(self, source: Source) -> DataFrame:
@@ -283,6 +292,8 @@ class _Check:
                 parts += [("color", chart.color)] if chart.color else []
                 for part, column in parts:
                     self._must_be_column(f"charts[{number}].{part}", column, types)
+            elif chart.query and (problem := query_problem(chart, list(types))):
+                self._problems.append(Problem(f"charts[{number}].{problem[0]}", problem[1]))
 
     def _check_storable(self, types: dict[str, str]) -> None:
         """Tables have no columns of some types that expressions easily have."""

@@ -84,9 +84,7 @@ class Checkpoint:
 
     def source_order(self) -> list[str]:
         """The sources of the lines in ``main/offsets``: Spark knows them by their order in its plan. Empty if it is not known."""
-        with contextlib.suppress(OSError, ValueError):  # `changes` reports what is damaged
-            return list(json.loads((self.folder / "flow.json").read_text()).get("order", []))
-        return []
+        return list(self._flow_note("order", []))
 
     def require_order(self, order: Sequence[str]) -> None:
         """Raise `PipelineError` if Spark would take the positions of one source for those of another."""
@@ -97,6 +95,27 @@ class Checkpoint:
                 f"{', '.join(before)} and is {', '.join(order)} now: undo the change in what is joined with what, give the flow "
                 "another checkpoint, or forget position and state with `barnabas pipeline reset`"
             )
+
+    def require_state(self, operations: Sequence[str], version: str) -> None:
+        """Raise `PipelineError` if the state was made by other operations; ``version`` of Spark says what their texts are of."""
+        if problem := self.state_problem(operations, version):
+            raise PipelineError(
+                f"{problem}: undo the change, give the flow another checkpoint, or forget position and state with "
+                "`barnabas pipeline reset`"
+            )
+
+    def state_problem(self, operations: Sequence[str], version: str) -> str:
+        """How the operations differ from those that made the state; "" if they do not, or nothing can be said."""
+        before = self._flow_note("operations", {})
+        if not self.has_begun or before.get("version") != version or before.get("texts") == list(operations):
+            return ""
+        was, now = ("; ".join(texts) or "nothing" for texts in (before["texts"], operations))
+        return f"the state in the checkpoint {self.folder} was made by {was}, and the flow has {now} now"
+
+    def _flow_note(self, name: str, otherwise: Any) -> Any:
+        with contextlib.suppress(OSError, ValueError):  # `changes` reports what is damaged
+            return json.loads((self.folder / "flow.json").read_text()).get(name, otherwise)
+        return otherwise
 
     def planned_end(self, query: str, batch: int) -> Offsets:
         """Where a micro-batch of a query with one source ends; Spark writes it before it runs the micro-batch."""
@@ -124,9 +143,7 @@ class Checkpoint:
 
     def _since(self) -> dict[str, int]:
         """For each sink of the last run the first micro-batch that it was given."""
-        with contextlib.suppress(OSError, ValueError):  # `changes` reports what is damaged
-            return dict(json.loads((self.folder / "flow.json").read_text()).get("since", {}))
-        return {}
+        return dict(self._flow_note("since", {}))
 
     def _numbers(self, which: str) -> list[int]:
         folder = self.folder / "main" / which
@@ -157,9 +174,11 @@ class Checkpoint:
         part.write_text(json.dumps(run))
         part.replace(path)
 
-    def note_flow(self, order: Sequence[str] = ()) -> None:
+    def note_flow(self, order: Sequence[str] = (), operations: Sequence[str] = (), version: str = "") -> None:
         """Keep what the checkpoint depends on from now on, and which sinks get micro-batches from now on."""
         described = {**describe_flow(self._flow), "order": list(order)}
+        if version:
+            described["operations"] = {"version": version, "texts": list(operations)}
         known, now = self._since(), self.batches()
         described["since"] = {name: min(known.get(name, now), now) for name in described["sinks"]}
         OsFiles().write_atomically(str(self.folder / "flow.json"), json.dumps(described, indent=1).encode())
@@ -342,7 +361,7 @@ def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
             changes.append(Change(name, f"{was}; the state in the checkpoint was made with it", fits=False))
     for name in sorted({*before["code"], *now["code"]}):
         if before["code"].get(name) != now["code"].get(name):
-            text = "is different; that is fine unless it joins, groups or deduplicates otherwise, which Spark checks at its start"
+            text = "is different; that is fine unless it joins, groups or deduplicates otherwise, which `run` and `dry-run` refuse"
             changes.append(Change(name, text, fits=True))
     for name in now["sinks"]:
         if name not in before["sinks"]:

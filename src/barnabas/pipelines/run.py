@@ -186,6 +186,8 @@ class _Run:
         """The query that broke last, and the last micro-batch that it finished."""
         self._order: list[str] = []
         """The sources as the main query reads them."""
+        self._operations: list[str] = []
+        """What the main query keeps state for."""
         self._deciding: set[str] = set()
         """Names of the queries that quarantine."""
         self._warned: set[str] = set()
@@ -262,7 +264,7 @@ class _Run:
         self._is_ending = False
         self._broken = ("", -1)
         self._start_checked(once=once)
-        self._notes.note_flow(self._order)
+        self._notes.note_flow(self._order, self._operations, self._spark.version)
         self._say(f"reading {', '.join(source.pattern or ', '.join(source.topics) for source in self._flow.sources)}")
         is_done = False
         while not is_done and not self._stopped.is_set() and not any(query.exception() for query in self._queries):
@@ -356,12 +358,14 @@ class _Run:
     def _start(self, *, once: bool) -> None:
         from barnabas.pipelines.listener import ProgressListener
         from barnabas.pipelines.sinks import open_sinks, require_batches
-        from barnabas.pipelines.views import build_views, output_mode, read_sources
+        from barnabas.pipelines.views import build_views, output_mode, read_sources, stateful_operations
 
         flow = self._flow
         results = build_views(self._spark, flow, self._records, observed=True).results
         self._order = read_sources(results)
         self._notes.require_order(self._order)
+        self._operations = stateful_operations(results)
+        self._notes.require_state(self._operations, self._spark.version)
         servers = {source.name: source.bootstrap_servers for source in flow.sources}
         self._progress.clusters = [servers[name] for name in self._order]
         mode = output_mode(results)

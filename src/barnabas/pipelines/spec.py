@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.hints import did_you_mean
 from barnabas.client.properties import security_properties
 from barnabas.pipelines.charts_spec import Chart, declare_chart
 from barnabas.pipelines.formats import Format, read_format
@@ -415,7 +416,7 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
     servers = table.brokers("bootstrap_servers") or (first.bootstrap_servers if first else None)
     if first and not table.has("bootstrap_servers"):
         kafka = {**first.kafka, **kafka}
-    return Source(
+    source = Source(
         bootstrap_servers=servers or table.needed("bootstrap_servers", 'for example "localhost:9092"'),
         topics=topics,
         pattern=pattern,
@@ -432,6 +433,20 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
         max_bad=_limit(table),
         record_columns=_record_columns(table),
     )
+    _refuse_other_topics(table, source)
+    return source
+
+
+def _refuse_other_topics(table: SpecTable, source: Source) -> None:
+    """Offsets of topics that are not read would leave those that are at their first records, in silence."""
+    from barnabas.pipelines.offsets import from_json
+
+    if source.starting_offsets in ("earliest", "latest"):
+        return
+    other = sorted({each.topic for each in from_json(source.starting_offsets) if not source.covers(each.topic)})
+    if other:
+        hint = did_you_mean(other[0], source.topics)
+        raise table.fail("starting_offsets", f"names {', '.join(other)}, which the source does not read{hint}")
 
 
 def _record_columns(table: SpecTable) -> tuple[str, ...]:
@@ -521,7 +536,7 @@ def _refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:
 
 def _refuse_loops(root: SpecTable, sources: Sequence[Source], sinks: Sequence[Sink]) -> None:
     """A flow that reads what it writes would never end, and its topics would grow for ever."""
-    written = [
+    written: list[tuple[str, str, Source | TopicSink]] = [
         (f"{'source' if each.name == 'source' else f'sources.{each.name}'}.bad_rows_topic", each.bad_rows_topic, each)
         for each in sources
         if each.bad_rows_topic

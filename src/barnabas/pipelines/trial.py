@@ -16,12 +16,13 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka import admin as client_admin
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines import transforms
-from barnabas.pipelines.analysis import find_problems, without_spark_logging
+from barnabas.pipelines.analysis import analyse_flow, without_spark_logging
 from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.errors import reason_of
@@ -32,7 +33,7 @@ from barnabas.pipelines.options import SourceOptions, client_config
 from barnabas.pipelines.outputs.kinds import inspect_output
 from barnabas.pipelines.run import source_options
 from barnabas.pipelines.sinks import lost_rows_error
-from barnabas.pipelines.spec import Flow, FunctionSink, Source, TopicSink
+from barnabas.pipelines.spec import Flow, FunctionSink, Lookup, Source, TopicSink
 from barnabas.pipelines.sql import check_columns
 from barnabas.pipelines.topic_ids import TopicIds
 from barnabas.pipelines.views import Views, build_views, output_mode
@@ -140,7 +141,7 @@ def _collected(frame: DataFrame, rows: int) -> pa.Table:
 
 def try_flow(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
     """What would go wrong if the flow were run now, one finding after the other."""
-    problems = find_problems(spark, flow)
+    problems, operations = analyse_flow(spark, flow)
     for each in problems:
         yield Finding("error", each.field, str(flow.places.error(each.field, each.message)))
     if not problems:
@@ -165,6 +166,11 @@ def try_flow(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
             yield _target(f"sink {sink_name(sink)}", kafka, sink.topic)
         else:
             yield _try(f"sink {sink_name(sink)}", lambda sink=sink: _sink(sink, flow, types))  # type: ignore[misc]
+    for table in filter(None, map(_as_source, flow.lookups)):
+        yield _try_finding(f"table {table.name}", partial(_values_of_table, spark, table))
+    problem = "" if problems else Checkpoint(flow).state_problem(operations, spark.version)
+    if problem:
+        yield Finding("error", "checkpoint", problem)
     yield from _checkpoint(flow)
 
 
@@ -173,6 +179,33 @@ def _try(what: str, act: Callable[[], str]) -> Finding:
         return Finding("ok", what, act())
     except (BarnabasError, OSError) as error:
         return Finding("error", what, str(error))
+
+
+def _try_finding(what: str, act: Callable[[], Finding]) -> Finding:
+    try:
+        return act()
+    except PySparkException as error:
+        return Finding("error", what, str(reason_of(error)))
+    except BarnabasError as error:
+        return Finding("error", what, str(error))
+
+
+def _as_source(lookup: Lookup) -> Source | None:
+    """A table that is a topic as a source of the same values."""
+    if lookup.topic is None or lookup.format is None:
+        return None
+    return Source(lookup.place, lookup.format, (lookup.topic,), kafka=lookup.kafka, name=lookup.name)
+
+
+def _values_of_table(spark: SparkSession, source: Source) -> Finding:
+    """How many of the newest values of a topic fit the table's format: the others are left out."""
+    records = _sample(spark, source, _SAMPLE).where("value is not null")  # which deletes a key
+    counts = transforms.parse_records(records, source.format).agg(*transforms.bad_counts(source.format)).collect()[0]
+    what, rows, bad = f"table {source.name}", counts["rows"], counts["bad_rows"]
+    if bad:
+        text = f"{bad:,} of the newest {rows:,} values do not fit and are left out; for example: {counts['example']}"
+        return Finding("warning", what, text)
+    return Finding("ok", what, f"{rows:,} of the newest values fit")
 
 
 def _topics(source: Source) -> str:
@@ -211,10 +244,15 @@ def result_types(flow: Flow, views: Views) -> dict[str, str]:
 def _quality(spark: SparkSession, flow: Flow, source: Source) -> Finding:
     parsed = transforms.parse_records(_sample(spark, source, _SAMPLE), source.format, source.record_columns)
     marked = transforms.mark_unexpected(parsed, flow.expectations, source.name)
-    counts = marked.agg(*transforms.bad_counts(source.format)).collect()[0].asDict()
+    known = [F.count(F.col(name)).alias(f"known:{name}") for name in source.format.columns]
+    counts = marked.agg(*transforms.bad_counts(source.format), *known).collect()[0].asDict()
     rows, bad = counts["rows"], counts["bad_rows"]
     what = f"records of {source.name}"
     if not bad:
+        empty = [name for name in source.format.columns if not counts[f"known:{name}"]]
+        if rows and empty:
+            text = f"column {', '.join(empty)} is null in all of the newest {rows:,}"
+            return Finding("warning", what, text + _meant_names(spark, source, empty[0]))
         return Finding(
             "ok" if rows else "warning", what, f"{rows:,} of the newest fit" if rows else "there are none yet"
         )
@@ -222,6 +260,17 @@ def _quality(spark: SparkSession, flow: Flow, source: Source) -> Finding:
     state = "error" if limit and limit.is_passed(rows, bad) and limit.then == "stop" else "warning"
     text = f"{bad:,} of the newest {rows:,} are bad; for example: {counts['example']}"
     return Finding(state, what, text + (f"; max_bad is {limit}" if limit else ""))
+
+
+def _meant_names(spark: SparkSession, source: Source, name: str) -> str:
+    """The names of JSON values, if the column's is none of them."""
+    if source.format.type != "json" or source.format.registry:
+        return ""
+    values = _sample(spark, source, 20).selectExpr("json_object_keys(cast(value as string)) as names").collect()
+    known = list(dict.fromkeys(each for row in values for each in row["names"] or ()))
+    if name in known:
+        return ""
+    return f"; no value has it{did_you_mean(name, known) or ', but ' + ', '.join(known[:30])}"
 
 
 def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> str:

@@ -5,6 +5,7 @@ parameters. The frames may be streams or tables: `build_views` gets what reads a
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,10 +26,16 @@ __all__ = [
     "output_mode",
     "read_sources",
     "run_sql",
+    "stateful_operations",
     "step_rows",
     "temporary_views",
 ]
 
+_KEEP_ROWS = ("Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinWatermark", "Join")
+_WHOLE = 100_000
+"""Characters of an operation's text: all of them."""
+_NOT_OF_STATE = re.compile(r"#\d+L?|-T\d+ms| AS (`[^`]*`|\w+)(?=#)")
+_WINDOW_LENGTH = re.compile(r"[ (](\d{4,})[,) ]")
 SOURCE_OPTION = "flowSource"
 """The option that carries a source's name into Spark's plan; Spark itself knows streams by their order alone."""
 
@@ -157,6 +164,37 @@ def read_sources(results: DataFrame) -> list[str]:
     visit(results._jdf.queryExecution().analyzed())  # of classic sessions only
     known = [each for each in names if each is not None]
     return known if len(known) == len(names) else []
+
+
+def stateful_operations(results: DataFrame) -> list[str]:
+    """What Spark keeps state for, in the order of its plan, as texts that are equal as long as the state means the same.
+
+    Spark itself compares only the types of what it kept. Names of results, filters and delays are not in the texts.
+    """
+    found: list[str] = []
+    waiting = [results._jdf.queryExecution().analyzed()]  # of classic sessions only
+    while waiting:
+        node = waiting.pop()
+        if not node.isStreaming():
+            continue
+        children = [node.children().apply(at) for at in range(node.children().size())]
+        kind = node.nodeName()
+        if kind in _KEEP_ROWS and (kind != "Join" or all(each.isStreaming() for each in children)):
+            text = _NOT_OF_STATE.sub("", node.simpleString(_WHOLE))
+            found.append(f"{text}{_windows_below(children[0])}")
+        elif "WithState" in kind:
+            found.append(kind)
+        waiting += reversed(children)
+    return found
+
+
+def _windows_below(node: Any) -> str:
+    """The lengths of windows, in microseconds, that the rows of an aggregate are cut into."""
+    while node.nodeName() in ("Project", "Filter", "Expand", "EventTimeWatermark"):
+        if lengths := sorted(set(_WINDOW_LENGTH.findall(node.simpleString(_WHOLE))), key=int):
+            return f" in windows of {', '.join(lengths)}"
+        node = node.children().apply(0)
+    return ""
 
 
 def output_mode(results: DataFrame) -> str:

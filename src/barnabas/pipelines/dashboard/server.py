@@ -27,6 +27,7 @@ from barnabas.pipelines.dashboard.charts import (
     run_metrics_text,
     series_of,
 )
+from barnabas.pipelines.dashboard.queries import run_query
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader, readable_sinks
 from barnabas.pipelines.spec import Flow
 
@@ -83,7 +84,7 @@ class Dashboard:
             try:
                 if number not in tables:
                     tables[number] = self._readers[number].read()
-                rows = _query(chart, tables[number])
+                rows = run_query(chart, tables[number])
                 shown.append({"title": chart.title, "figure": draw_chart(chart, rows)})
                 if chart.type != "table":
                     drawn.append((chart, series_of(chart, rows)))
@@ -102,23 +103,6 @@ class Dashboard:
 
     def page(self) -> bytes:
         return _PAGE.replace("{name}", html.escape(self._flow.name)).encode()
-
-
-def _query(chart: Chart, results: pa.Table) -> pa.Table:
-    if not chart.query:
-        return results
-    import duckdb
-
-    with duckdb.connect() as connection:
-        try:
-            connection.execute("SET TimeZone = 'UTC'")
-            connection.register("results", results)
-            found = connection.sql(chart.query)
-            if found is None:
-                raise ChartError("query: is no SELECT")
-            return found.to_arrow_table()
-        except duckdb.Error as error:
-            raise ChartError(f"query: {error}") from error
 
 
 class DashboardServer(ThreadingHTTPServer):

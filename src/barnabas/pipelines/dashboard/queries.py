@@ -1,0 +1,69 @@
+"""Queries of charts, run by DuckDB over a result; and what is wrong with one, before there is any result."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from barnabas.base.hints import did_you_mean
+from barnabas.pipelines.charts_spec import Chart
+from barnabas.pipelines.dashboard.charts import ChartError
+
+__all__ = ["query_problem", "run_query"]
+
+_NO_SUCH_NAME = ("Referenced column", "Referenced table", "does not exist", "does not have a column")
+
+
+def run_query(chart: Chart, results: pa.Table) -> pa.Table:
+    """What the chart shows of the results; raises `ChartError`."""
+    if not chart.query:
+        return results
+    import duckdb
+
+    with duckdb.connect() as connection:
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.register("results", results)
+            found = connection.sql(chart.query)
+            if found is None:
+                raise ChartError("query: is no SELECT")
+            return found.to_arrow_table()
+        except duckdb.Error as error:
+            raise ChartError(f"query: {error}") from error
+
+
+def query_problem(chart: Chart, columns: Sequence[str]) -> tuple[str, str] | None:
+    """The part of the chart that is wrong and why, for results with these columns; None if nothing is found, or without DuckDB.
+
+    Names and syntax only: the types of columns differ from one sink to another.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        return None
+    with duckdb.connect() as connection:
+        connection.register("results", pa.table({name: pa.nulls(0) for name in columns}))
+        try:
+            found: Any = connection.sql(chart.query or "FROM results")
+        except duckdb.ParserException as error:
+            return "query", _first_line(error)
+        except duckdb.Error as error:
+            text = _first_line(error)
+            return ("query", text) if any(words in text for words in _NO_SUCH_NAME) else None
+        if found is None:
+            return "query", "is no SELECT"
+        if chart.type != "table":
+            parts = [
+                ("x", chart.x),
+                *(("y", each) for each in chart.y),
+                *([("color", chart.color)] if chart.color else []),
+            ]
+            for part, name in parts:
+                if name not in found.columns:
+                    hint = did_you_mean(name, found.columns) or f"; it gives {', '.join(found.columns)}"
+                    return part, f"names {name}, which the query does not give{hint}"
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
