@@ -193,7 +193,7 @@ def test_lines_of_a_log_go_to_an_index_and_others_to_dead_letters(spark: Any, br
         '[[sinks]]\ntype = "search"\npath = "out.db"\ntable = "t"\ntext = ["path"]\n'
     )
     line = '10.0.0.%d - - [10/Oct/2026:13:55:36 +0000] "GET /%s HTTP/1.1" 200 %d'
-    committed = [(line % (n % 200, "gate list" if n % 2 else "home", n)).encode() for n in range(300)]
+    committed = [(line % (n % 200, "gate/list" if n % 2 else "home", n)).encode() for n in range(300)]
     if broker.is_apache:
         broker.send(topic, [(line % (1, "aborted", 1)).encode()] * 50, **{"transactional.id": "bad"})
         broker.send(topic, committed, **{"transactional.id": "good", "compression.type": "gzip"})
