@@ -12,8 +12,8 @@ import argparse
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from os import sysconf
 from pathlib import Path
 
@@ -23,25 +23,14 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.reassignments import alter_reassignments, list_reassignments
 from barnabas.client.topics import TopicDescription, create_topic, delete_topics, describe_topics
 from barnabas.testing.processes import ProcessCluster
+from barnabas.testing.server_processes import wait_until
 
 _TICK = sysconf("SC_CLK_TCK")
 _TIMEOUTS = {"request.timeout.ms": "300000", "default.api.timeout.ms": "300000"}
 _DESCRIPTIONS = 50
 _MOVES_A_REQUEST = 5_000
-_DEADLINE_S = 600
-
-
-def until(condition: Callable[[], bool], pause_s: float = 0.2) -> None:
-    end = time.monotonic() + _DEADLINE_S
-    while True:
-        try:
-            if condition():
-                return
-        except (BarnabasError, OSError):
-            pass  # a broker is not there yet, or any more
-        if time.monotonic() > end:
-            raise SystemExit(f"not done within {_DEADLINE_S} s")
-        time.sleep(pause_s)
+_until = partial(wait_until, timeout_s=600, pause_s=0.2, ignored=(BarnabasError, OSError))
+"""A broker may be away."""
 
 
 class Bench:
@@ -65,7 +54,7 @@ class Bench:
     def measure(self, name: str, work: Callable[[], object], done: Callable[[], bool], count: int = 1) -> None:
         before = self._cpu_s()
         work()
-        until(done, self._size / 2000)  # as often for each size: asking costs in proportion to it
+        _until(done, name, pause_s=self._size / 2000)  # as often for each size: asking costs in proportion to it
         used_s = sum(used_s - before.get(pid, 0.0) for pid, used_s in self._cpu_s().items())
         self.figures[name] = round(used_s * 1e6 / self._size / count, 1)
         print(f"{self._size} partitions, {name}: {self.figures[name]} us each", file=sys.stderr)
@@ -109,7 +98,7 @@ def measure(size: int) -> dict[str, float]:
         bench.measure("restart after a kill", lambda: cluster.start_broker(other), lambda: in_sync("large", 2))
         bench.measure("deletion", lambda: delete_topics(admin, ["large"]), lambda: not folders("large"))
         create_topic(admin, "moved", assignment=[[controller]] * size)
-        until(lambda: in_sync("moved", 1))
+        _until(lambda: in_sync("moved", 1), "in sync")
 
         def move() -> None:
             for first in range(0, size, _MOVES_A_REQUEST):

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -30,6 +31,7 @@ from barnabas.client import BYTES, Producer
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import TopicDescription, create_topic, delete_topics, describe_topics
 from barnabas.testing.processes import ProcessCluster
+from barnabas.testing.server_processes import wait_until
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.pacer import Pacer, pacing
@@ -38,26 +40,13 @@ from support.raw import ask
 from support.stalls import cpu_s
 
 STALL_MS = 50
-DEADLINE_S = 1800
 TOPICS = 10
 TIMEOUTS = {"request.timeout.ms": "300000", "default.api.timeout.ms": "300000"}
 _HELD = re.compile(r"held for (\d+) ms by (.*) \((\d+) times")
 _LOST = re.compile(r".*(?:expired|was removed; registering|silent for).*")
 _BATCH_BYTES = 900_000
-
-
-def until(condition: Callable[[], bool], what: str, pause_s: float = 0.2) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + DEADLINE_S
-    while True:
-        try:
-            if condition():
-                return
-        except (BarnabasError, OSError):
-            pass  # a broker is not there yet, or any more
-        if time.monotonic() > end:
-            raise SystemExit(f"not within {DEADLINE_S} s: {what}")
-        time.sleep(pause_s)
+until = partial(wait_until, timeout_s=1800, pause_s=0.2, ignored=(BarnabasError, OSError))
+"""A broker may be away."""
 
 
 @dataclass
@@ -175,7 +164,7 @@ def replicas(size: int) -> list[str]:
         def create() -> None:
             for name in names:
                 create_topic(trial.admin, name, partitions=partitions, replication_factor=3)
-            until(lambda: trial.in_sync(names, partitions), "all replicas are in sync", 2)
+            until(lambda: trial.in_sync(names, partitions), "all replicas are in sync", pause_s=2)
 
         def produce(leaders: tuple[int, ...]) -> None:
             led: dict[int, list[TopicProduceData]] = {}
@@ -204,12 +193,12 @@ def replicas(size: int) -> list[str]:
 
         def restart() -> None:
             trial.cluster.start_broker(2)
-            until(lambda: trial.in_sync(names, partitions), "all replicas are in sync", 2)
+            until(lambda: trial.in_sync(names, partitions), "all replicas are in sync", pause_s=2)
 
         def delete() -> None:
             delete_topics(trial.admin, names)
             folders = [trial.cluster.log_dir(broker) for broker in range(3)]
-            until(lambda: not any(next(folder.glob("large-*"), None) for folder in folders), "all is purged", 2)
+            until(lambda: not any(next(folder.glob("large-*"), None) for folder in folders), "all is purged", pause_s=2)
 
         trial.during(f"create {size} x 3 in {TOPICS} topics", create, count=3 * size)
         trial.during("nothing, with all of them, for 20 s", lambda: time.sleep(20))

@@ -116,13 +116,26 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
         child.wait()
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Return when the condition holds; raises `BarnabasError` when it does not come true."""
-    end = time.monotonic() + _TIMEOUT_S
-    while not condition():
+def wait_until(
+    condition: Callable[[], bool],
+    what: str,
+    *,
+    timeout_s: float = _TIMEOUT_S,
+    pause_s: float = _POLL_S,
+    ignored: tuple[type[Exception], ...] = (),
+) -> None:
+    """Return when the condition holds; raises `BarnabasError` when it does not come true.
+
+    An error among those ``ignored`` means that it does not hold yet, as while a server is away.
+    """
+    end = time.monotonic() + timeout_s
+    while True:
+        with contextlib.suppress(*ignored):
+            if condition():
+                return
         if time.monotonic() > end:
-            raise BarnabasError(f"{what} did not come within {_TIMEOUT_S:.0f} s")
-        time.sleep(_POLL_S)
+            raise BarnabasError(f"{what} did not come within {timeout_s:.0f} s")
+        time.sleep(pause_s)
 
 
 def title_of(name: str) -> str:
