@@ -12,6 +12,7 @@ from barnabas.broker.cluster.znodes import (
     decode_reassignments,
     delete_topic_path,
     encode_reassignments,
+    encode_topic,
     topic_path,
 )
 from barnabas.broker.controller import (
@@ -189,6 +190,22 @@ def test_an_endless_list_of_replicas_is_refused_in_linear_time_and_a_short_messa
     assert refusal is not None
     assert refusal.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert len(str(refusal)) < 1000
+
+
+def test_a_move_whose_znode_would_be_too_large_is_refused_and_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The coordination server would end the controller's connection, again and again."""
+    cluster = cluster_of((0, 1, 2), (0, 1, 2))
+    moving, still = ReplicaAssignment((3, 4, 5, 0, 1, 2), (3, 4, 5), (0, 1, 2)), ReplicaAssignment((0, 1, 2))
+    one_moves = encode_topic(cluster.context.topic_id("t"), {0: moving, 1: still})
+    monkeypatch.setattr(reassignment, "MAX_ASSIGNMENT_BYTES", len(one_moves))
+    answers = cluster.reassign({P0: [3, 4, 5], P1: [3, 4, 5]})
+    assert codes(answers) == dict.fromkeys((P0, P1), ErrorCode.POLICY_VIOLATION)
+    assert "move fewer of its partitions at once" in answers[P0].message
+    assert cluster.assignment(P0) == ReplicaAssignment((0, 1, 2))
+    assert not cluster.context.reassigning
+    assert codes(cluster.reassign({P0: [3, 4, 5]})) == {P0: None}
 
 
 def test_partitions_that_are_not_there_or_being_deleted_are_unknown() -> None:

@@ -77,7 +77,23 @@ def test_a_request_may_not_ask_for_more_replicas_than_the_topics_before_have_lef
     """A hundred topics of 200,000 partitions take some hundred bytes to ask for."""
     assert len(plan(partitions=6, factor=2, max_replicas=12).assignment) == 6
     assert refused(partitions=6, factor=2, max_replicas=11)[0] is ErrorCode.INVALID_PARTITIONS
-    assert growth_refused(MAX_REPLICAS_A_REQUEST + 3) is ErrorCode.INVALID_PARTITIONS
+
+
+def test_a_topic_whose_znode_would_be_too_large_is_refused_before_it_is_written() -> None:
+    """The coordination server would end the controller's connection, again and again."""
+    assert len(plan(partitions=75_000).assignment) == 75_000
+    code, message = refused(partitions=80_000)
+    assert code is ErrorCode.INVALID_PARTITIONS
+    assert "use several topics" in message
+    assert growth_refused(80_000) is ErrorCode.INVALID_PARTITIONS
+    assert refused(**manual(*((index, (index % 3,)) for index in range(80_000))))[0] is ErrorCode.INVALID_PARTITIONS
+
+
+def test_new_partitions_of_one_topic_are_limited_by_the_request() -> None:
+    """The message says what to do, and that each topic counts for itself."""
+    with pytest.raises(KafkaError, match="'t' would get more than 100000 new replicas at once") as error:
+        at_once(plan_growth("t", EXISTING, BROKERS, MAX_REPLICAS_A_REQUEST + 3, None, random.Random(1)))
+    assert error.value.code is ErrorCode.INVALID_PARTITIONS
 
 
 def test_a_topic_takes_the_brokers_defaults_where_it_says_minus_one() -> None:

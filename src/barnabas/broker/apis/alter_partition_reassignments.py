@@ -4,7 +4,7 @@ Begins, replaces and cancels moves of replicas, each on its own (KIP-455). Answe
 moves continue after that, and ListPartitionReassignments shows them.
 
 Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS,
-REQUEST_TIMED_OUT.
+POLICY_VIOLATION (the topic's znode would be too large), REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Mapping

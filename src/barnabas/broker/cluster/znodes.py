@@ -31,6 +31,7 @@ __all__ = [
     "FEATURE",
     "ISR_CHANGES",
     "LOG_DIR_EVENTS",
+    "MAX_ASSIGNMENT_BYTES",
     "NO_LEADER",
     "PREFERRED_ELECTION",
     "PRODUCER_IDS",
@@ -114,6 +115,10 @@ TOP_LEVEL_PATHS = (
     "/config/ips",
 )
 """Persistent znodes that every broker makes sure of when it starts."""
+
+MAX_ASSIGNMENT_BYTES = 1_000_000
+"""Of a topic's znode. A coordination server ends the connection of a request with more bytes than jute.maxbuffer, which is
+1,048,575 unless it is changed."""
 
 NO_LEADER = -1
 _RECOVERED = 0

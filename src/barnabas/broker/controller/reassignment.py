@@ -38,6 +38,7 @@ from barnabas.broker.cluster.steps import (
     turn_after,
 )
 from barnabas.broker.cluster.znodes import (
+    MAX_ASSIGNMENT_BYTES,
     REASSIGN_PARTITIONS,
     ReplicaAssignment,
     ZnodeFormatError,
@@ -396,6 +397,13 @@ def _write_assignments(
             for index in indexes[topic]:
                 found.partitions[index] = context.assignment(TopicPartition(topic, index))
             data = encode_topic(found.topic_id or context.topic_id(topic), found.partitions)
+            if len(data) > max(MAX_ASSIGNMENT_BYTES, len(znode.data or b"")):
+                failed[topic] = KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"The coordination service cannot store {len(data)} bytes for the assignment of topic {topic}: move fewer "
+                    f"of its partitions at once.",
+                )
+                continue
             ops[topic] = SetData(topic_path(topic), data, znode.version)
         written: list[Written] = yield Write(list(ops.values()))
         remaining = [

@@ -11,7 +11,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.ids import ZERO_UUID, Uuid
 from barnabas.base.randomness import Random
 from barnabas.base.slices import Sliced
-from barnabas.broker.cluster.znodes import ReplicaAssignment
+from barnabas.broker.cluster.znodes import MAX_ASSIGNMENT_BYTES, ReplicaAssignment
 from barnabas.broker.topics.placement import assign_replicas_in_slices
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -32,7 +32,6 @@ _MAX_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_REPLICAS_A_REQUEST = 100_000
 """A request of a few hundred bytes could ask for more, and each replica takes about a hundred bytes of memory."""
-_TOO_MANY_REPLICAS = f"The request asks for more than {MAX_REPLICAS_A_REQUEST} replicas in all: split it."
 
 
 @dataclass(slots=True)
@@ -116,10 +115,17 @@ def plan_creation(
         partitions = default_partitions if topic.num_partitions == _UNSET else topic.num_partitions
         factor = default_replication_factor if topic.replication_factor == _UNSET else topic.replication_factor
         if partitions * max(factor, 1) > max_replicas:
-            raise KafkaError(ErrorCode.INVALID_PARTITIONS, _TOO_MANY_REPLICAS)
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The request asks for more than {MAX_REPLICAS_A_REQUEST} replicas in all: split it.",
+            )
+        _check_size(partitions, factor, racks)
         assignment = yield from assign_replicas_in_slices(racks, partitions, factor, rng)
     _validate_name(topic.name, existing)
     _validate_assignment(assignment, len(topic.assignments or ()))
+    if topic.assignments:
+        brokers = (max(replicas) for replicas in assignment.values())
+        _check_size(len(assignment), len(assignment[0]), brokers)
     configs = {config.name: config.value or "" for config in topic.configs}
     try:
         if configs:
@@ -152,6 +158,18 @@ def _validate_assignment(assignment: Mapping[int, Sequence[int]], given: int) ->
         raise KafkaError(bad, "partitions should be a consecutive 0-based integer sequence")
 
 
+def _check_size(partitions: int, factor: int, brokers: Iterable[int]) -> None:
+    """Raises `KafkaError` when a topic's znode could be too large, as it would be if all its numbers were long ones."""
+    broker_digits = len(str(max(brokers, default=0)))
+    entry_bytes = len(str(partitions)) + len('"":[],') + factor * (broker_digits + len(","))
+    if partitions * entry_bytes > MAX_ASSIGNMENT_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The coordination service cannot store the assignment of {partitions} partitions with {factor} replicas each in "
+            f"one znode of {MAX_ASSIGNMENT_BYTES} bytes: use several topics.",
+        )
+
+
 def _text(assignment: Mapping[int, Sequence[int]]) -> str:
     return ", ".join(f"{index} -> ({', '.join(map(str, replicas))})" for index, replicas in assignment.items())
 
@@ -179,9 +197,14 @@ def plan_growth(
         )
     if count == current:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partitions.")
-    if (count - current) * max(len(existing[min(existing)].replicas), 1) > MAX_REPLICAS_A_REQUEST:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, _TOO_MANY_REPLICAS)
     first = existing[min(existing)].replicas
+    if (count - current) * max(len(first), 1) > MAX_REPLICAS_A_REQUEST:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic '{name}' would get more than {MAX_REPLICAS_A_REQUEST} new replicas at once: add its partitions in "
+            f"several requests.",
+        )
+    _check_size(count, len(first), (*racks, *first))
     if assignments is None:
         ids = sorted(racks)
         start = max(0, next((index for index, broker in enumerate(ids) if broker >= first[0]), -1))
