@@ -116,6 +116,58 @@ def test_a_larger_session_pushes_an_older_smaller_one_out(sessions: FetchSession
     assert opened(request(sessions, 0, 0, [wanted("e")], now_ms=now_ms, privileged=True)).session_id != 0
 
 
+def bounded(max_partitions: int) -> FetchSessions:
+    return FetchSessions(9, Random(1), Purgatory(ManualTimers(ManualClock())), max_partitions=max_partitions)
+
+
+def several(topic: str, count: int) -> list[PartitionFetch]:
+    return [wanted(topic, partition) for partition in range(count)]
+
+
+def test_sessions_that_are_in_use_keep_their_partitions_and_a_new_client_gets_none() -> None:
+    """What all sessions remember is bounded by partitions, too; the client is served all the same."""
+    sessions = bounded(5)
+    first = opened(request(sessions, 0, 0, several("a", 3)))
+    refused = opened(request(sessions, 0, 0, several("b", 3)))
+    assert (refused.session_id, len(refused), sessions.partition_count) == (0, 3, 3)
+    assert opened(request(sessions, 0, 0, several("c", 2))).session_id != 0
+    assert opened(request(sessions, first.session_id, 1, [])).incremental
+    assert opened(request(sessions, first.session_id, 0, several("d", 1))).session_id != 0
+    assert sessions.partition_count == 3
+
+
+def test_as_many_old_sessions_go_as_a_larger_one_needs_and_none_if_that_is_not_enough() -> None:
+    """Unused ones first, then the smallest of the others."""
+    now_ms = EVICTION_AGE_MS + 1
+    sessions = bounded(6)
+    ids = {
+        name: opened(request(sessions, 0, 0, several(name, size))).session_id
+        for name, size in (("a", 1), ("b", 2), ("c", 3))
+    }
+    for name in ("b", "c"):
+        opened(request(sessions, ids[name], 1, [], now_ms=now_ms))
+    assert opened(request(sessions, 0, 0, several("d", 7), now_ms=now_ms)).session_id == 0
+    assert len(sessions) == 3
+    assert opened(request(sessions, 0, 0, several("d", 3), now_ms=now_ms)).session_id != 0
+    assert request(sessions, ids["a"], 1, [], now_ms=now_ms) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert request(sessions, ids["b"], 2, [], now_ms=now_ms) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert opened(request(sessions, ids["c"], 2, [], now_ms=now_ms)).incremental
+    assert sessions.partition_count == 6
+
+
+def test_a_session_that_grows_beyond_the_room_ends_and_its_client_goes_on_without_one() -> None:
+    """Its partitions are no longer remembered; those of others are."""
+    sessions = bounded(5)
+    kept = opened(request(sessions, 0, 0, several("a", 2)))
+    grows = opened(request(sessions, 0, 0, several("b", 2)))
+    assert opened(request(sessions, grows.session_id, 1, several("c", 1), [("b", 0)])).incremental
+    assert sessions.partition_count == 4
+    assert request(sessions, grows.session_id, 2, several("d", 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.partition_count == 2
+    assert opened(request(sessions, 0, 0, several("d", 4))).session_id == 0
+    assert opened(request(sessions, kept.session_id, 1, [])).incremental
+
+
 def test_served_partitions_move_to_the_end(sessions: FetchSessions) -> None:
     """No partition starves under a byte limit."""
     first = opened(request(sessions, 0, 0, [wanted("a"), wanted("b"), wanted("c")]))

@@ -14,9 +14,10 @@ that may have changed, in the order in which they are looked at:
 A partition leaves the list when an answer was given and there is nothing more to report: its reader has all of it, and
 knows that. A watch at the partition brings it back at the first change.
 
-The cache holds max.incremental.fetch.session.cache.slots sessions. A new one gets in by pushing out one that was not
-used for two minutes, or, when all are in use, one that is older than that and smaller than the new one (a follower's
-counts as larger than any consumer's).
+The cache holds max.incremental.fetch.session.cache.slots sessions, with 100,000 partitions in all, of some 450 bytes each,
+because a client may name partitions by ten thousands. A new one gets in by pushing out those that were not used for two
+minutes, or, when all are in use, those that are older than that and smaller than the new one (a follower's counts as larger
+than any consumer's). Where that does not make enough room the client is served without a session; one that grows too large ends.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +37,7 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _MAX_EPOCH = (1 << 31) - 1
+_MAX_PARTITIONS = 100_000
 _MANY_PARTITIONS = 256
 """Some 3 ms of reading."""
 
@@ -282,15 +284,24 @@ class FetchContext:
 class FetchSessions:
     """The session cache of one broker."""
 
-    def __init__(self, max_sessions: int, rng: Random, purgatory: Purgatory) -> None:
-        """``purgatory`` informs of changes of partitions."""
+    def __init__(
+        self, max_sessions: int, rng: Random, purgatory: Purgatory, *, max_partitions: int = _MAX_PARTITIONS
+    ) -> None:
+        """``purgatory`` informs of changes of partitions; ``max_partitions`` is for all sessions together."""
         self._max_sessions = max_sessions
+        self._max_partitions = max_partitions
         self._rng = rng
         self._purgatory = purgatory
         self._sessions: dict[int, _Session] = {}  # in the order of their last use
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """The partitions of all sessions."""
+        return self._partition_count
 
     def open(
         self,
@@ -306,7 +317,7 @@ class FetchSessions:
         """The context of a request, or FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
         FETCH_SESSION_TOPIC_ID_ERROR."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            replaced = self._sessions.pop(session_id, None)
+            replaced = self._sessions.get(session_id)
             if replaced is not None:
                 self._end(replaced)
             partitions = {partition.key: partition for partition in asked}
@@ -325,7 +336,12 @@ class FetchSessions:
 
     def _continue(
         self, session: _Session, asked: list[PartitionFetch], forgotten: Iterable[PartitionKey], now_ms: int
-    ) -> FetchContext:
+    ) -> FetchContext | ErrorCode:
+        known_before = len(session.partitions)
+        added = sum(partition.key not in session.partitions for partition in asked)
+        if added and not self._make_room((session.privileged, known_before + added), added, now_ms, growing=session):
+            self._end(session)  # the client asks for all it wants again, and is served without one
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         for partition in asked:
             known = session.partitions.get(partition.key)
             if known is None:
@@ -342,6 +358,7 @@ class FetchSessions:
                 self._drop(dropped)
                 left.append(dropped)
         del self._sessions[session.id]
+        self._partition_count += len(session.partitions) - known_before
         if not session.partitions:
             return FetchContext({}, self._purgatory)
         self._sessions[session.id] = session
@@ -350,6 +367,8 @@ class FetchSessions:
         return FetchContext(session.partitions, self._purgatory, session, incremental=True, forgotten=left)
 
     def _end(self, session: _Session) -> None:
+        del self._sessions[session.id]
+        self._partition_count -= len(session.partitions)
         for partition in session.partitions.values():
             self._drop(partition)
 
@@ -362,26 +381,43 @@ class FetchSessions:
     def _create(
         self, partitions: dict[PartitionKey, PartitionFetch], now_ms: int, *, privileged: bool, uses_topic_ids: bool
     ) -> _Session | None:
-        if len(self._sessions) >= self._max_sessions and not self._evict((privileged, len(partitions)), now_ms):
+        if not self._make_room((privileged, len(partitions)), len(partitions), now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randrange(1, 1 << 31)
         session = _Session(session_id, partitions, now_ms, privileged=privileged, uses_topic_ids=uses_topic_ids)
         self._sessions[session_id] = session
+        self._partition_count += len(partitions)
         return session
 
-    def _evict(self, weight: tuple[bool, int], now_ms: int) -> bool:
-        """Make room for a session of this weight; False when all others have a better right."""
-        if not self._sessions:
+    def _make_room(self, weight: tuple[bool, int], added: int, now_ms: int, *, growing: _Session | None = None) -> bool:
+        """Make room for a new session of this weight, or for one that is ``growing`` to it; False when others have a better
+        right. ``added`` partitions are new."""
+        slots = len(self._sessions) + (growing is None) - self._max_sessions
+        partitions = self._partition_count + added - self._max_partitions
+        if slots <= 0 and partitions <= 0:
+            return True
+        evicted = []
+        for session in self._evictable(weight, now_ms):
+            if session is not growing:
+                evicted.append(session)
+                slots -= 1
+                partitions -= len(session.partitions)
+                if slots <= 0 and partitions <= 0:
+                    break
+        else:
             return False
-        stalest = next(iter(self._sessions.values()))
-        if now_ms - stalest.last_used_ms <= EVICTION_AGE_MS:
-            old = [session for session in self._sessions.values() if now_ms - session.created_ms > EVICTION_AGE_MS]
-            smallest = min(old, key=lambda session: session.weight, default=None)
-            if smallest is None or smallest.weight >= weight:
-                return False
-            stalest = smallest
-        del self._sessions[stalest.id]
-        self._end(stalest)
+        for session in evicted:
+            self._end(session)
         return True
+
+    def _evictable(self, weight: tuple[bool, int], now_ms: int) -> list[_Session]:
+        """The sessions that one of this weight may push out, in the order in which they go."""
+        unused, used = [], []
+        for session in self._sessions.values():
+            if now_ms - session.last_used_ms > EVICTION_AGE_MS:
+                unused.append(session)
+            elif now_ms - session.created_ms > EVICTION_AGE_MS and session.weight < weight:
+                used.append(session)
+        return unused + sorted(used, key=lambda session: session.weight)
