@@ -389,6 +389,22 @@ def test_session_ends_without_heartbeats_and_lasts_with_them() -> None:
     assert world.state() == "Empty"
 
 
+def test_hundreds_of_members_that_expire_at_once_go_some_at_a_time() -> None:
+    """Others are served between two steps, and a member whose turn has not come may still join."""
+    world = World()
+    [first] = world.stable(session_ms=30_000)
+    ids = [world.new_id(session_ms=8_000) for _ in range(600)]
+    again = world.join(member_id=first.member_id, session_ms=30_000)  # the leader asks for a rebalance
+    world.ms += 8_000
+    world.perform(world.coordinator.tick(world.now))
+    assert again.waits
+    assert world.coordinator.next_deadline_ms() == world.ms
+    last = world.join(member_id=ids[-1])
+    world.settle()
+    assert again.response.generation_id == last.response.generation_id == 2
+    assert world.join(member_id=ids[-2]).error == E.UNKNOWN_MEMBER_ID
+
+
 def test_offset_commit_is_a_sign_of_life() -> None:
     """A consumer that commits is not dead."""
     world = World()

@@ -37,6 +37,8 @@ __all__ = ["GroupCoordinator", "partition_of"]
 
 _EXPIRY = ("expiry", "")
 _EXPIRY_GOES_ON = ("expiry goes on", "")
+_DEADLINES_A_STEP = 256
+"""Some 2 ms of removing members."""
 _OFFSETS_A_STEP = 20_000
 """How many offsets are looked at for their expiry at a time: some milliseconds."""
 
@@ -161,9 +163,13 @@ class GroupCoordinator:
         return self._timers.next_ms()
 
     def tick(self, now: Now) -> list[Effect]:
-        """Do what is due."""
+        """Do what is due, or a part of it where thousands of members expire at once: `next_deadline_ms` says whether there
+        is more."""
         self._out.now = now
-        while (key := self._timers.pop_due(now.ms)) is not None:
+        for _ in range(_DEADLINES_A_STEP):
+            key = self._timers.pop_due(now.ms)
+            if key is None:
+                break
             kind, group_id, *rest = key
             if key == _EXPIRY:
                 self._timers.set(_EXPIRY, now.ms + self.settings.retention_check_interval_ms)

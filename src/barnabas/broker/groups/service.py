@@ -198,8 +198,9 @@ class GroupService:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_ms = due_ms
-        self._timer = self._call_later(max(due_ms - self._clock.monotonic_ms(), 0), self._tick)
+        now_ms = self._clock.monotonic_ms()
+        self._timer_ms = max(due_ms, now_ms)  # what is left of many deadlines is not late
+        self._timer = self._call_later(self._timer_ms - now_ms, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
