@@ -100,8 +100,40 @@ def test_assignments_and_states_come_back_as_they_were(
     encoded = encode_topic(Uuid(topic_id), partitions)
     assert decode_topic("t", encoded) == TopicAssignment(Uuid(topic_id), partitions)
     assert encoded == json.dumps(json.loads(encoded), separators=(",", ":")).encode()
+    assert decode_topic("t", json.dumps(json.loads(encoded), indent=1).encode()) == decode_topic("t", encoded)
     state = LeaderAndIsr(-1, 7, isr, recovery, 3)
     assert decode_partition_state("s", encode_partition_state(state, 9), 3) == (state, 9)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "expected"),
+    [
+        ('{"0":[1],"1":[2,3],"0":[4]}', {0: (4,), 1: (2, 3)}),
+        ('{"0":[1], "1":[2]}', {0: (1,), 1: (2,)}),
+        ('{"0":[]}', {0: ()}),
+        ("null", {}),
+        ('{"0":[1],}', None),
+        ('{"0":[1]"1":[2]}', None),
+        ('{"0":[1,,2]}', None),
+        ('{"0":[01]}', None),
+        ('{"0":[2147483648]}', None),
+        ('{"0":[1],"1":[true]}', None),
+        ('{"0":{"partitions":{"0":[1]}}}', None),
+        ('{"0":[1]', None),
+    ],
+)
+def test_partitions_are_read_as_json_has_them(partitions: str, expected: dict[int, tuple[int, ...]] | None) -> None:
+    """Those in the form that controllers write are read in slices, without json, and mean the same."""
+    data = b'{"version":3,"partitions":%b}' % partitions.encode()
+    if expected is None:
+        with pytest.raises(ZnodeFormatError):
+            decode_topic("t", data)
+    else:
+        found = decode_topic("t", data).partitions
+        assert {number: assignment.replicas for number, assignment in found.items()} == expected
+    inner = b'{"version":3,"x":%b}' % data
+    with contextlib.suppress(ZnodeFormatError):
+        assert decode_topic("t", inner).partitions == {}
 
 
 def test_sets_of_partitions_and_blocks_of_ids_come_back_as_they_were() -> None:

@@ -8,13 +8,14 @@ In Kafka: `ZkData`.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError, CorruptDataError
 from barnabas.base.ids import TopicPartition, Uuid, uuid_from_text, uuid_text
-from barnabas.base.tuples import new_tuple
+from barnabas.base.slices import Sliced, at_once
 
 __all__ = [
     "ADMIN_DELETE_TOPICS",
@@ -59,6 +60,7 @@ __all__ = [
     "decode_producer_ids",
     "decode_reassignments",
     "decode_topic",
+    "decode_topic_in_slices",
     "delete_topic_path",
     "encode_broker",
     "encode_cluster_id",
@@ -122,6 +124,8 @@ MAX_ASSIGNMENT_BYTES = 1_000_000
 
 NO_LEADER = -1
 _RECOVERED = 0
+_PARTITIONS = b'"partitions":{'
+_PARTITION = re.compile(rb'"([0-9]{1,10})":\[([0-9,]*)\](?:,(?=")|\Z)')
 _MAX_INT = 2**31 - 1
 
 
@@ -428,25 +432,67 @@ def encode_topic(topic_id: Uuid | None, partitions: Mapping[int, ReplicaAssignme
 
 def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
     """Versions 1 to 3."""
+    return at_once(decode_topic_in_slices(topic, data))
+
+
+def decode_topic_in_slices(topic: str, data: bytes | None) -> Sliced[TopicAssignment]:
+    """As `decode_topic`, with a slice of less than 1 us for each partition."""
     what = f"The assignment of topic {topic}"
-    value = _load(what, data)
+    rest, plain = yield from _plain_partitions(what, data or b"")
+    value = _load(what, rest)
+    if plain and "partitions" not in value:
+        plain, value = None, _load(what, data)
     parts = [value.get(key) or {} for key in ("partitions", "adding_replicas", "removing_replicas")]
     if not all(isinstance(part, dict) for part in parts):
         raise ZnodeFormatError(f"{what} is malformed: {bytes(data or b'')[:200]!r}")
     current, adding, removing = parts
-    partitions: dict[int, ReplicaAssignment] = {}
+    partitions: dict[int, ReplicaAssignment] = plain or {}
     for name, replicas in current.items():
+        yield None
         if not name.isdecimal() or len(name) > 10:
             raise ZnodeFormatError(f"{what}: {name!r} is not a partition number")
-        added = _ints(what, adding[name]) if name in adding else ()
-        removed = _ints(what, removing[name]) if name in removing else ()
-        partitions[int(name)] = new_tuple(ReplicaAssignment, (_ints(what, replicas), added, removed))
+        partitions[int(name)] = ReplicaAssignment(_ints(what, replicas))
+    for field_number, moving in ((1, adding), (2, removing)):
+        for name, replicas in moving.items():
+            yield None
+            number = int(name) if name.isdecimal() and len(name) <= 10 else -1
+            if number in partitions:
+                fields = list(partitions[number])
+                fields[field_number] = _ints(what, replicas)
+                partitions[number] = ReplicaAssignment(*fields)
     text = value.get("topic_id")
     try:
         topic_id = None if text is None else uuid_from_text(str(text))
     except ConfigError as error:
         raise ZnodeFormatError(f"{what}: {error}") from error
     return TopicAssignment(topic_id, partitions)
+
+
+def _plain_partitions(what: str, data: bytes) -> Sliced[tuple[bytes, dict[int, ReplicaAssignment] | None]]:
+    """The partitions of a znode in the form in which controllers write it, and the rest of the znode; None in other forms.
+
+    To make Python objects of the JSON of 20,000 partitions takes 6 to 10 ms that cannot be interrupted.
+    """
+    start = data.find(_PARTITIONS) + len(_PARTITIONS)
+    end = data.find(b"}", start)
+    if start < len(_PARTITIONS) or end < 0 or b'"partitions"' in data[end:]:
+        return data, None
+    partitions: dict[int, ReplicaAssignment] = {}
+    shared: dict[bytes, ReplicaAssignment] = {}  # a cluster has few brokers, so many partitions have the same ones
+    position = start
+    for entry in _PARTITION.finditer(data, start, end):
+        yield None
+        if entry.start() != position:
+            return data, None
+        position = entry.end()
+        name, text = entry.groups()
+        assignment = shared.get(text)
+        if assignment is None:
+            assignment = shared[text] = ReplicaAssignment(
+                _ints(what, _load(what, b'{"replicas":[%b]}' % text)["replicas"])
+            )
+        partitions[int(name)] = assignment
+    return (data[:start] + data[end:], partitions) if position == end else (data, None)
 
 
 def encode_partition_state(state: LeaderAndIsr, controller_epoch: int) -> bytes:

@@ -35,6 +35,7 @@ from barnabas.broker.cluster.steps import (
     WriteResult,
     Written,
     Znode,
+    in_steps,
     turn_after,
 )
 from barnabas.broker.cluster.znodes import (
@@ -43,7 +44,7 @@ from barnabas.broker.cluster.znodes import (
     ReplicaAssignment,
     ZnodeFormatError,
     decode_reassignments,
-    decode_topic,
+    decode_topic_in_slices,
     encode_reassignments,
     encode_topic,
     topic_path,
@@ -389,7 +390,7 @@ def _write_assignments(
             try:
                 if znode is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
-                found = decode_topic(topic, znode.data)
+                found = yield from in_steps(decode_topic_in_slices(topic, znode.data))
             except (KafkaError, ZnodeFormatError) as error:
                 logger.error("The assignment of topic %s could not be written: %s", topic, error)
                 failed[topic] = KafkaError(getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR), str(error))

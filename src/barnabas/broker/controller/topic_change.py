@@ -10,13 +10,25 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.cluster.steps import NEXT_TURN, Children, Delete, Read, Send, SetData, Steps, Watch, Write, Znode
+from barnabas.broker.cluster.steps import (
+    NEXT_TURN,
+    Children,
+    Delete,
+    Read,
+    Send,
+    SetData,
+    Steps,
+    Watch,
+    Write,
+    Znode,
+    in_steps,
+)
 from barnabas.broker.cluster.znodes import (
     ADMIN_DELETE_TOPICS,
     BROKER_TOPICS,
     TopicAssignment,
     ZnodeFormatError,
-    decode_topic,
+    decode_topic_in_slices,
     delete_topic_path,
     encode_topic,
     topic_path,
@@ -66,7 +78,7 @@ def _learn_some_topics(
         if znode is None:
             continue
         try:
-            found = decode_topic(topic, znode.data)
+            found = yield from in_steps(decode_topic_in_slices(topic, znode.data))
         except ZnodeFormatError as error:
             logger.error("Topic %s is left out: %s", topic, error)
             continue
@@ -127,7 +139,7 @@ def process_partition_modifications(context: ControllerContext, batch: RequestBa
     if znodes[0] is None:
         return
     try:
-        found = decode_topic(topic, znodes[0].data)
+        found = yield from in_steps(decode_topic_in_slices(topic, znodes[0].data))
     except ZnodeFormatError as error:
         logger.error("The change of topic %s is left out: %s", topic, error)
         return

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Children, CreateOwn, Pause, Read, ReadAllowed, Steps, Znode
+from barnabas.broker.cluster.steps import Children, CreateOwn, Pause, Read, ReadAllowed, Steps, Znode, in_steps
 from barnabas.broker.cluster.znodes import (
     BROKER_TOPICS,
     BrokerInfo,
     ZnodeFormatError,
     broker_path,
-    decode_topic,
+    decode_topic_in_slices,
     encode_broker,
     topic_path,
 )
@@ -107,15 +107,15 @@ def read_replicas(broker_id: int) -> Steps[list[TopicPartition]]:
         znodes: list[Znode | KeeperError | None] = yield ReadAllowed([topic_path(topic) for topic in some])
         for topic, znode in zip(some, znodes, strict=True):
             if znode is not None:
-                replicas += _replicas_on(broker_id, topic, znode)
+                replicas += yield from _replicas_on(broker_id, topic, znode)
     return replicas
 
 
-def _replicas_on(broker_id: int, topic: str, znode: Znode | KeeperError) -> list[TopicPartition]:
+def _replicas_on(broker_id: int, topic: str, znode: Znode | KeeperError) -> Steps[list[TopicPartition]]:
     try:
         if isinstance(znode, KeeperError):
             raise znode
-        assignment = decode_topic(topic, znode.data)
+        assignment = yield from in_steps(decode_topic_in_slices(topic, znode.data))
     except (KeeperError, ZnodeFormatError) as error:
         logger.error("%s cannot be read before the registration: %s", topic_path(topic), error)
         return []

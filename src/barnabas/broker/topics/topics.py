@@ -35,7 +35,7 @@ from barnabas.broker.cluster.znodes import (
     TopicAssignment,
     ZnodeFormatError,
     config_path,
-    decode_topic,
+    decode_topic_in_slices,
     delete_topic_path,
     encode_config,
     encode_topic,
@@ -257,7 +257,7 @@ class Topics:
             if znode is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             try:
-                found = decode_topic(name, znode.data)
+                found = yield from in_steps(decode_topic_in_slices(name, znode.data))
             except ZnodeFormatError as error:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
             added = yield from in_steps(
