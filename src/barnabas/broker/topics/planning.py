@@ -212,6 +212,12 @@ def plan_growth(
             racks, count - current, len(first), rng, fixed_start=start, first_partition=current
         )
         return {index: ReplicaAssignment(replicas) for index, replicas in placed.items()}
+    return _given_replicas(assignments, racks, current, count, len(first))
+
+
+def _given_replicas(
+    assignments: Sequence[Sequence[int]], racks: Mapping[int, str | None], current: int, count: int, factor: int
+) -> dict[int, ReplicaAssignment]:
     unknown = {broker for replicas in assignments for broker in replicas} - racks.keys()
     bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if unknown:
@@ -230,11 +236,11 @@ def plan_growth(
                 f"Duplicate brokers not allowed in replica assignment: {', '.join(map(str, replicas))} for partition id "
                 f"{index}.",
             )
-    odd = {index: len(replicas) for index, replicas in enumerate(assignments, current) if len(replicas) != len(first)}
+    odd = {index: len(replicas) for index, replicas in enumerate(assignments, current) if len(replicas) != factor}
     if odd:
         raise KafkaError(
             bad,
-            f"Inconsistent replication factor between partitions, partition 0 has {len(first)} while partitions "
+            f"Inconsistent replication factor between partitions, partition 0 has {factor} while partitions "
             f"[{', '.join(map(str, odd))}] have replication factors [{', '.join(map(str, odd.values()))}], respectively.",
         )
     return {index: ReplicaAssignment(tuple(replicas)) for index, replicas in enumerate(assignments, current)}
