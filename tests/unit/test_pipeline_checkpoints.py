@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("confluent_kafka")
 
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.main import main
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
 from barnabas.pipelines.errors import DataLossError, PipelineError
 from barnabas.pipelines.spec import Flow, parse
@@ -138,6 +139,9 @@ def test_a_reset_forgets_all_but_the_lock(begun: Path) -> None:
     for name in names:
         (state / name).touch()
     (state / "other-flow" / "main").mkdir(parents=True)
+    (state / "bad-rows").mkdir()
+    (state / "bad-rows" / ".lock").touch()
+    names.append("bad-rows")  # another flow's checkpoint of this name
     for name in ("run.json", "start-a.json", "admitted-source.json", "topics.json", "model.json"):
         (state / name).touch()
     (state / "bad-rows-a").mkdir()
@@ -165,6 +169,31 @@ def test_the_end_of_a_run_is_kept_with_its_reason(begun: Path) -> None:
     assert (last["rows"], last["status"], last["reason"]) == (4, "failed", "the disk is full")
     checkpoint.note_run({})
     assert not {"ended", "reason", "rows"} & set(checkpoint.last_run())
+
+
+COMMANDS = (["reset"], ["rewind", "--to", '{"a": {"0": 1}}'])
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each[0])
+def test_as_json_a_reset_and_a_rewind_are_done_when_they_say_so(
+    begun: Path, command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One value on standard output, and one that failed prints none."""
+    start = {TopicPartition("a", 0): 1}
+    monkeypatch.setattr("barnabas.cli.pipeline_operations._target", lambda *_: start)
+    (begun / "flow.toml").write_text(FLOW)
+    words = ["pipeline", command[0], str(begun / "flow.toml"), *command[1:], "--output", "json"]
+    assert main(words) == 2
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["flow"], shown["done"]) == ("f", False)
+    assert Checkpoint(flow_in(begun)).has_begun
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, command[0], lambda *_: Path("/nowhere").read_text())
+        assert main([*words, "--yes"]) == 1
+        assert capsys.readouterr().out == ""
+    assert main([*words, "--yes"]) == 0
+    assert json.loads(capsys.readouterr().out)["done"]
+    assert not Checkpoint(flow_in(begun)).has_begun
 
 
 def test_a_flow_runs_while_its_checkpoint_is_locked(begun: Path) -> None:

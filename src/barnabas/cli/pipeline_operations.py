@@ -207,9 +207,11 @@ def _not_running(flow: spec.Flow) -> Checkpoint:
 def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     checkpoint = _not_running(flow)
     batches = checkpoint.batches()
+    starts = {source.name: source.starting_offsets for source in flow.sources}
     if arguments.output != "json":
         print(f"position and state of {batches} micro-batches in {checkpoint.folder} are deleted")
-        print(f"the next run begins at {flow.source.starting_offsets}; sinks keep what they have:")
+        named = [f"{name} at {start}" if len(starts) > 1 else f"at {start}" for name, start in starts.items()]
+        print(f"the next run begins {', '.join(named)}; sinks keep what they have:")
         for each in what_repeats(flow):
             print(f"  {each}")
     is_meant = _is_meant(arguments)
@@ -217,7 +219,7 @@ def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         checkpoint.reset()
     if arguments.output == "json":
         plan = {"flow": flow.name, "checkpoint": str(checkpoint.folder), "batches": batches}
-        print_json({**plan, "begins_at": flow.source.starting_offsets, "sinks": what_repeats(flow), "done": is_meant})
+        print_json({**plan, "begins_at": starts, "sinks": what_repeats(flow), "done": is_meant})
     elif is_meant:
         print("done")
     return 0 if is_meant else 2

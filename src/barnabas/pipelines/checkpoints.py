@@ -244,11 +244,16 @@ class Checkpoint:
                         return pid
         return None
 
+    def _parts(self) -> list[Path]:
+        """What in the folder is this checkpoint's own: results, other checkpoints and a user's files may lie beside it."""
+        names = [each for each in self.folder.iterdir() if _OURS.fullmatch(each.name) or _BEFORE.fullmatch(each.name)]
+        return [
+            each for each in names if each.is_symlink() or not (each / ".lock").exists()
+        ]  # else it is another flow's
+
     def reset(self) -> None:
         """Forget position and state; the caller has seen that no process runs."""
-        for each in list(self.folder.iterdir()):
-            if not _OURS.fullmatch(each.name) and not _BEFORE.fullmatch(each.name):
-                continue
+        for each in self._parts():
             if each.is_dir() and not each.is_symlink():
                 shutil.rmtree(each)
             else:
@@ -260,8 +265,8 @@ class Checkpoint:
         number = sum(each.name.startswith(name) for each in self.folder.iterdir())
         kept = self.folder / (f"{name}-{number}" if number else name)
         kept.mkdir()
-        for each in list(self.folder.iterdir()):
-            if each.name != "flow.json" and _OURS.fullmatch(each.name):
+        for each in self._parts():
+            if each.name != "flow.json" and not _BEFORE.fullmatch(each.name):
                 each.rename(kept / each.name)
         for source, start in zip(self._flow.sources, starts, strict=True):
             name = "start.json" if source is self._flow.source else f"start-{source.name}.json"

@@ -22,6 +22,7 @@ from barnabas.pipelines.formats import Format, read_format
 from barnabas.pipelines.masters import MASTER
 from barnabas.pipelines.models.declared import Model, declare_model
 from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
+from barnabas.pipelines.own_folder import require_own_folder
 from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, resolve_path
 from barnabas.pipelines.steps import (
     POSITION,
@@ -278,6 +279,7 @@ def read_flow(
     flow = _flow(root, Path(file).parent)
     if unread := root.unread():
         raise SpecError.joined(unread)
+    require_own_folder(root, flow.checkpoint, file, _local_places(flow))
     return replace(flow, places=places)
 
 
@@ -552,6 +554,21 @@ def _refuse_loops(root: SpecTable, sources: Sequence[Source], sinks: Sequence[Si
                 raise root.fail(
                     field_name, f"is {what}: the flow would read what it writes, for ever; take another name"
                 )
+
+
+def _local_places(flow: Flow) -> dict[str, str]:
+    """The files and folders of a flow beside its checkpoint, by their fields."""
+    places: dict[str, str] = {}
+    for number, sink in enumerate(flow.sinks):
+        if isinstance(sink, LakeSink | SearchSink):
+            places[f"sinks[{number}].path"] = sink.path
+        elif isinstance(sink, DatabaseSink) and sink.type != "postgresql":
+            places[f"sinks[{number}].path"] = sink.url
+    files = [each for each in flow.lookups if each.type not in ("postgresql", "topic")]
+    places |= {f"tables.{each.name}.path": each.place for each in files}
+    if flow.model:
+        places["model.path"] = flow.model.path
+    return places | {f"resources.py_files[{number}]": each for number, each in enumerate(flow.resources.py_files)}
 
 
 def _for_producers(kafka: Mapping[str, str]) -> dict[str, str]:
