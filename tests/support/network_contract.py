@@ -68,6 +68,32 @@ class Taking(Recorder):
         return taken
 
 
+class Serving(Recorder):
+    """A handler that serves up to three small frames where they are, keeps no part of the buffer, and pauses now and then."""
+
+    together = 0
+    taken = 0
+
+    def take_from(self, data: memoryview, position: int) -> int:
+        assert not data.readonly
+        frames: list[bytes] = []
+        while len(frames) < self.taken % 4 and len(data) - position >= 4:
+            (size,) = struct.unpack_from(">i", data, position)
+            if size > 1000 or position + 4 + size > len(data):
+                break
+            frames.append(bytes(data[position + 4 : position + 4 + size]))
+            data[position : position + 4 + size] = bytes(4 + size)
+            position += 4 + size
+        self.taken += 1
+        self.together = max(self.together, len(frames))
+        self.frames += frames
+        if self.taken % 5 == 0:
+            self.connection.pause()
+            asyncio.get_running_loop().call_soon(self.connection.resume)
+        self.changed.set()
+        return position
+
+
 class Pair:
     """A listener that echoes, and a client connected to it."""
 
@@ -190,15 +216,16 @@ class NetworkContract:
 
         self.run(run)
 
-    def test_what_a_handler_does_not_take_together_comes_one_by_one(self) -> None:
+    @pytest.mark.parametrize("kind", [Taking, Serving])
+    def test_what_a_handler_does_not_take_together_comes_one_by_one(self, kind: type[Taking | Serving]) -> None:
         """Whole frames in the order sent, none lost or doubled, also where the handler pauses in the middle."""
 
         async def run(network: Network) -> None:
-            received: list[Taking] = []
+            received: list[Taking | Serving] = []
             accepted = asyncio.Event()
 
-            def accept(connection: Connection) -> Taking:
-                received.append(Taking(connection))
+            def accept(connection: Connection) -> Taking | Serving:
+                received.append(kind(connection))
                 accepted.set()
                 return received[-1]
 

@@ -8,7 +8,7 @@ from barnabas.testing.simulation.producers import ProducerKind
 
 __all__ = ["RunPlan", "TopicPlan"]
 
-_IDEMPOTENT = ProducerKind()
+_MOST_UNDER_WAY = 5
 _CALM_EVERY = 4
 _MOST_FAULTS = 6
 _ENSEMBLE_SHARE = 0.2
@@ -75,14 +75,21 @@ class RunPlan:
             f"topic{n}": TopicPlan(rng.randint(1, 2), _KINDS[kind])
             for n, kind in enumerate(kinds[: rng.choices((1, 2), (2, 1))[0]])
         }
-        others = (ProducerKind(-1, False), ProducerKind(1, False), ProducerKind(0, False))
+        others = (
+            ProducerKind(-1, False),
+            ProducerKind(1, False, most_under_way=_MOST_UNDER_WAY),
+            ProducerKind(0, False, most_under_way=_MOST_UNDER_WAY),
+        )
         settings = {"log.flush.interval.messages": "1"} if rng.random() < 0.2 else {}
         if brokers == 1:  # no other replica could be in sync, or elected uncleanly
             topics = {name: TopicPlan(topic.partitions) for name, topic in topics.items()}
         return cls(
             brokers=brokers,
             topics=topics,
-            producers=(_IDEMPOTENT, *rng.sample(others, rng.choice((0, 0, 1)))),
+            producers=(
+                ProducerKind(most_under_way=_MOST_UNDER_WAY if seed % 2 else 1),
+                *rng.sample(others, rng.choice((0, 0, 1))),
+            ),
             users=rng.choice((0, 0, 1, 2)),
             members=rng.choice((0, 1, 2, 3)),
             duration_s=rng.choices((10.0, 15.0, 25.0, 40.0), (4, 4, 2, 1))[0],

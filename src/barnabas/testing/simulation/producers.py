@@ -2,12 +2,16 @@
 
 What acks=all acknowledged must stay (`History.acknowledged`). With acks 0 and 1 records may be lost with their leader;
 what of them was read must stay all the same. Without idempotence a record that is sent again may stand twice.
+
+Some have several requests under way, which brokers may serve together. Behind one that failed all are sent again.
 """
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Connection
@@ -37,6 +41,17 @@ class ProducerKind:
 
     acks: int = _ALL
     is_idempotent: bool = True
+    most_under_way: int = 1
+    """Requests for a partition. At most 5, of which brokers remember the sequence numbers; without idempotence and with
+    acks=all only 1, or records could change their order."""
+
+
+class _Unacknowledged(NamedTuple):
+    """A request without an answer that counts."""
+
+    values: list[bytes]
+    sequence: int
+    batch: bytes
 
 
 class SimulatedProducer:
@@ -57,7 +72,8 @@ class SimulatedProducer:
         self._mean_pause_s = mean_pause_s
         self._producer_id = -1
         self._producer_epoch = -1
-        self._sequences: dict[TopicPartition, int] = {}
+        self._sequences: dict[tuple[int, TopicPartition], int] = {}
+        """The next, by producer id and partition."""
         self._renewing = asyncio.Lock()
         self._one_way: dict[int, _OneWay] = {}
         self.is_stopping = False
@@ -87,17 +103,21 @@ class SimulatedProducer:
         client = self._client
         count = 0
         rng = client.rng
+        most = self._kind.most_under_way
         while not self.is_stopping:
-            size = rng.choice((1, 1, 2, 5))
-            values = [f"{self._number}:{topic_partition}:{count + n}".encode() for n in range(size)]
-            if rng.random() < _PADDED_SHARE:
-                values[0] += b"." * rng.randrange(_MAX_PADDING_BYTES)
-            count += size
-            client.history.sent(topic_partition, values)
+            requests: list[list[bytes]] = []
+            for _ in range(1 if most == 1 else rng.randint(1, most)):
+                size = rng.choice((1, 1, 2, 5))
+                values = [f"{self._number}:{topic_partition}:{count + n}".encode() for n in range(size)]
+                if rng.random() < _PADDED_SHARE:
+                    values[0] += b"." * rng.randrange(_MAX_PADDING_BYTES)
+                count += size
+                client.history.sent(topic_partition, values)
+                requests.append(values)
             if self._kind.acks:
-                await self._send(topic_partition, values)
+                await self._send(topic_partition, requests)
             else:
-                await self._throw(topic_partition, values)
+                await self._throw(topic_partition, requests)
             await asyncio.sleep(rng.expovariate(1 / self._mean_pause_s))
 
     def _batch(
@@ -113,43 +133,73 @@ class SimulatedProducer:
         )
         return bytes(batch)
 
-    async def _send(self, topic_partition: TopicPartition, values: list[bytes]) -> None:
+    async def _send(self, topic_partition: TopicPartition, requests: Sequence[list[bytes]]) -> None:
         client, history = self._client, self._client.history
         partition = history.partition(topic_partition)
         identity, sequence = (-1, -1), -1
         if self._kind.is_idempotent:
             if self._producer_id < 0:
                 await self._identify()
-            identity, sequence = (self._producer_id, self._producer_epoch), self._sequences.get(topic_partition, 0)
-        batch = self._batch(topic_partition, values, identity, sequence)
-        while True:
+            identity = self._producer_id, self._producer_epoch
+            sequence = self._sequences.get((self._producer_id, topic_partition), 0)
+        waiting: deque[_Unacknowledged] = deque()
+        for values in requests:
+            batch = self._batch(topic_partition, values, identity, sequence)
+            waiting.append(_Unacknowledged(values, sequence, batch))
+            if self._kind.is_idempotent:
+                sequence += len(values)
+        is_first_try = True
+        while waiting:
             losses = partition.losses
-            code, base_offset, is_valid = await self._ask(topic_partition, batch)
-            if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            batches = [each.batch for each in waiting]
+            if self._kind.is_idempotent and (identity[0], topic_partition) not in self._sequences:
+                del batches[1:]  # a broker takes any number for the first of a producer: the second must not come first
+            answers = await self._ask(topic_partition, batches)
+            for code, base_offset, is_valid in answers:
+                if code is not ErrorCode.NONE and code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                    break  # the answers behind it say nothing, or come again
+                done = waiting.popleft()
                 if self._kind.acks != _ALL:
-                    history.count("acknowledged by the leader alone", len(values))
+                    history.count("acknowledged by the leader alone", len(done.values))
                 elif partition.losses == losses and is_valid:
-                    history.acknowledged(
-                        topic_partition, self._number, values, base_offset if code is ErrorCode.NONE else -1
-                    )
-                self._sequences[topic_partition] = sequence + len(values)
+                    offset = base_offset if code is ErrorCode.NONE else -1
+                    history.acknowledged(topic_partition, self._number, done.values, offset)
+                self._sequences[identity[0], topic_partition] = done.sequence + len(done.values)
+            else:
+                continue
+            # A broker that started again remembers the last batch of a producer only, for its snapshots hold no more.
+            may_be_unknown = len(requests) > 1 and not is_first_try
+            if not self._is_worth_another_try(topic_partition, code, identity, waiting[0].sequence, may_be_unknown):
                 return
-            if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or code is ErrorCode.UNKNOWN_PRODUCER_ID:
-                if not partition.losses and not partition.is_unclean:
-                    history.violation(
-                        f"{topic_partition}: {code.name} for sequence {sequence} of {identity}, nothing lost"
-                    )
-                # The batches before are lost with the disks: start again. Whether this one was stored is unknown.
-                if self._producer_id == identity[0]:
-                    self._producer_id = -1
-                    self._sequences.clear()
-                return
-            if code is not None and not code.retriable:
-                history.violation(f"{topic_partition}: produce was answered with {code.name}")
-                return
+            is_first_try = False
             history.count("produce retries")
             client.forget_leader(topic_partition)
             await client.pause()
+
+    def _is_worth_another_try(
+        self,
+        topic_partition: TopicPartition,
+        code: ErrorCode | None,
+        identity: tuple[int, int],
+        sequence: int,
+        may_be_unknown: bool,
+    ) -> bool:
+        """Whether the requests from a failed one on are to be sent again."""
+        history = self._client.history
+        partition = history.partition(topic_partition)
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or code is ErrorCode.UNKNOWN_PRODUCER_ID:
+            if may_be_unknown:
+                history.count("batches unknown after a restart")
+            elif not partition.losses and not partition.is_unclean:
+                history.violation(f"{topic_partition}: {code.name} for sequence {sequence} of {identity}, nothing lost")
+            # Start again, without those before if they are lost with the disks. Whether these were stored is unknown.
+            if self._producer_id == identity[0]:
+                self._producer_id = -1
+            return False
+        if code is not None and not code.retriable:
+            history.violation(f"{topic_partition}: produce was answered with {code.name}")
+            return False
+        return True
 
     def _request(self, topic_partition: TopicPartition, batch: bytes) -> ProduceRequest:
         topic = TopicProduceData(
@@ -161,10 +211,17 @@ class SimulatedProducer:
             transactional_id=None, acks=self._kind.acks, timeout_ms=_PRODUCE_TIMEOUT_MS, topic_data=[topic]
         )
 
-    async def _ask(self, topic_partition: TopicPartition, batch: bytes) -> tuple[ErrorCode | None, int, bool]:
-        """The error (None without an answer), the base offset, and whether the answer counts."""
+    async def _ask(
+        self, topic_partition: TopicPartition, batches: Sequence[bytes]
+    ) -> list[tuple[ErrorCode | None, int, bool]]:
+        """Of each request the error (None without an answer), the base offset, and whether the answer counts."""
+        leader = await self._client.leader(topic_partition)
+        return await asyncio.gather(*(self._ask_one(topic_partition, leader, batch) for batch in batches))
+
+    async def _ask_one(
+        self, topic_partition: TopicPartition, leader: int, batch: bytes
+    ) -> tuple[ErrorCode | None, int, bool]:
         client = self._client
-        leader = await client.leader(topic_partition)
         try:
             response = await client.channels.send(leader, self._request(topic_partition, batch))
         except ChannelError:
@@ -173,15 +230,15 @@ class SimulatedProducer:
         client.history.reconsider(topic_partition)
         return ErrorCode.of(answer.error_code), answer.base_offset, client.is_leader_now(leader, topic_partition)
 
-    async def _throw(self, topic_partition: TopicPartition, values: list[bytes]) -> None:
+    async def _throw(self, topic_partition: TopicPartition, requests: Sequence[list[bytes]]) -> None:
         """Acks 0: nothing is ever answered; a refusal closes the connection."""
         client = self._client
         leader = await client.leader(topic_partition)
-        batch = self._batch(topic_partition, values, (-1, -1), -1)
         way = self._one_way.setdefault(leader, _OneWay(client, leader))
-        if not await way.send(self._request(topic_partition, batch)):
+        batches = [self._batch(topic_partition, values, (-1, -1), -1) for values in requests]
+        if not await way.send([self._request(topic_partition, batch) for batch in batches]):
             client.forget_leader(topic_partition)
-        client.history.count("sent with acks 0", len(values))
+        client.history.count("sent with acks 0", sum(map(len, requests)))
 
 
 class _OneWay:
@@ -192,7 +249,7 @@ class _OneWay:
         self._host = broker_name(broker_id)
         self._connection: Connection | None = None
 
-    async def send(self, request: ProduceRequest) -> bool:
+    async def send(self, requests: Sequence[ProduceRequest]) -> bool:
         """Whether the bytes are on their way."""
         if self._connection is None:
             try:
@@ -201,7 +258,8 @@ class _OneWay:
                 )
             except (OSError, TimeoutError):
                 return False
-        self._connection.send(encode_request(request, _UNANSWERED_VERSION, 0, "simulation"))
+        frames = (encode_request(request, _UNANSWERED_VERSION, 0, "simulation") for request in requests)
+        self._connection.send([part for frame in frames for part in frame])
         return True
 
     def frame(self, data: memoryview) -> None:

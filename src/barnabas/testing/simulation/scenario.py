@@ -122,6 +122,7 @@ class Scenario:
         checks.check_acknowledged_records(self.history)
         checks.check_disks(self.simulation)
         checks.check_coordination(self.simulation, self.facts)
+        self.history.count("requests served in place", self.simulation.fabric.frames_in_place)
         self._check_not_vacuous()
 
     async def _start(self) -> None:
