@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import itertools
 import logging
 import os
 import socket
@@ -190,6 +191,37 @@ def test_a_response_of_thousands_of_small_parts_lets_others_have_their_turn(tmp_
                     received += await loop.sock_recv(client, 1 << 16)
         expected = (part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)
         assert received == b"".join(expected)
+
+    asyncio.run(run())
+
+
+def test_a_large_range_of_a_file_lets_others_have_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much room the socket has: a cold disk brings a mebibyte at a time, and a turn ends after some milliseconds."""
+    asked: list[int] = []
+    real = os.sendfile
+    monkeypatch.setattr(os, "sendfile", lambda out, file, at, size: asked.append(size) or real(out, file, at, size))
+
+    async def run() -> None:
+        path = str(tmp_path / "records")
+        file = OsFiles().open(path, create=True)
+        content = os.urandom(1 << 20) * 6
+        file.append([content])
+        async with listening() as (port, handlers):
+            with socket.create_connection((HOST, port)) as client:
+                await until(lambda: handlers)
+                ticks = itertools.count()
+                monkeypatch.setattr(sockets, "_SENDING_S", 2)
+                monkeypatch.setattr(sockets.time, "perf_counter", lambda: next(ticks))
+                handlers[0].connection.send([FileSlice(file, 0, len(content))])
+                monkeypatch.undo()
+                assert max(asked) == 1 << 20
+                assert handlers[0].connection.unsent_bytes >= 3 << 20
+                client.setblocking(False)
+                loop = asyncio.get_running_loop()
+                received = b""
+                while len(received) < len(content):
+                    received += await loop.sock_recv(client, 1 << 20)
+        assert received == content
 
     asyncio.run(run())
 

@@ -38,9 +38,11 @@ __all__ = ["SocketNetwork"]
 _SCRATCH_BYTES = 256 * 1024
 _GROWTH = 8  # how many times what has come a buffer may take
 _SENDFILE_FROM_BYTES = 32 * 1024
+_SENDFILE_A_CALL_BYTES = 1024 * 1024
+"""A call returns when the reader's system has taken so much, or the disk has brought it."""
 _READ_A_CALL_BYTES = 64 * 1024
-_CALLS_A_TURN = 64
-"""So many calls send a response of thousands of small parts to a reader who is as fast; then others have their turn."""
+_SENDING_S = 0.002
+"""So long one connection sends to a reader that is as fast; then others have their turn."""
 _DELIVERY_S = 0.005
 _IOV_MAX = 64
 _MAX_UNSENT_BYTES = 1024 * 1024
@@ -515,9 +517,9 @@ class _SocketConnection:
         self._flush()
 
     def _flush(self) -> None:
-        """Send until the socket takes no more, or for some calls; then wait for it to be writable."""
+        """Send until the socket takes no more, or for some time; then wait for it to be writable."""
         outgoing = self._outgoing
-        calls_left = _CALLS_A_TURN
+        deadline_s = 0.0
         try:
             while outgoing:
                 first = outgoing[0]
@@ -525,8 +527,11 @@ class _SocketConnection:
                     blocked = self._send_slice(first)
                 else:
                     blocked = self._send_buffers()
-                calls_left -= 1
-                if blocked or (not calls_left and outgoing):
+                if not blocked and outgoing:
+                    now_s = time.perf_counter()
+                    deadline_s = deadline_s or now_s + _SENDING_S  # most are sent in one call, without a clock
+                    blocked = now_s >= deadline_s
+                if blocked:
                     if not self._writing:
                         self._writing = True
                         self._loop.add_writer(self._descriptor, self._flush)
@@ -583,15 +588,16 @@ class _SocketConnection:
     def _send_slice(self, piece: FileSlice) -> bool:
         descriptor = piece.file.fileno()
         assert descriptor is not None
-        sent = os.sendfile(self._descriptor, descriptor, piece.offset, piece.size)
+        size = min(piece.size, _SENDFILE_A_CALL_BYTES)
+        sent = os.sendfile(self._descriptor, descriptor, piece.offset, size)
         if not sent:
             raise OSError(f"{piece.file!r} ended {piece.size} bytes early")
         self._unsent_bytes -= sent
         if sent == piece.size:
             self._outgoing.popleft()
-            return False
-        self._outgoing[0] = FileSlice(piece.file, piece.offset + sent, piece.size - sent)
-        return True
+        else:
+            self._outgoing[0] = FileSlice(piece.file, piece.offset + sent, piece.size - sent)
+        return sent < size
 
     # Closing
 
