@@ -18,7 +18,7 @@ class Audited(Harness):
 
     def __init__(self, **limits: int) -> None:
         self.written: list[str] = []
-        self.auditor = AuditLog(self.written.append)
+        self.auditor = AuditLog(self.written.append, "zookeeper")
         super().__init__(auditor=self.auditor, **limits)
 
     def take(self) -> list[str]:
@@ -115,7 +115,7 @@ def test_a_multi_that_succeeds_has_a_line_for_each_part_that_changes_something(h
 def test_writes_that_a_read_only_server_refuses_are_failures_at_once() -> None:
     """They go to no leader, and so have no answer to wait for."""
     written: list[str] = []
-    harness = Harness(read_only=True, auditor=AuditLog(written.append))
+    harness = Harness(read_only=True, auditor=AuditLog(written.append, "zookeeper"))
     client = Client(harness, read_only=True)
     client.connected()
     assert client.call(OpCode.CREATE, create("/a"))[0] == ErrorCode.NOT_READ_ONLY
@@ -152,7 +152,7 @@ def test_ephemerals_of_a_session_that_ends_are_in_the_audit_log_of_each_member(h
     client.call(OpCode.CREATE, create("/e", 1))
     client.call(OpCode.CLOSE_SESSION)
     written: list[str] = []
-    member = Harness(read_only=True, auditor=AuditLog(written.append))
+    member = Harness(read_only=True, auditor=AuditLog(written.append, "zookeeper"))
     member.processor.apply(harness.log, member.now_ms, member.wall_ms)
     assert "/e" not in member.processor.database.tree.nodes
     (line,) = written

@@ -208,7 +208,7 @@ def test_writes_have_the_effects_that_they_have_on_the_general_path(
 ) -> None:
     """The log, the answers and events in their order, tree, watches and figures; an audited server takes the general path."""
     fast = Run(Harness(global_outstanding=global_outstanding))
-    general = Run(Harness(global_outstanding=global_outstanding, auditor=AuditLog(lambda _: None)))
+    general = Run(Harness(global_outstanding=global_outstanding, auditor=AuditLog(lambda _: None, "zookeeper")))
     assert fast.harness.processor._fast is not None
     assert general.harness.processor._fast is None
     for kind, what in script:
@@ -257,7 +257,7 @@ class Pair:
     def __init__(self, global_outstanding: int) -> None:
         self.leader = Run(Harness())
         harness = self.leader.harness
-        without = AuditLog(lambda _: None)
+        without = AuditLog(lambda _: None, "zookeeper")
         self.followers = [
             Follower(harness, global_outstanding=global_outstanding, **limits) for limits in ({}, {"auditor": without})
         ]
@@ -368,7 +368,7 @@ def test_a_write_that_the_leader_refuses_because_the_session_moved_has_its_own_l
     lines: list[str] = []
     leader = Run(Harness()).harness
     applied = len(leader.log)
-    follower = Follower(leader, auditor=AuditLog(lines.append))
+    follower = Follower(leader, auditor=AuditLog(lines.append, "zookeeper"))
 
     def decide(owner: object) -> None:
         packet = follower.forwarded.popleft()
@@ -513,7 +513,7 @@ def test_the_straight_path_leaves_nodes_that_are_not_open_or_empty(opcode: OpCod
 
 def test_many_writes_leave_the_digests_that_servers_compare() -> None:
     """One for each 128 transactions, of the tree as it was behind them."""
-    fast, general = Run(Harness()), Run(Harness(auditor=AuditLog(lambda _: None)))
+    fast, general = Run(Harness()), Run(Harness(auditor=AuditLog(lambda _: None, "zookeeper")))
     for run in (fast, general):
         for number in range(300):
             run.step(0, (OpCode.CREATE, CreateRequest(f"/a/{number}", b"", OPEN, 0)))

@@ -1,6 +1,7 @@
 """The server on a loop inside the test's process: start, stop, four-letter words, snapshots while it serves."""
 
 import asyncio
+import getpass
 import logging
 import os
 import re
@@ -401,7 +402,7 @@ def test_protection_that_cannot_work_ends_the_start(tmp_path: Path, texts: dict[
 def test_the_audit_log_has_a_line_for_each_write_with_its_user(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Successes, failures, a failed multi, the end of a session; no reads, no hashes, and no forged lines."""
+    """Start and stop, successes, failures, a failed multi, the end of a session; no reads, no hashes, and no forged lines."""
     caplog.set_level(logging.INFO, "barnabas.audit")
 
     def write(port: int) -> None:
@@ -427,14 +428,17 @@ def test_the_audit_log_has_a_line_for_each_write_with_its_user(
         if record.name == "barnabas.audit"
     ]
     who = "session=S\tuser=127.0.0.1,bob\tip=127.0.0.1\t"
+    server = f"user={getpass.getuser()}"
     assert lines == [
+        f"{server}\toperation=serverStart\tresult=success",
         f"{who}operation=create\tznode=/a\tznode_type=persistent\tresult=success",
         f"{who}operation=create\tznode=/a/s-0000000000\tznode_type=ephemeral_sequential\tresult=success",
         f"{who}operation=create\tznode=/no\\nline\\tuser=eve/x\tznode_type=persistent\tresult=failure",
         f"{who}operation=setData\tznode=/a\tresult=failure",
         f"{who}operation=setAcl\tznode=/a\tacl=digest:bob:x:cdrwa,auth::cdrwa,world:anyone:r\tresult=success",
         f"{who}operation=multiOperation\tresult=failure",
-        "session=S\toperation=ephemeralZNodeDeletionOnSessionCloseOrExpire\tznode=/a/s-0000000000\tresult=success",
+        f"session=S\t{server}\toperation=ephemeralZNodeDeletionOnSessionCloseOrExpire\tznode=/a/s-0000000000\tresult=success",
+        f"{server}\toperation=serverStop\tresult=success",
     ]
 
 

@@ -2,7 +2,7 @@
 
     session=0x1000  user=10.0.0.7,bob  ip=10.0.0.7  operation=create  znode=/a  znode_type=persistent  result=success
 
-Fields are tab-separated. A write of several parts has a line for each if it succeeds, and one line otherwise. Hashes of
+What the server does itself (ephemerals of a session that ends, its own start and stop) has the server's user. Fields are tab-separated. A write of several parts has a line for each if it succeeds, and one line otherwise. Hashes of
 passwords in ACLs are not shown, and what is no printable character is escaped, so that a client cannot forge lines.
 
 In ZooKeeper: ZKAuditProvider, AuditHelper and AuditEvent.
@@ -59,8 +59,10 @@ class AuditLog:
     one twice. A request is decoded when its answer is known.
     """
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], server_user: str) -> None:
+        """``server_user`` is the user of the operating system that the server runs as."""
         self._write = write
+        self._server_user = server_user
         self._pending: dict[ServerConnection, deque[tuple[int, bytes]]] = {}
 
     def received(self, client: ServerConnection, opcode: int, data: bytes) -> None:
@@ -102,11 +104,20 @@ class AuditLog:
             self._write(
                 audit_line(
                     session=f"0x{session_id & (1 << 64) - 1:x}",
+                    user=self._server_user,
                     operation="ephemeralZNodeDeletionOnSessionCloseOrExpire",
                     znode=path,
                     result="success",
                 )
             )
+
+    def server_started(self) -> None:
+        """The server serves clients, or takes part in its ensemble."""
+        self._write(audit_line(user=self._server_user, operation="serverStart", result="success"))
+
+    def server_stopped(self) -> None:
+        """The server has stopped in order."""
+        self._write(audit_line(user=self._server_user, operation="serverStop", result="success"))
 
     def _failed(self, client: ServerConnection, opcode: int, data: bytes) -> None:
         for entry in [_FAILED_MULTI] if opcode == OpCode.MULTI else _entries(opcode, data):

@@ -42,8 +42,8 @@ def read_text(files: Files, path: str) -> str:
     return files.read(path).decode()
 
 
-def client_limits(settings: Values, files: Files, rng: Random) -> Limits:
-    """What clients may do."""
+def client_limits(settings: Values, files: Files, rng: Random, user: str) -> Limits:
+    """What clients may do. ``user`` is that of the server's process, for the audit log."""
     low, high = session_timeouts_ms(settings)
     return Limits(
         min_session_timeout_ms=low,
@@ -57,7 +57,7 @@ def client_limits(settings: Values, files: Files, rng: Random) -> Limits:
         if settings["localSessionsEnabled"] and ensemble_of(settings) is not None
         else None,
         access=access_rules(settings, partial(read_text, files), rng.randbytes),
-        auditor=AuditLog(audit_logger.info) if settings["audit.enable"] else None,
+        auditor=AuditLog(audit_logger.info, user) if settings["audit.enable"] else None,
     )
 
 

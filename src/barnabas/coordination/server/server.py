@@ -8,7 +8,9 @@ In ZooKeeper: ZooKeeperServer, NIOServerCnxnFactory and SyncRequestProcessor.
 """
 
 import asyncio
+import getpass
 import logging
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -95,6 +97,14 @@ def _snapshot_service(
         on_begin=schedule.restart,
         on_written=lambda zxid, took_ms: metrics.snapshot_written(zxid, took_ms, clock.wall_ms()),
     )
+
+
+def _user() -> str:
+    """The user that this process runs as."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in containers
+        return str(os.getuid())
 
 
 class CoordinationServer:
@@ -201,8 +211,8 @@ class CoordinationServer:
             self._shut_executor()
             raise ConfigError(f"the data directory {settings['dataDir']} cannot be used: {error}") from error
         try:
-            ensemble, limits = self._ensemble, client_limits(settings, self._files, self._rng)
-            peer = self._quorum_peer = self._make_quorum_peer(ensemble, limits) if ensemble is not None else None
+            limits = self._limits = client_limits(settings, self._files, self._rng, _user())
+            peer = self._make_quorum_peer(self._ensemble, limits) if self._ensemble is not None else None
             load = self._storage.load if peer is None else peer.member.load
             database, replayed = await self._loop.run_in_executor(self._executor, load)
             if not self._storage.any_snapshot():
@@ -210,7 +220,6 @@ class CoordinationServer:
                 await self._loop.run_in_executor(self._executor, self._storage.save_snapshot, database)
                 self._metrics.measured("snapshottime", clock.monotonic_ms() - began_ms)
             now_ms = clock.monotonic_ms()
-            self._limits = limits
             self._processor = self._new_processor(database)
             self._log_source = self._processor if peer is None else peer.member.log
             self._is_serving = peer is None
@@ -225,7 +234,9 @@ class CoordinationServer:
             self._storage.close()
             self._shut_executor()
             raise
-        self._is_started = True
+        self._is_started, self._quorum_peer = True, peer
+        if limits.auditor is not None:
+            limits.auditor.server_started()
         self._last_sweep_ms = now_ms
         self._last_purge_ms = now_ms - settings["autopurge.purgeInterval"] * 3_600_000  # the first one is due
         self._metrics.started(now_ms - self._started_ms, replayed)
@@ -382,6 +393,8 @@ class CoordinationServer:
         await self._close_connections()
         self._storage.close()
         self._shut_executor()
+        if self._limits.auditor is not None:
+            self._limits.auditor.server_stopped()
 
     async def _close_connections(self) -> None:
         for peer in list(self._peers):
