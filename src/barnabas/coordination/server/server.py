@@ -234,7 +234,7 @@ class CoordinationServer:
             self._storage.close()
             self._shut_executor()
             raise
-        self._is_started, self._quorum_peer = True, peer
+        self._is_started = True
         if limits.auditor is not None:
             limits.auditor.server_started()
         self._last_sweep_ms = now_ms
@@ -271,7 +271,7 @@ class CoordinationServer:
         network = assembly.quorum_network() or self._network
         authentication = assembly.authentication()
         quorum_network = network if authentication is None else AuthenticatedNetwork(network, authentication)
-        peer = QuorumPeer(member, network=quorum_network, executor=self._executor)
+        peer = self._quorum_peer = QuorumPeer(member, network=quorum_network, executor=self._executor)
         peer.listen_on_all = settings["quorumListenOnAllIPs"]
         peer.reads_without_quorum = settings["readonlymode.enabled"]
         if self._elector is None:
