@@ -1,11 +1,13 @@
 """Committed offsets: which clients may commit, what is kept, what expires, what can be deleted."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.loading import Loader
-from barnabas.broker.groups.offsets import CommittedOffset
+from barnabas.broker.groups.offsets import CommittedOffset, GroupOffsets
 from barnabas.broker.groups.queries import describe_group, fetch_offsets, list_groups
 from barnabas.broker.groups.records import OffsetRecord, encode_record
 from barnabas.wire.kafka.errors import ErrorCode as E
@@ -427,3 +429,28 @@ def test_loading_follows_transactions() -> None:
     assert {tp.topic: value.offset for tp, value in offsets.committed.items()} == {"committed": 1, "overtaken": 2}
     assert offsets.is_unstable(TopicPartition("open", 0))
     assert not offsets.is_unstable(TopicPartition("aborted", 0))
+
+
+few_partitions = st.lists(st.builds(TopicPartition, st.just("t"), st.integers(0, 5)), min_size=1, max_size=8)
+
+
+@given(st.lists(st.tuples(few_partitions, st.integers(0, 20), st.booleans())))
+def test_a_commit_applied_by_columns_is_one_applied_offset_by_offset(
+    commits: list[tuple[list[TopicPartition], int, bool]],
+) -> None:
+    """Also where a partition is there twice, the offsets of a transaction come late, and commits overlap."""
+    by_columns, one_by_one = GroupOffsets(), GroupOffsets()
+    under_way: list[list[TopicPartition]] = []
+    for number, (partitions, record_offset, ends) in enumerate(commits):
+        by_columns.begin(partitions)
+        under_way.append(partitions)
+        assert all(map(by_columns.is_unstable, partitions))
+        values = [CommittedOffset(number * 100 + at, -1, "", 0) for at in range(len(partitions))]
+        by_columns.apply_all(partitions, values, record_offset)
+        for partition, value in zip(partitions, values, strict=True):
+            one_by_one.apply(partition, value, record_offset)
+        if ends:
+            by_columns.end(under_way.pop(0))
+        left = {partition for some in under_way for partition in some}
+        assert {tp for tp in by_columns.partitions() if by_columns.is_unstable(tp)} == left
+    assert by_columns.committed == one_by_one.committed

@@ -33,7 +33,7 @@ _PARTITIONS_A_STEP = 256
 class OffsetCommit:
     """An OffsetCommit request with all that follows from the request and the metadata alone."""
 
-    __slots__ = ("accepted", "encoded", "known", "records", "request", "response")
+    __slots__ = ("accepted", "encoded", "known", "partitions", "records", "request", "response", "values")
 
     def __init__(self, request: OffsetCommitRequest) -> None:
         self.request = request
@@ -43,6 +43,9 @@ class OffsetCommit:
         self.accepted: list[OffsetCommitResponsePartition] = []
         """The answers for what is written if the group allows it."""
         self.records: list[OffsetRecord] = []
+        self.partitions: list[TopicPartition] = []
+        self.values: list[CommittedOffset] = []
+        """The records as columns."""
         self.encoded = bytearray()
         """The records as a batch has them."""
 
@@ -79,7 +82,8 @@ def _prepare(
     """Add what a commit of these partitions writes; returns the answers."""
     group_id = commit.request.group_id
     answers = []
-    records = []
+    records, partitions_written, values = commit.records, commit.partitions, commit.values
+    first = len(records)
     for partition in partitions:
         index = partition.partition_index
         answer = OffsetCommitResponsePartition(partition_index=index)
@@ -98,7 +102,8 @@ def _prepare(
             (partition.committed_offset, partition.committed_leader_epoch, metadata, wall_ms, expire_ms),
         )
         key = new_tuple(TopicPartition, (topic, index))
+        partitions_written.append(key)
+        values.append(value)
         records.append(new_tuple(OffsetRecord, (group_id, key, value)))
-    add_offset_records(commit.encoded, group_id, topic, records, len(commit.records))
-    commit.records += records
+    add_offset_records(commit.encoded, group_id, topic, records[first:], first)
     return answers

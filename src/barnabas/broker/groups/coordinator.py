@@ -270,7 +270,7 @@ class GroupCoordinator:
         return out.take()
 
     def _append_offsets(self, group: Group, commit: OffsetCommit, to: Any) -> None:
-        partitions = [record.topic_partition for record in commit.records]
+        partitions, values = commit.partitions, commit.values
         group.offsets.begin(partitions)
 
         def written(error: ErrorCode) -> None:
@@ -281,7 +281,7 @@ class GroupCoordinator:
                     answer.error_code = answered
             self._out.reply(to, commit.response)
 
-        self._out.append(group, commit.records, written, commit.encoded)
+        self._out.append(group, commit.records, written, commit.encoded, (partitions, values))
 
     def _check_commit(self, request: OffsetCommitRequest) -> ErrorCode:
         """Whether the sender may commit: a member of the generation, or any client while the group is empty."""
@@ -401,7 +401,11 @@ class GroupCoordinator:
         """The records of ``append`` are in the log from ``base_offset`` on, and committed: apply them, then answer."""
         self._out.now = now
         group = append.group
-        if self._groups.get(group.group_id) is group:
+        if self._groups.get(group.group_id) is not group:
+            pass  # it is gone
+        elif append.committed is not None:
+            group.offsets.apply_all(*append.committed, base_offset)
+        else:
             for record in append.records:
                 if isinstance(record, OffsetRecord):
                     if record.value is None:

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from barnabas.base.clock import Now
 from barnabas.base.files import Buffer
+from barnabas.base.ids import TopicPartition
 from barnabas.base.settings import Values
 from barnabas.broker.groups.group import Group
+from barnabas.broker.groups.offsets import CommittedOffset
 from barnabas.broker.groups.records import StoredRecord
 from barnabas.wire.kafka.errors import ErrorCode
 
@@ -24,13 +26,17 @@ class Reply(NamedTuple):
     response: Any
 
 
+OffsetColumns = tuple[Sequence[TopicPartition], Sequence[CommittedOffset]]
+"""Partitions and what was committed for each."""
+
+
 class Append:
     """Write records to a group's partition of ``__consumer_offsets``, in one batch.
 
     The edge reports the outcome to `GroupCoordinator.committed` or `GroupCoordinator.failed`.
     """
 
-    __slots__ = ("done", "encoded", "group", "records")
+    __slots__ = ("committed", "done", "encoded", "group", "records")
 
     def __init__(
         self,
@@ -38,11 +44,14 @@ class Append:
         records: Sequence[StoredRecord],
         done: Callable[[ErrorCode], None] | None,
         encoded: Buffer | None = None,
+        committed: OffsetColumns | None = None,
     ) -> None:
         self.group = group
         self.records = records
         self.encoded = encoded
         """The records as `build_batch_around` takes them, where they are known."""
+        self.committed = committed
+        """The records as columns, where all are committed offsets."""
         self.done = done
         """What to decide once the outcome is known; None when it was (a timeout came first)."""
 
@@ -72,8 +81,9 @@ class Outbox:
         records: Sequence[StoredRecord],
         done: Callable[[ErrorCode], None],
         encoded: Buffer | None = None,
+        committed: OffsetColumns | None = None,
     ) -> None:
-        self._effects.append(Append(group, records, done, encoded))
+        self._effects.append(Append(group, records, done, encoded, committed))
 
     def take(self) -> list[Effect]:
         """The effects since the last call."""

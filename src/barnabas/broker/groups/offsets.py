@@ -1,14 +1,14 @@
 """A group's committed offsets.
 
 Three tables by partition. ``committed`` holds what records of ``__consumer_offsets`` say, once those are committed;
-only `GroupOffsets.apply` and `GroupOffsets.remove` change it. ``_writing`` counts
+only `GroupOffsets.apply`, its forms for many partitions, and `GroupOffsets.remove` change it. ``_writing`` counts
 the commits on their way to the log: such an offset is not stable (KIP-447), does not expire and keeps its group alive.
 ``transactional`` holds, for each producer id, what a transaction has written and not yet committed or aborted.
 
 In Kafka: the offset tables of `GroupMetadata`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
@@ -32,13 +32,15 @@ class CommittedOffset(NamedTuple):
 class GroupOffsets:
     """The offsets of one group."""
 
-    __slots__ = ("_record_offsets", "_writing", "committed", "transactional")
+    __slots__ = ("_last_record_offset", "_record_offsets", "_under_way", "_writing", "committed", "transactional")
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, CommittedOffset] = {}
         self.transactional: dict[int, dict[TopicPartition, tuple[CommittedOffset, int]]] = {}
         self._record_offsets: dict[TopicPartition, int] = {}  # where in the log `committed` was written
+        self._last_record_offset = -1  # the largest of them
         self._writing: dict[TopicPartition, int] = {}
+        self._under_way = 0  # how often `begin` was called without `end`
 
     def __bool__(self) -> bool:
         """Whether anything is committed or on its way."""
@@ -46,14 +48,24 @@ class GroupOffsets:
 
     # Writing
 
-    def begin(self, partitions: Iterable[TopicPartition]) -> None:
+    def begin(self, partitions: Sequence[TopicPartition]) -> None:
         """Commits of these partitions are on their way to the log; `end` follows whatever becomes of them."""
+        self._under_way += 1
+        if self._under_way == 1:
+            self._writing = dict.fromkeys(partitions, 1)
+            if len(self._writing) == len(partitions):
+                return
+            self._writing.clear()  # one is there twice
         writing = self._writing
         for topic_partition in partitions:
             writing[topic_partition] = writing.get(topic_partition, 0) + 1
 
-    def end(self, partitions: Iterable[TopicPartition]) -> None:
+    def end(self, partitions: Sequence[TopicPartition]) -> None:
+        self._under_way -= 1
         writing = self._writing
+        if not self._under_way:
+            writing.clear()
+            return
         for topic_partition in partitions:
             left = writing[topic_partition] - 1
             if left:
@@ -67,6 +79,19 @@ class GroupOffsets:
         if self._record_offsets.get(topic_partition, -1) <= record_offset:
             self.committed[topic_partition] = value
             self._record_offsets[topic_partition] = record_offset
+            self._last_record_offset = max(self._last_record_offset, record_offset)
+
+    def apply_all(
+        self, partitions: Sequence[TopicPartition], values: Sequence[CommittedOffset], record_offset: int
+    ) -> None:
+        """As `apply` for each of these in their order: a large commit is one step, so it is done by whole columns."""
+        if record_offset < self._last_record_offset:
+            for topic_partition, value in zip(partitions, values, strict=True):
+                self.apply(topic_partition, value, record_offset)
+            return
+        self._last_record_offset = record_offset
+        self.committed.update(zip(partitions, values, strict=True))
+        self._record_offsets.update(dict.fromkeys(partitions, record_offset))
 
     def load(self, partitions: list[TopicPartition], values: list[CommittedOffset], record_offsets: list[int]) -> None:
         """As `apply` for each of these. A partition may be among them once."""
@@ -74,6 +99,7 @@ class GroupOffsets:
             for each in zip(partitions, values, record_offsets, strict=True):
                 self.apply(*each)
             return
+        self._last_record_offset = max(self._last_record_offset, *record_offsets)
         self.committed.update(zip(partitions, values, strict=True))
         self._record_offsets.update(zip(partitions, record_offsets, strict=True))
 
