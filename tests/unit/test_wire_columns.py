@@ -201,7 +201,8 @@ def test_records_of_one_size_are_never_accepted_where_the_model_refuses_them(
     del data[draw.draw(st.sampled_from((len(data), len(data), len(data) - 1, len(data) - len(data) // count))) :]
     count = max(1, count + draw.draw(st.sampled_from((0, 0, 0, -1, 1))))
     if contents.are_uniform(bytes(data), count):
-        model(bytes(data), count)
+        found = model(bytes(data), count)
+        assert contents.are_uniform(bytes(data), count, with_keys=True) == (not found.has_keyless)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,8 @@ def test_small_records_of_any_sizes_are_recognised_and_never_accepted_where_the_
     del data[draw.draw(st.sampled_from((len(data), len(data), len(data) - 1))) :]
     count = max(1, len(found) + draw.draw(st.sampled_from((0, 0, 0, -1, 1))))
     if contents.are_plain(bytes(data), count):
-        model(bytes(data), count)
+        seen = model(bytes(data), count)
+        assert contents.are_plain(bytes(data), count, with_keys=True) == (not seen.has_keyless)
 
 
 def starts_by_walking(data: bytes, count: int) -> list[int]:

@@ -95,12 +95,30 @@ def validate_and_convert(batch: Buffer, fields: HeaderFields, config: LogConfig,
 
 def convert_unpacked(batch: Buffer, header: BatchHeader, body: Buffer, config: LogConfig, now_ms: int) -> Buffer:
     """As `validate_and_convert`, of a batch whose records are unpacked in ``body``."""
+    keeps_codec = config.codec is None or config.codec == header.compression
+    if keeps_codec and _need_no_look(body, header, config, now_ms):
+        return batch
     contents = _checked_contents(body, header.record_count)
     if not _is_valid(header, contents, config, now_ms):
         _reject_records(batch, config, now_ms)
-    if config.codec is None or config.codec == header.compression:
-        return batch
-    return _recompressed(body, header, contents, config)
+    return batch if keeps_codec else _recompressed(body, header, contents, config)
+
+
+def _need_no_look(body: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether their sizes show that all records are sound and have the keys that are asked for, and no more is asked.
+
+    The latest timestamp is the header's, as in batches for topics that ask for nothing.
+    """
+    count = header.record_count
+    if (
+        count < _FEW_RECORDS
+        or config.timestamp_before_max_ms != _NO_LIMIT
+        or (header.max_timestamp - now_ms > config.timestamp_after_max_ms and not config.log_append_time)
+    ):
+        return False
+    data = bytes(body)  # which are read faster than a view
+    with_keys = config.cleanup_compact
+    return are_uniform(data, count, with_keys=with_keys) or are_plain(data, count, with_keys=with_keys)
 
 
 def validate_plain_records(batch: Buffer, fields: HeaderFields) -> None:
