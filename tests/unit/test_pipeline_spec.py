@@ -145,6 +145,36 @@ def test_every_example_is_valid(path: Path) -> None:
             'topics = ["flights"]\nkafka = { "sasl.password" = "x" }',
             r"flow.toml:7: source.kafka: sasl.password is given, but security.protocol is PLAINTEXT",
         ),
+        (
+            'topic = "by-carrier"',
+            'topic = "flights"\nbootstrap_servers = "kafka:1,PLAINTEXT://127.0.0.1:9092"',
+            r"sinks\[1\].topic: is flights, which source reads",
+        ),
+        (
+            'topics = ["flights"]',
+            'pattern = "f.*"\nstarting_offsets = \'{"fl": {"0": 5}, "x": {"0": 5}}\'',
+            r"source.starting_offsets: names x, which the source does not read",
+        ),
+        (
+            'topics = ["flights"]',
+            'topics = ["flights"]\nkafka = { "session.timout.ms" = "1" }',
+            r"flow.toml:7: source.kafka.session.timout.ms: is no property of librdkafka's .* mean session.timeout.ms\?",
+        ),
+        (
+            'topic = "by-carrier"',
+            'topic = "t"\nkafka."linger.ms" = "soon"',
+            r"flow.toml:27: sinks\[1\].kafka.linger.ms: is refused by librdkafka: Invalid value for configuration",
+        ),
+        (
+            'topics = ["flights"]',
+            'topics = ["flights"]\nkafka."enable.auto.commit" = "true"',
+            r"source.kafka.enable.auto.commit: cannot be set: the checkpoint keeps the position",
+        ),
+        (
+            'topics = ["flights"]',
+            'topics = ["flights"]\nkafka."error_cb" = "print"',
+            r"source.kafka.error_cb: is for functions of programs",
+        ),
         ("[aggregate]", "[agregate]", r"flow.toml:12: agregate: is unknown here"),
         ('name = "by-carrier"', "name = ", r"flow.toml: no valid TOML: .*line 1"),
     ],
@@ -220,6 +250,31 @@ def test_a_sink_in_the_sources_cluster_is_protected_as_the_source_is() -> None:
     assert other.kafka == {}
 
 
+def test_names_of_what_is_read_and_written_may_be_equal_in_two_clusters() -> None:
+    """Such a flow copies; and a source may read the dead letters of another flow."""
+    other = parse(FLOW.replace('topic = "by-carrier"', 'topic = "flights"\nbootstrap_servers = "other:9092"')).sinks[1]
+    assert isinstance(other, TopicSink)
+    assert other.topic == "flights"
+    replaying = parse(FLOW.replace('["flights"]', '["flights.bad"]\nbad_rows_topic = "flights.worse"'))
+    assert replaying.source.bad_rows_topic == "flights.worse"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("fetch.min.bytes", "9"),
+        ("acks", "all"),
+        ("client.id", "flows"),
+        ("sticky.partitioning.linger.ms", "5"),
+        ("ssl.truststore.type", "PEM"),
+    ],
+)
+def test_properties_that_clients_know_are_taken(name: str, text: str) -> None:
+    """Those of consumers, of producers, and Java's names for TLS and SASL."""
+    flow = parse(FLOW.replace('topics = ["flights"]', f'topics = ["flights"]\nkafka."{name}" = "{text}"'))
+    assert flow.source.kafka == {name: text}
+
+
 def test_rows_that_are_not_aggregated_are_keyed_by_where_they_came_from() -> None:
     """So a row that is read again replaces itself."""
     head, _, tail = FLOW.partition("[aggregate]")
@@ -275,8 +330,13 @@ def test_check_refuses_properties_that_clients_do_not_know_without_a_cluster(
     assert main([*command, "--output", "json"]) == 1
     found = json.loads(capsys.readouterr().out)
     (problem,) = found["problems"]
-    assert (found["valid"], problem["file"], problem["line"], problem["field"]) == (False, str(path), 8, "source.kafka")
-    assert 'No such configuration property: "fetch.mim.bytes"' in problem["message"]
+    assert (found["valid"], problem["file"], problem["line"], problem["field"]) == (
+        False,
+        str(path),
+        9,
+        "source.kafka.fetch.mim.bytes",
+    )
+    assert problem["message"] == "is no property of librdkafka's clients; did you mean fetch.min.bytes?"
     path.write_text("name = 7")
     assert main([*command, "--output", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["problems"][0]["field"] == "name"

@@ -16,9 +16,9 @@ checkpoint = "state"
 [sources.orders]
 bootstrap_servers = "localhost:9092"
 topics = ["orders"]
-bad_rows_topic = "orders.bad"
 watermark = { time = "at", delay = "1 hour" }
 max_bad = "1%"
+bad_rows_topic = "bad-orders"
 format = { type = "json", columns = { id = "bigint", at = "timestamp" } }
 
 [sources.payments]

@@ -24,7 +24,13 @@ from barnabas.client.properties import (
     security_properties,
 )
 
-__all__ = ["CLIENT_PROPERTIES", "is_client_property", "looks_like_security_property", "property_hint"]
+__all__ = [
+    "CLIENT_PROPERTIES",
+    "is_client_property",
+    "looks_like_security_property",
+    "property_hint",
+    "refused_by_librdkafka",
+]
 
 _OF_LIBRDKAFKA = [
     "acks",
@@ -126,6 +132,9 @@ _OURS = [
     "zookeeper.connect",
     "zookeeper.connection.timeout.ms",
 ]
+_NO_CLIENT = {"builtin.features": "none"}
+"""librdkafka goes by the order of the names: this last one, whose value is wrong, keeps it from making a client."""
+_NO_PROPERTY = "No such configuration property:"
 CLIENT_PROPERTIES = frozenset(
     [
         *_OF_LIBRDKAFKA,
@@ -152,6 +161,28 @@ def property_hint(reason: object) -> str:
     return did_you_mean(unknown[1], CLIENT_PROPERTIES) if unknown else ""
 
 
+def refused_by_librdkafka(name: str, text: str) -> str | None:
+    """Why librdkafka refuses a property or its value, with the nearest name; None if it takes both. Makes no client.
+
+    Protection is judged by `barnabas.client.properties.translate_login`, which also knows Java's names.
+    """
+    if name in KNOWN_FOR_LOGIN or name == "plugin.library.paths":  # the latter would be loaded
+        return None
+    import confluent_kafka
+
+    try:
+        confluent_kafka.Producer({name: text, **_NO_CLIENT})
+    except confluent_kafka.KafkaException as error:
+        reason = error.args[0].str().strip()
+        if _NO_PROPERTY in reason:
+            hint = did_you_mean(name.lower(), {*_OF_LIBRDKAFKA, *KNOWN_FOR_LOGIN})
+            return f"is no property of librdkafka's clients{hint}"
+        return None if next(iter(_NO_CLIENT)) in reason else f"is refused by librdkafka: {reason}"
+    except (TypeError, AttributeError):
+        return "is for functions of programs"
+    return None
+
+
 def is_client_property(name: str) -> bool:
     """Whether `Producer` or `Consumer` know the name, if only to refuse it; librdkafka has the last word."""
     if name in CLIENT_PROPERTIES or name in REFUSED:
@@ -159,10 +190,9 @@ def is_client_property(name: str) -> bool:
     import confluent_kafka
 
     try:
-        # librdkafka goes by the order of the names: the second one, whose value is wrong, keeps it from making a client.
-        confluent_kafka.Producer({name: "", "acks": "never"})
+        confluent_kafka.Producer({name: "", **_NO_CLIENT})
     except confluent_kafka.KafkaException as error:
-        return f'No such configuration property: "{name}"' not in str(error)
+        return f'{_NO_PROPERTY} "{name}"' not in str(error)
     except TypeError:  # a callback
         return True
     return True

@@ -22,6 +22,7 @@ __all__ = [
     "connection_properties",
     "has_own_client",
     "translated",
+    "why_refused",
 ]
 
 _NAMES = {
@@ -148,6 +149,11 @@ class SinkOptions:
         return cls(kafka, own.get("topic"), _positive(own, "flushTimeoutMs") or 120_000)
 
 
+def why_refused(name: str) -> str | None:
+    """Why a flow or a query may not set this property of Kafka's clients; None if it may."""
+    return _REFUSED.get(name)
+
+
 def client_config(kafka: Mapping[str, str], **ours: object) -> dict[str, object]:
     """A librdkafka configuration: ours first, then the user's ``kafka.`` options over it.
 
@@ -215,8 +221,8 @@ def _sort(options: Mapping[str, str], names: Mapping[str, str], whose: str) -> t
             raise ConfigError(f"unknown option {given} of {whose}; it knows kafka.* and {known}")
     if not kafka.get("bootstrap.servers"):
         raise ConfigError(f"option kafka.bootstrap.servers of {whose} is missing")
-    for name, why in _REFUSED.items():
-        if name in kafka:
+    for name in kafka:
+        if why := why_refused(name):
             raise ConfigError(f"option kafka.{name} cannot be set: {why}")
     return translated(kafka), own
 

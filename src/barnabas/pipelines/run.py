@@ -22,7 +22,7 @@ from barnabas.base.files import OsFiles
 from barnabas.pipelines.admission import admission_file
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
 from barnabas.pipelines.errors import PipelineError, reason_of, with_advice
-from barnabas.pipelines.offsets import from_json, to_json
+from barnabas.pipelines.offsets import from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.restarts import Restarts, lost_worker, restarts_of
 from barnabas.pipelines.session import open_session, require_extra
@@ -477,7 +477,12 @@ class _Run:
                 raise PipelineError(f"{path} is damaged: {error}") from error
         asked = SourceOptions.parse({**options, "startingOffsets": source.starting_offsets}, streaming=True)
         cluster = KafkaCluster(asked, is_stopped=self._stopped.is_set)
-        start = to_json(cluster.resolve(cluster.partitions(), asked.start))
+        partitions = cluster.partitions()
+        try:
+            require_known(asked.start.offsets, partitions)
+        except BarnabasError as error:
+            raise self._flow.places.error(f"{source.table}.starting_offsets", str(error)) from error
+        start = to_json(cluster.resolve(partitions, asked.start))
         OsFiles().write_atomically(str(path), start.encode())
         return start
 

@@ -73,6 +73,7 @@ __all__ = [
 _MEMORY = re.compile(r"\d+[kmgKMG]")
 RECORD_COLUMNS = ("key", "timestamp", "headers")
 _POSTGRESQL = 'like "postgresql://user@host/database"'
+_LOOPBACK = re.compile(r"^(127\.0\.0\.1|\[::1\]):")
 _OF_CONNECTIONS = ("client.", "socket.", "broker.address.", "metadata.")
 CONNECTORS = ("barnabas", "kafka")
 """Names of Spark's formats that read and write topics: ours, and that of Spark's own connector, which is in jars."""
@@ -119,6 +120,11 @@ class Source:
     max_bad: Limit | None = None
     record_columns: tuple[str, ...] = ()
     """Of the record beside its value: ``key``, ``timestamp``, ``headers``; they become ``source_key`` and so on."""
+
+    @property
+    def table(self) -> str:
+        """The path of the source's table in the file."""
+        return "source" if self.name == "source" else f"sources.{self.name}"
 
     def covers(self, topic: str) -> bool:
         """Whether the source reads the topic."""
@@ -232,7 +238,7 @@ class Flow:
 
     def field_of(self, source: Source) -> str:
         """The path of a source's table in the file."""
-        return "source" if source.name == "source" else f"sources.{source.name}"
+        return source.table
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Flow:
@@ -539,21 +545,25 @@ def _refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:
 def _refuse_loops(root: SpecTable, sources: Sequence[Source], sinks: Sequence[Sink]) -> None:
     """A flow that reads what it writes would never end, and its topics would grow for ever."""
     written: list[tuple[str, str, Source | TopicSink]] = [
-        (f"{'source' if each.name == 'source' else f'sources.{each.name}'}.bad_rows_topic", each.bad_rows_topic, each)
-        for each in sources
-        if each.bad_rows_topic
+        (f"{each.table}.bad_rows_topic", each.bad_rows_topic, each) for each in sources if each.bad_rows_topic
     ]
     written += [(f"sinks[{n}].topic", each.topic, each) for n, each in enumerate(sinks) if isinstance(each, TopicSink)]
     for field_name, topic, where in written:
-        brokers = set(where.bootstrap_servers.split(","))
+        brokers = _addresses(where.bootstrap_servers)
         for source in sources:
-            if source.covers(topic) and brokers & set(source.bootstrap_servers.split(",")):
+            if source.covers(topic) and brokers & _addresses(source.bootstrap_servers):
                 what = f"{topic}, which {source.name} reads" + (
                     f" by its pattern {source.pattern}" if source.pattern else ""
                 )
                 raise root.fail(
                     field_name, f"is {what}: the flow would read what it writes, for ever; take another name"
                 )
+
+
+def _addresses(servers: str) -> set[str]:
+    """Addresses of brokers, in one form: two lists with one of them in both are of one cluster."""
+    plain = [each.strip().lower().rpartition("://")[2] for each in servers.split(",")]
+    return {_LOOPBACK.sub("localhost:", each) for each in plain}
 
 
 def _local_places(flow: Flow) -> dict[str, str]:

@@ -150,6 +150,15 @@ class SpecTable:
         for reserved in ("bootstrap.servers", *more_reserved):
             if reserved in found:
                 raise self.fail(f"kafka.{reserved}", "has a field of its own here")
+        if found:
+            from barnabas.client.property_names import refused_by_librdkafka
+            from barnabas.pipelines.options import why_refused
+
+            for name, text in found.items():
+                if why := why_refused(name):
+                    raise self.fail(f"kafka.{name}", f"cannot be set: {why}")
+                if why := refused_by_librdkafka(name, text):
+                    raise self.fail(f"kafka.{name}", why)
         return found
 
     def require_protection(self, kafka: Mapping[str, str]) -> dict[str, str]:
