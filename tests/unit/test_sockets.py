@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import struct
+import threading
 import time
 import tracemalloc
 from collections import Counter
@@ -17,9 +18,9 @@ from random import Random
 
 import pytest
 
-from barnabas.base.files import FileSlice, OsFiles
+from barnabas.base.files import File, FileSlice, OsFiles
 from barnabas.base.network import Connection, Network, Part
-from barnabas.net import descriptors, sockets
+from barnabas.net import cold_reads, descriptors, listeners, sockets
 from barnabas.net.sockets import SocketNetwork
 from support.network_contract import HOST, LIMIT, NetworkContract, Recorder, framed, some_bytes
 
@@ -226,6 +227,78 @@ def test_a_large_range_of_a_file_lets_others_have_their_turn(tmp_path: Path, mon
     asyncio.run(run())
 
 
+def dropped_from_memory(path: Path, size: int) -> File:
+    """A file of random bytes that a system which can do so has dropped from its page cache."""
+    path.write_bytes(os.urandom(size))
+    file = OsFiles().open(str(path))
+    file.sync()
+    descriptor = file.fileno()
+    assert descriptor is not None
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    return file
+
+
+def test_a_range_of_a_file_that_is_read_ahead_is_in_memory(tmp_path: Path) -> None:
+    """Wherever it begins and ends."""
+    file = dropped_from_memory(tmp_path / "cold", 3_000_001)
+    descriptor = file.fileno()
+    assert descriptor is not None
+    for offset, size in ((1, 1), (100_000, 400_000), (0, 3_000_001), (3_000_000, 1)):
+        cold_reads.read_into_memory(FileSlice(file, offset, size))
+        assert cold_reads.is_in_memory(descriptor, offset, size)
+
+
+def test_while_a_file_is_read_from_disk_others_are_served_and_then_it_arrives_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread waits for the disk, the event loop does not; what was sent behind the file stays behind it."""
+    file = dropped_from_memory(tmp_path / "cold", 3 * 1024 * 1024)
+    expected = file.read_at(100, 3_000_000)
+    disk = threading.Event()
+    asked: list[int] = []
+
+    def wait_for_disk(piece: FileSlice) -> bool:
+        asked.append(piece.size)
+        return disk.wait(60)
+
+    looks = iter([False, False])
+    monkeypatch.setattr(sockets, "is_in_memory", lambda *_: next(looks))  # later ranges are left to the thread unseen
+    monkeypatch.setattr(cold_reads, "read_into_memory", wait_for_disk)
+
+    async def run() -> None:
+        async with listening(echo=True) as (port, handlers):
+            readers: list[Recorder] = []
+
+            def accept(connection: Connection) -> Recorder:
+                readers.append(Recorder(connection))
+                return readers[-1]
+
+            network = SocketNetwork()
+            for _ in range(3):
+                await network.connect(HOST, port, accept, max_frame_bytes=LIMIT, timeout_ms=10_000)
+            await until(lambda: len(handlers) == 3)
+            cold, leaves = handlers[0].connection, handlers[2].connection
+            slices = [struct.pack(">i", 3_000_005), FileSlice(file, 100, 3_000_000), b"after"]
+            cold.send(slices)
+            cold.send([framed(b"next")])
+            leaves.send(slices)
+            await until(lambda: len(asked) == 2)
+            leaves.close()
+            readers[1].connection.send([framed(b"hello")])
+            await until(lambda: readers[1].frames)
+            assert readers[1].frames == [b"hello"]
+            assert not readers[0].frames
+            disk.set()
+            await until(lambda: len(readers[0].frames) == 2)
+            assert readers[0].frames == [expected + b"after", b"next"]
+            assert sorted(asked) == [3_000_000 - (2 << 20), *([1 << 20] * 3)]
+            for reader in readers:
+                reader.connection.close()
+
+    asyncio.run(run())
+
+
 class Answering(Recorder):
     """Answers each frame but those that begin with ``-``."""
 
@@ -344,7 +417,7 @@ def test_connections_leave_a_quarter_of_the_descriptors_to_files(
     low_limit: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Accepting stops below the limit, with one line in the log, and goes on when connections are gone."""
-    monkeypatch.setattr(sockets, "_ACCEPT_PAUSE_S", 0.01)
+    monkeypatch.setattr(listeners, "_ACCEPT_PAUSE_S", 0.01)
     caplog.set_level(logging.WARNING)
 
     async def run() -> None:

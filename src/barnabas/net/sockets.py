@@ -9,18 +9,16 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
   the buffer gets its full size, and the rest is received straight into it. It is never more than eight times what has
   come: a false length costs the peer bandwidth, not our memory. A connection that has sent a frame of this size before
   gets the full size at once.
-- Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable.
+- Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable. A range of a
+  file that is not in memory waits until a thread has read it (`barnabas.net.cold_reads`).
 - Answers to requests that arrived together leave together, up to 16 parts or 64 KiB at a time: one system call costs more
   than deciding a small request.
 - Frames that have come together are handed on for some milliseconds; then other connections have their turn.
 - A client that sends requests and does not read the answers is not read from either, once a mebibyte waits for it.
-- A listener stops accepting before connections take the descriptors that files need (`barnabas.net.descriptors`); peers
-  then wait in the backlog. It accepts again when descriptors are free.
 """
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 import struct
@@ -31,15 +29,14 @@ from collections.abc import Callable, Sequence
 
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Accept, Connection, FrameHandler, Part, split_frames
-from barnabas.net.descriptors import connection_ceiling, is_out_of_descriptors
+from barnabas.net.cold_reads import READ_AHEAD_BYTES, ColdReads, is_in_memory
+from barnabas.net.listeners import SocketListener
 
 __all__ = ["SocketNetwork"]
 
 _SCRATCH_BYTES = 256 * 1024
 _GROWTH = 8  # how many times what has come a buffer may take
 _SENDFILE_FROM_BYTES = 32 * 1024
-_SENDFILE_A_CALL_BYTES = 1024 * 1024
-"""A call returns when the reader's system has taken so much, or the disk has brought it."""
 _READ_A_CALL_BYTES = 64 * 1024
 _SENDING_S = 0.002
 """So long one connection sends to a reader that is as fast; then others have their turn."""
@@ -49,14 +46,9 @@ _MAX_UNSENT_BYTES = 1024 * 1024
 _GATHERED_PARTS = 16
 _GATHERED_BYTES = 64 * 1024
 _BACKLOG = 1024
-_ACCEPTS_A_TURN = 64
-_ACCEPT_PAUSE_S = 0.1
-_SILENCE_S = 60  # between two log lines about the same lack of descriptors
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _HAS_SENDFILE = hasattr(os, "sendfile")
 _LENGTH = struct.Struct(">i")
-
-logger = logging.getLogger(__name__)
 
 
 def _is_for_sendfile(piece: FileSlice) -> bool:
@@ -78,15 +70,16 @@ class SocketNetwork:
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._cold_reads = ColdReads()
 
-    async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> "_SocketListener":
+    async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> "SocketListener":
         return await self.listen_for_sockets(
             host, port, lambda connected: self.adopt(connected, accept, max_frame_bytes)
         )
 
     async def listen_for_sockets(
         self, host: str, port: int, opened: Callable[[socket.socket], None]
-    ) -> "_SocketListener":
+    ) -> "SocketListener":
         """Open a port; ``opened`` gets each connection's socket, non-blocking, and may raise OSError."""
         loop = asyncio.get_running_loop()
         if host:
@@ -106,7 +99,7 @@ class SocketNetwork:
             for open_socket in sockets:
                 open_socket.close()
             raise
-        return _SocketListener(loop, sockets, opened)
+        return SocketListener(loop, sockets, opened)
 
     def adopt(self, connected: socket.socket, accept: Accept, max_frame_bytes: int) -> None:
         """Take over a socket that a listener has accepted. Raises OSError if it is gone."""
@@ -166,7 +159,9 @@ class SocketNetwork:
         max_unsent_bytes: int,
     ) -> "_SocketConnection":
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = _SocketConnection(loop, connected, self._scratch, max_frame_bytes, max_unsent_bytes)
+        connection = _SocketConnection(
+            loop, connected, self._scratch, max_frame_bytes, max_unsent_bytes, self._cold_reads
+        )
         connection.start(accept(connection))
         return connection
 
@@ -187,86 +182,22 @@ class _Closed:
 _CLOSED = _Closed()
 
 
-class _SocketListener:
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sockets: list[socket.socket],
-        opened: Callable[[socket.socket], None],
-    ) -> None:
-        self._loop = loop
-        self._sockets = sockets
-        self._opened = opened
-        self._port: int = sockets[0].getsockname()[1]
-        self._ceiling = connection_ceiling()
-        self._silent_until_s = 0.0
-        for listening in sockets:
-            loop.add_reader(listening.fileno(), self._ready, listening)
-
-    @property
-    def port(self) -> int:
-        return self._port
-
-    def _ready(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTS_A_TURN):
-            try:
-                connected, _ = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                self._pause(listening, str(error))
-                return
-            connected.setblocking(False)
-            descriptor = connected.fileno()
-            try:
-                self._opened(connected)
-            except OSError:
-                connected.close()  # reset before we looked at it
-            if descriptor >= self._ceiling:
-                self._pause(listening, f"descriptor {descriptor} is in use, those from {self._ceiling} are for files")
-                return
-
-    def _pause(self, listening: socket.socket, reason: str) -> None:
-        """Leave peers in the backlog until there is room. The listener is not polled meanwhile: that would spin."""
-        now_s = self._loop.time()
-        if now_s >= self._silent_until_s:
-            logger.warning(
-                "Port %d does not accept connections for lack of descriptors (%s). Raise the limit (ulimit -n), or lower "
-                "the number of connections or partitions",
-                self._port,
-                reason,
-            )
-        self._silent_until_s = now_s + _SILENCE_S
-        self._loop.remove_reader(listening.fileno())
-        self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
-
-    def _accept_again(self, listening: socket.socket) -> None:
-        if listening not in self._sockets:
-            return
-        if is_out_of_descriptors(listening.fileno(), self._ceiling):
-            self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
-        else:
-            self._loop.add_reader(listening.fileno(), self._ready, listening)
-
-    async def close(self) -> None:
-        for listening in self._sockets:
-            self._loop.remove_reader(listening.fileno())
-            listening.close()
-        self._sockets.clear()
-
-
 class _SocketConnection:
     __slots__ = (
         "_closed",
         "_closing",
+        "_cold_reads",
         "_descriptor",
         "_filled",
         "_frame",
         "_frame_bytes",
         "_gathers",
         "_handler",
+        "_has_writer",
         "_held",
+        "_in_memory_bytes",
         "_is_behind",
+        "_is_cold",
         "_largest_bytes",
         "_local",
         "_loop",
@@ -275,6 +206,7 @@ class _SocketConnection:
         "_partial",
         "_paused",
         "_peer",
+        "_read_ahead",
         "_reading",
         "_scratch",
         "_socket",
@@ -294,9 +226,11 @@ class _SocketConnection:
         scratch: memoryview,
         max_frame_bytes: int,
         max_unsent_bytes: int,
+        cold_reads: ColdReads,
     ) -> None:
         self._loop = loop
         self._max_unsent_bytes = max_unsent_bytes
+        self._cold_reads = cold_reads
         self._socket = connected
         self._descriptor = connected.fileno()
         self._scratch = scratch
@@ -317,7 +251,11 @@ class _SocketConnection:
         self._is_behind = False  # not reading until the frames that have come are delivered
         self._gathers = False  # more frames have arrived: what is sent now may wait for their answers
         self._reading = False
-        self._writing = False
+        self._writing = False  # what is unsent leaves when the socket is writable, or the file in memory
+        self._has_writer = False
+        self._in_memory_bytes = 0  # of the first piece
+        self._read_ahead: asyncio.Future[bool] | None = None  # while the file is not in memory
+        self._is_cold = False  # the last range was not
         self._closing = False
         self._closed = False
 
@@ -532,14 +470,10 @@ class _SocketConnection:
                     deadline_s = deadline_s or now_s + _SENDING_S  # most are sent in one call, without a clock
                     blocked = now_s >= deadline_s
                 if blocked:
-                    if not self._writing:
-                        self._writing = True
-                        self._loop.add_writer(self._descriptor, self._flush)
+                    self._go_on_when_writable()
                     return
         except (BlockingIOError, InterruptedError):
-            if not self._writing:
-                self._writing = True
-                self._loop.add_writer(self._descriptor, self._flush)
+            self._go_on_when_writable()
             return
         except OSError as error:
             # Not from here: the caller of `send` does not expect `closed` meanwhile.
@@ -547,7 +481,7 @@ class _SocketConnection:
             return
         if self._writing:
             self._writing = False
-            self._loop.remove_writer(self._descriptor)
+            self._stop_writer()
             if self._held:
                 self._held = False
                 self._loop.call_soon(self._deliver_waiting)
@@ -555,6 +489,17 @@ class _SocketConnection:
                 self._loop.call_soon(self.on_drained)
         if self._closing:
             self._finish(None)
+
+    def _go_on_when_writable(self) -> None:
+        self._writing = True
+        if not self._has_writer and self._read_ahead is None:
+            self._has_writer = True
+            self._loop.add_writer(self._descriptor, self._flush)
+
+    def _stop_writer(self) -> None:
+        if self._has_writer:
+            self._has_writer = False
+            self._loop.remove_writer(self._descriptor)
 
     def _send_buffers(self) -> bool:
         outgoing = self._outgoing
@@ -588,16 +533,34 @@ class _SocketConnection:
     def _send_slice(self, piece: FileSlice) -> bool:
         descriptor = piece.file.fileno()
         assert descriptor is not None
-        size = min(piece.size, _SENDFILE_A_CALL_BYTES)
-        sent = os.sendfile(self._descriptor, descriptor, piece.offset, size)
+        if self._in_memory_bytes <= 0:
+            ahead_bytes = min(piece.size, READ_AHEAD_BYTES)
+            if self._is_cold or not is_in_memory(descriptor, piece.offset, ahead_bytes):
+                self._stop_writer()
+                self._read_ahead = self._cold_reads.begin(self._loop, FileSlice(piece.file, piece.offset, ahead_bytes))
+                self._read_ahead.add_done_callback(self._has_read_ahead)
+                return True
+            self._in_memory_bytes = ahead_bytes
+        wanted_bytes = min(piece.size, self._in_memory_bytes)
+        sent = os.sendfile(self._descriptor, descriptor, piece.offset, wanted_bytes)
         if not sent:
             raise OSError(f"{piece.file!r} ended {piece.size} bytes early")
         self._unsent_bytes -= sent
+        self._in_memory_bytes -= sent
         if sent == piece.size:
             self._outgoing.popleft()
+            self._in_memory_bytes = 0
         else:
             self._outgoing[0] = FileSlice(piece.file, piece.offset + sent, piece.size - sent)
-        return sent < size
+        return sent < wanted_bytes
+
+    def _has_read_ahead(self, done: "asyncio.Future[bool]") -> None:
+        self._read_ahead = None
+        if self._closed or done.cancelled():
+            return
+        self._is_cold = done.result()
+        self._in_memory_bytes = min(len(self._outgoing[0]), READ_AHEAD_BYTES)  # sent, even if dropped again meanwhile
+        self._flush()
 
     # Closing
 
@@ -619,8 +582,9 @@ class _SocketConnection:
             return
         self._closed = True
         self._read(False)
-        if self._writing:
-            self._loop.remove_writer(self._descriptor)
+        self._stop_writer()
+        if self._read_ahead is not None:
+            self._read_ahead.cancel()
         self._outgoing.clear()
         self._unsent_bytes = 0
         self._partial = b""
