@@ -161,10 +161,9 @@ class DirSet:
         self.logs[log.topic_partition] = log
 
     def stored(self) -> Iterator[tuple[str, TopicPartition, PartitionLog]]:
-        """All logs, future ones included, with the dirs that they are in."""
-        for logs in (self.logs, self.futures):
-            for topic_partition, log in logs.items():
-                yield self.dir_of(log).path, topic_partition, log
+        """All logs that there are now, future ones included, with the dirs that they are in. May be read in slices."""
+        for topic_partition, log in (*self.logs.items(), *self.futures.items()):
+            yield self.dir_of(log).path, topic_partition, log
 
     def clear(self) -> None:
         """Forget all logs."""

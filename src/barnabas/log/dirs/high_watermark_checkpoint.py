@@ -67,7 +67,7 @@ class HighWatermarkCheckpoint:
             if log_dir.error is None and log_dir.path not in self._under_way:
                 write = HighWatermarkWrite(self._dirs.files, log_dir)
                 writes[log_dir.path] = self._under_way[log_dir.path] = write
-        for path, topic_partition, log in list(self._dirs.stored()):
+        for path, topic_partition, log in self._dirs.stored():
             if path in writes:
                 writes[path].offsets[topic_partition] = log.high_watermark
             yield None

@@ -222,7 +222,7 @@ class LogDirs:
         return self._dirs.logs
 
     def stored(self) -> Iterator[tuple[str, TopicPartition, PartitionLog]]:
-        """All logs, those on their way included, with the dirs that they are in."""
+        """All logs that there are now, those on their way included, with the dirs that they are in. May be read in slices."""
         return self._dirs.stored()
 
     def dir_of(self, log: PartitionLog) -> str:
@@ -387,7 +387,7 @@ class LogDirs:
     def describe(self) -> Sliced[list[DirDescription]]:
         """Every dir with the sizes of its partitions (DescribeLogDirs)."""
         by_dir: dict[str, list[PartitionSize]] = defaultdict(list)
-        for path, name, log in list(self.stored()):
+        for path, name, log in self.stored():
             by_dir[path].append(PartitionSize(name, log.segments.size_bytes, self.get(name) is not log))
             yield None
         return [DirDescription(log_dir.path, log_dir.error, sorted(by_dir[log_dir.path])) for log_dir in self._dirs]
@@ -401,9 +401,9 @@ class LogDirs:
         """
         value = _CHECKPOINTED[name]
         writes = {path: self._dirs.begin_checkpoint(path, name) for path in self.online}
-        for log in [log for _, _, log in self.stored()]:
+        for path, _, log in self.stored():
             offset = value(log)
-            if offset is not None and (write := writes.get(self.dir_of(log))) is not None:
+            if offset is not None and (write := writes.get(path)) is not None:
                 write.offsets[log.topic_partition] = offset
             yield None
         for path, write in writes.items():
@@ -442,7 +442,7 @@ class LogDirs:
         """
         self._closing = []
         self._incomplete = set()
-        for _, _, log in list(self.stored()):
+        for _, _, log in self.stored():
             try:
                 task = log.prepare_close()
             except KafkaError:
