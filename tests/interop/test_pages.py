@@ -33,6 +33,7 @@ HOW_TO = DOCS / "how-to"
 HERE = Path(__file__).parent
 OTHER_TESTS = {
     "tutorial/first-cluster.md": "interop/test_tutorial.py",
+    "tutorial/first-pipeline.md": "spark/test_spark_pages.py",
     "tutorial/labs.md": "fault/test_labs.py",
     "how-to/move-to-and-from-apache-kafka.md": "interop/test_migration.py",
     "how-to/pipelines.md": "spark/test_spark_pages.py",

@@ -83,7 +83,7 @@ class PipelineReader:
         return shown.out + shown.err
 
     def dashboard(self, words: list[str]) -> str:
-        """In a process, until its page answers."""
+        """In a process, until its page answers; that page, and what the command printed."""
         (port,) = free_ports(1)
         words = [word for word in words if word not in ("--port", "8050")]
         command = [sys.executable, "-m", "barnabas", *words[1:], "--port", str(port)]
@@ -97,10 +97,11 @@ class PipelineReader:
                     except OSError:
                         return ""
 
-                return eventually(page, timeout_s=60, what="the dashboard answers")
+                shown = eventually(page, timeout_s=60, what="the dashboard answers")
             finally:
                 process.send_signal(signal.SIGINT)
-                process.communicate(timeout=30)
+                printed, _ = process.communicate(timeout=30)
+            return f"{printed}\n{shown}"
 
     def run_until(self, command: Command, condition: Callable[[], object]) -> str:
         """The command, with a Ctrl-C as soon as this holds."""
@@ -152,6 +153,35 @@ def test_the_first_flow_and_its_dead_letters(person: PipelineReader) -> None:
     exec(person.reader.here(program), {"spark": person.spark})
     (person.folder / "customers.csv").write_text("customer,country\n7,DE\n")
     person.reader.follow(blocks(DOCS / "how-to" / "pipeline-flows.md"))
+
+
+def test_the_tutorial_from_an_empty_folder_to_a_chart(person: PipelineReader) -> None:
+    """first-pipeline.md with 3,000 flights in place of all, in an environment that has what the page installs."""
+    typed: list[str] = []
+
+    def is_there(command: Command) -> str:
+        """What the command would bring: the environment and the cluster of all tests."""
+        typed.append(command.line)
+        return person.reader.here("\n".join(command.output))
+
+    for part in ("mkdir flights", "python3 -m venv", "pip install", "barnabas up", "barnabas down"):
+        person.reader.instead[part] = is_there
+    person.reader.instead["python flights.py"] = lambda command: person.reader.run(
+        command._replace(
+            line=command.line.replace("python flights.py", "(python flights.py 2>&- || true) | head -n 3000")
+        )
+    )
+    page = blocks(DOCS / "tutorial" / "first-pipeline.md")
+    person.reader.follow(page)
+    assert len(typed) == 5
+    (flow,) = [block.text for block in page if block.file == "delays.toml"]
+    assert len(flow.splitlines()) == 5
+    flights = {airline: (count, delay) for airline, count, delay, *_ in rows(person.folder / "delays.db", "delays")}
+    assert sum(count for count, _ in flights.values()) == 3000
+    (chart,) = json.loads(Dashboard(spec.load(person.folder / "delays.toml")).state().figures)["charts"]
+    (bars,) = chart["figure"]["data"]
+    assert dict(zip(bars["x"], bars["y"], strict=True)) == {airline: delay for airline, (_, delay) in flights.items()}
+    assert bars["y"] == sorted(bars["y"], reverse=True)
 
 
 def test_the_first_pipeline_of_the_readme(person: PipelineReader) -> None:

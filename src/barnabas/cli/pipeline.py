@@ -10,6 +10,7 @@ from barnabas.cli.common import ToolParser, add_output_option, print_json
 from barnabas.cli.pipeline_operations import OPERATION_ACTIONS, add_operation_actions, lag_text
 from barnabas.cli.pipeline_outputs import OUTPUT_ACTIONS, add_output_actions, add_words
 from barnabas.cli.pipeline_templates import add_new_action, add_test_action, run_tests, write_flow
+from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.cli.reachability import ANSWER_S, require_broker
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import sink_name
@@ -148,14 +149,16 @@ def _problems(flow: spec.Flow) -> "list[Problem]":
     from barnabas.pipelines.session import open_session, require_extra
 
     require_extra()
-    from barnabas.pipelines.analysis import find_problems
+    with WaitDisplay() as waits:
+        waits.show("starting Spark")
+        from barnabas.pipelines.analysis import find_problems
 
-    print("starting Spark", file=sys.stderr, flush=True)
-    session = open_session(flow.name, cores=1, shuffle_partitions=1, is_brief=True)
-    try:
-        return find_problems(session.spark, flow)
-    finally:
-        session.close()
+        session = open_session(flow.name, cores=1, shuffle_partitions=1, is_brief=True)
+        try:
+            waits.show("checking types and expressions")
+            return find_problems(session.spark, flow)
+        finally:
+            session.close()
 
 
 def _print_summary(summary: dict[str, Any], output: str) -> None:

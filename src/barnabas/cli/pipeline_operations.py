@@ -11,6 +11,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import print_json
+from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
 from barnabas.pipelines.offsets import Offsets, from_json, require_known
@@ -58,10 +59,11 @@ def _spark(flow: spec.Flow) -> Iterator[Any]:
     from barnabas.pipelines.session import open_session, require_extra
 
     require_extra()
-    print("starting Spark", file=sys.stderr, flush=True)
-    session = open_session(
-        flow.name, cores=flow.resources.cores, memory=flow.resources.memory, conf=flow.resources.spark
-    )
+    with WaitDisplay() as waits:
+        waits.show("starting Spark")
+        session = open_session(
+            flow.name, cores=flow.resources.cores, memory=flow.resources.memory, conf=flow.resources.spark
+        )
     try:
         yield session.spark
     finally:

@@ -9,6 +9,7 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import print_json
+from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.pipelines import spec
 from barnabas.pipelines.models.declared import Model
 from barnabas.pipelines.outputs.declared import SearchSink
@@ -77,7 +78,8 @@ def _train(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     from barnabas.pipelines.models.run import train_flow
 
     _model(flow)
-    version = train_flow(flow, lambda line: print(line, file=sys.stderr, flush=True))
+    with WaitDisplay() as waits:
+        version = train_flow(flow, waits.show)
     folder = ModelFolder(_model(flow).path)
     is_first = not (folder.path / "current").exists()
     if not arguments.keep or is_first:

@@ -3,13 +3,13 @@
 import argparse
 import contextlib
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import print_json
+from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.pipelines import spec
 from barnabas.pipelines.templates import TEMPLATE_FORMATS, TEMPLATE_SINKS, cases_template, flow_template
 
@@ -85,13 +85,14 @@ def run_tests(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     require_extra()
     from barnabas.testing.cluster import Cluster
 
-    print("starting Spark", file=sys.stderr, flush=True)
     resources = flow.resources
     results = []
     with contextlib.ExitStack() as stack:
         servers = arguments.bootstrap_servers or stack.enter_context(Cluster()).bootstrap_servers
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-flow-test-")))
-        session = open_session(flow.name, cores=resources.cores, memory=resources.memory, conf=resources.spark)
+        with WaitDisplay() as waits:
+            waits.show("starting Spark")
+            session = open_session(flow.name, cores=resources.cores, memory=resources.memory, conf=resources.spark)
         stack.callback(session.close)
         for result in run_cases(flow, cases, session.spark, servers, folder):
             results.append(result)

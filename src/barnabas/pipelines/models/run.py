@@ -58,6 +58,7 @@ def train_on(spark: Any, flow: Flow, say: Callable[[str], None] = lambda _: None
         return reader.load()
 
     try:
+        say(f"reading {', '.join(source.pattern or ', '.join(source.topics) for source in flow.sources)}")
         rows = build_views(spark, flow, read).results
         return train_model(rows, flow.model, offsets=to_spark(ends), say=say)
     except PySparkException as error:

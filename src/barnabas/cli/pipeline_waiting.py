@@ -1,0 +1,54 @@
+"""What a command of ``barnabas pipeline`` waits for, on standard error from its first moment: Spark needs seconds to start.
+
+On a terminal it is one line that is written over, with the seconds since the command began; elsewhere a line for each thing.
+"""
+
+import sys
+import threading
+import time
+from typing import Self, TextIO
+
+__all__ = ["WaitDisplay"]
+
+
+class WaitDisplay:
+    """Shows the last thing that `show` was given, until the end of the ``with`` block."""
+
+    def __init__(self, stream: TextIO | None = None, *, every_s: float = 1.0) -> None:
+        self._stream = stream or sys.stderr
+        self._every_s = every_s
+        self._is_terminal = self._stream.isatty()
+        self._began = time.monotonic()
+        self._text = ""
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._ticker = threading.Thread(target=self._tick, name="wait-display", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._is_terminal:
+            self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._is_terminal:
+            self._ticker.join()
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def show(self, text: str) -> None:
+        """This is what the command waits for now."""
+        self._text = text
+        if self._is_terminal:
+            self._draw()
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def _tick(self) -> None:
+        while not self._ended.wait(self._every_s):
+            self._draw()
+
+    def _draw(self) -> None:
+        with self._lock:
+            self._stream.write(f"\r\x1b[K{self._text}, {time.monotonic() - self._began:.0f} s")
+            self._stream.flush()
