@@ -120,6 +120,8 @@ def test_sessions_end_after_their_gap_and_limits_stop_a_flow(spark: Any, cluster
         BarnabasError, match=r"1 of 1 rows of source are bad, more than max_bad = 10% .*column delay is soon"
     ):
         tested.given(["c,2026-01-01T05:00:00Z,soon"]).run()
+    with pytest.raises(BarnabasError, match=r"the run before this one passed max_bad: 1 of 1 rows of source are bad"):
+        tested.run()
 
 
 @pytest.mark.parametrize(

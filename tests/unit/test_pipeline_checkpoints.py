@@ -142,7 +142,7 @@ def test_a_reset_forgets_all_but_the_lock(begun: Path) -> None:
     (state / "bad-rows").mkdir()
     (state / "bad-rows" / ".lock").touch()
     names.append("bad-rows")  # another flow's checkpoint of this name
-    for name in ("run.json", "start-a.json", "admitted-source.json", "topics.json", "model.json"):
+    for name in ("run.json", "start-a.json", "admitted-source.json", "topics.json", "model.json", "limits.json"):
         (state / name).touch()
     (state / "bad-rows-a").mkdir()
     checkpoint = Checkpoint(flow_in(begun))

@@ -162,6 +162,27 @@ def test_a_limit_of_bad_rows_is_passed_by_one_row_more(limit: Limit, rows: int, 
     assert limit.is_passed(rows, bad) is passed
 
 
+@pytest.mark.parametrize(
+    ("limit", "rows", "bad", "passed"),
+    [
+        (Limit(0.1, None), 3, 1, False),
+        (Limit(0.1, None), 50, 10, False),
+        (Limit(0.1, None), 11, 11, True),
+        (Limit(0.1, None), 200, 20, False),
+        (Limit(0.1, None), 200, 21, True),
+        (Limit(0.001, None), 5, 1, False),
+        (Limit(0.001, None), 5, 2, True),
+        (Limit(0.0, None), 5, 1, True),
+        (Limit(None, 0), 1, 1, True),
+    ],
+)
+def test_a_share_is_of_a_hundred_rows_at_least_while_a_flow_runs(
+    limit: Limit, rows: int, bad: int, passed: bool
+) -> None:
+    """One bad row among the first three says nothing yet; a single one passes no share above 0."""
+    assert limit.is_passed(rows, bad, is_final=False) is passed
+
+
 @pytest.mark.parametrize(("share", "text"), [(0.01, "1%"), (0.1, "10%"), (0.005, "0.5%"), (1.0, "100%")])
 def test_a_limit_is_shown_as_it_was_given(share: float, text: str) -> None:
     """A share is shown in percent."""

@@ -54,6 +54,9 @@ def main(argv: list[str]) -> int:
     add_words(commands.choices["search"])
     run.add_argument("--master", metavar="URL", help="run on this Spark cluster, such as spark://host:7077")
     run.add_argument("--once", action="store_true", help="stop when all that is in the topics now has been processed")
+    run.add_argument(
+        "--accept-bad-rows", action="store_true", help="go on after a run that max_bad has ended: count bad rows from 0"
+    )
     run.add_argument("--quiet", action="store_true", help="show no progress")
     check.add_argument(
         "--without-spark", action="store_true", help="leave out what only Spark can judge: expressions, types, patterns"
@@ -80,7 +83,8 @@ def main(argv: list[str]) -> int:
 
     _require_topics(flow)
     display = _Display(quiet=arguments.quiet)
-    summary = run_flow(flow, once=arguments.once, show=display.show, say=display.say)
+    accepts = arguments.accept_bad_rows
+    summary = run_flow(flow, once=arguments.once, accept_bad_rows=accepts, show=display.show, say=display.say)
     display.end()
     _print_summary(summary, arguments.output)
     return 0

@@ -1,6 +1,7 @@
 """What a flow's checkpoint holds, without Spark: its position, its last run, the flow that made it; and how to change it.
 
 flow.json           the parts of the flow that the checkpoint depends on, and for each sink since when it gets micro-batches
+limits.json         bad rows counted by runs that broke or were stopped by them (`barnabas.pipelines.bad_limits`)
 run.json            process, start, end, reason of the end, and figures of the last run
 admitted-NAME.json  what a flow that quarantines may read of a source
 start.json          where the first run began; start-NAME.json for further sources
@@ -37,7 +38,7 @@ __all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_files
 
 _NOTE_S = 5.0
 _OURS = re.compile(
-    r"main|bad-rows(-\w+)?|(start|admitted)(-\w+)?\.json(\.tmp)?|(flow|topics|model)\.json(\.tmp)?|run\.(json|part)"
+    r"main|bad-rows(-\w+)?|(start|admitted)(-\w+)?\.json(\.tmp)?|(flow|topics|model|limits)\.json(\.tmp)?|run\.(json|part)"
 )
 """What a run leaves in the folder, but for its lock."""
 _BEFORE = re.compile(r"before-\d{8}T\d{6}(-\d+)?")

@@ -20,6 +20,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.admission import admission_file
+from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
 from barnabas.pipelines.errors import PipelineError, reason_of, with_advice
 from barnabas.pipelines.offsets import from_json, require_known, to_json
@@ -41,12 +42,13 @@ def run_flow(
     flow: Flow,
     *,
     once: bool = False,
+    accept_bad_rows: bool = False,
     show: Callable[[Any], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Runs the flow until all that is there now is done (``once``, or its trigger says so) or a signal comes.
 
-    ``show`` is called with `Totals` after each micro-batch, ``say`` with lines for people. Returns the summary. Raises
+    ``accept_bad_rows`` lets a flow go on that its bad rows have ended: they are counted from 0. ``show`` is called with `Totals` after each micro-batch, ``say`` with lines for people. Returns the summary. Raises
     `BarnabasError` with the reason when the flow breaks. Must be called on the main thread, for the signals' sake.
     """
     require_extra()
@@ -54,6 +56,10 @@ def run_flow(
     _refuse_other_state(flow, say)
     notes = Checkpoint(flow)
     with _locked(checkpoint), _stop_signals() as stopped, _broken_end_noted(notes):
+        limits = BadRowLimits(flow, say)
+        if accept_bad_rows:
+            limits.accept()
+        limits.require_start()
         with contextlib.suppress(OSError):  # noted again when Spark is there
             notes.note_run({})  # so that `pipeline stop` knows the process from now on
         resources = flow.resources
@@ -97,6 +103,7 @@ def run_on(spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: Non
     """Runs the flow on a session that is there already, until all that is in its topics now is done: for tests."""
     checkpoint, notes = Path(flow.checkpoint), Checkpoint(flow)
     with _locked(checkpoint), _broken_end_noted(notes):
+        BadRowLimits(flow, say).require_start()
         run = _Run(flow, spark, checkpoint, lambda _: None, say, threading.Event(), settles=True)
         summary = run.run(once=True)
         _note_end(notes, summary["status"])
@@ -200,6 +207,7 @@ class _Run:
             if source.group
         ]
         self._notes = Checkpoint(flow)
+        self._limits = BadRowLimits(flow, say)
         self._show = show
         self._progress = Progress(committers, self._note)
 
@@ -233,7 +241,8 @@ class _Run:
                         self._say(f"{lost} Starting again from the checkpoint, {count} of {restarts_of(lost)}")
                 finally:
                     self._put_away()
-            self._check_limits()
+            self._limits.check(self._progress.totals, is_final=is_done)
+            self._limits.accept()
         except ClusterError:
             if not self._stopped.is_set():
                 raise
@@ -269,7 +278,7 @@ class _Run:
         is_done = False
         while not is_done and not self._stopped.is_set() and not any(query.exception() for query in self._queries):
             is_done = not any(query.isActive for query in self._queries)
-            self._check_limits()
+            self._limits.check(self._progress.totals)
             if not is_done:
                 self._stopped.wait(_POLL_S)
         failed = next(((query, found) for query in self._queries if (found := query.exception())), None)
@@ -296,36 +305,12 @@ class _Run:
     def _note(self, totals: Any) -> None:
         try:
             self._notes.note_run(totals.as_dict())
+            self._limits.note(totals)
         except OSError as error:  # what the flow stands on is written by Spark; these are figures for people
             if "run.json" not in self._warned:
                 self._warned.add("run.json")
                 self._say(f"warning: the figures of this run are not kept: {self._checkpoint}: {error.strerror}")
         self._show(totals)
-
-    def _check_limits(self) -> None:
-        """Raise `PipelineError` when a source has more bad rows than it may have."""
-        totals = self._progress.totals
-        for source in self._flow.sources:
-            counts = totals.sources.get(source.name)
-            if (
-                not counts
-                or not source.max_bad
-                or source.quarantines
-                or not source.max_bad.is_passed(counts["rows"], counts["bad_rows"])
-            ):
-                continue
-            kinds = ", ".join(
-                f"{name}: {count:,}" for name, count in sorted(totals.bad.items(), key=lambda each: -each[1])
-            )
-            text = (
-                f"{counts['bad_rows']:,} of {counts['rows']:,} rows of {source.name} are bad, more than max_bad = "
-                f"{source.max_bad} ({kinds}); for example: {totals.bad_example}"
-            )
-            if source.max_bad.then == "stop":
-                raise PipelineError(text)
-            if source.name not in self._warned:
-                self._warned.add(source.name)
-                self._say(f"warning: {text}")
 
     def _stop(self) -> None:
         for query in self._queries:

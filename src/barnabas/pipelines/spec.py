@@ -19,6 +19,7 @@ from barnabas.base.hints import did_you_mean
 from barnabas.client.properties import security_properties
 from barnabas.pipelines.charts_spec import Chart, declare_chart
 from barnabas.pipelines.formats import Format, read_format
+from barnabas.pipelines.limits_spec import Limit, read_limit
 from barnabas.pipelines.masters import MASTER
 from barnabas.pipelines.models.declared import Model, declare_model
 from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
@@ -77,27 +78,6 @@ _LOOPBACK = re.compile(r"^(127\.0\.0\.1|\[::1\]):")
 _OF_CONNECTIONS = ("client.", "socket.", "broker.address.", "metadata.")
 CONNECTORS = ("barnabas", "kafka")
 """Names of Spark's formats that read and write topics: ours, and that of Spark's own connector, which is in jars."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """How many rows of a run may be bad, as a share or a number, and what happens then: ``stop``, ``warn`` or ``quarantine``.
-
-    With ``quarantine`` they are the rows of a micro-batch.
-    """
-
-    share: float | None
-    rows: int | None
-    then: str = "stop"
-
-    def is_passed(self, rows: int, bad_rows: int) -> bool:
-        """Whether there are too many."""
-        if self.rows is not None:
-            return bad_rows > self.rows
-        return self.share is not None and bad_rows > self.share * rows
-
-    def __str__(self) -> str:
-        return f"{self.rows} rows" if self.share is None else f"{self.share:.4%}".rstrip("0%").rstrip(".") + "%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +418,7 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
         kafka=table.require_protection(kafka),
         name=name,
         watermark=read_watermark(table.table("watermark")),
-        max_bad=_limit(table),
+        max_bad=read_limit(table),
         record_columns=_record_columns(table),
     )
     _refuse_other_topics(table, source)
@@ -463,22 +443,6 @@ def _record_columns(table: SpecTable) -> tuple[str, ...]:
         if name not in RECORD_COLUMNS:
             raise table.fail("record_columns", f"names {name}, but a record has {', '.join(RECORD_COLUMNS)}")
     return tuple(dict.fromkeys(names))
-
-
-def _limit(table: SpecTable) -> Limit | None:
-    value = table.value("max_bad")
-    then = table.choice("on_max_bad", ("stop", "warn", "quarantine"), "stop")
-    if value is None:
-        if table.has("on_max_bad"):
-            raise table.fail("on_max_bad", "needs max_bad")
-        return None
-    if then == "quarantine" and not table.has("bad_rows_topic"):
-        raise table.fail("bad_rows_topic", 'is missing: on_max_bad = "quarantine" puts whole micro-batches there')
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return Limit(None, value, then)
-    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?%", value) and float(value[:-1]) <= 100:
-        return Limit(float(value[:-1]) / 100, None, then)
-    raise table.fail("max_bad", f'is {value!r}, but must be a number of rows, or a share such as "1%"')
 
 
 def _starting(table: SpecTable) -> str:
