@@ -15,6 +15,13 @@ def acknowledge_before_the_isr_has_it() -> None:
     rewrite(delayed_produce, "commit_error", "log.high_watermark <= last_offset or ", "")
 
 
+def acknowledge_fast_before_the_isr_has_it() -> None:
+    """The fast path answers acks=all when the leader alone has the records."""
+    from barnabas.broker.apis.fast_produce import FastProduce
+
+    rewrite(FastProduce, "_answers", "ALL_IN_SYNC) is None", "ALL_IN_SYNC) is not None")
+
+
 def acknowledge_what_a_lost_leadership_left() -> None:
     """Who waits for the commit hears of success when another broker became leader."""
     from barnabas.broker.replication import delayed_produce
@@ -158,6 +165,7 @@ _LEADERS_FAIL = ("leader", "kill", "partition")
 
 REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     acknowledge_before_the_isr_has_it: _LEADERS_FAIL,
+    acknowledge_fast_before_the_isr_has_it: _LEADERS_FAIL,
     acknowledge_what_a_lost_leadership_left: ("partition", "split"),
     advance_the_watermark_early: (),
     take_what_is_sent_for_received: _LEADERS_FAIL,

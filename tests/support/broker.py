@@ -248,9 +248,7 @@ class DataPath:
             client_id="broker-0",
             unsupported_version=unsupported_version(4),
             slices=slices,
-            fast_path=FastProduce(self.replicas, self.metadata.topic_name, handlers[ApiKey.PRODUCE].versions)
-            if ApiKey.PRODUCE in handlers
-            else None,
+            fast_path=FastProduce(services, handlers[ApiKey.PRODUCE].versions) if ApiKey.PRODUCE in handlers else None,
         )
 
     def connect(self) -> Wire:

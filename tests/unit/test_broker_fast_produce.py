@@ -43,10 +43,11 @@ TOPICS = {
     "durable": {"flush.before.ack": "true"},
     "recent": {"message.timestamp.before.max.ms": "1000"},
     "replicated": {},
+    "replicated-too": {},
     "replicated-enough": {"min.insync.replicas": "2"},
 }
 """By name, with their settings."""
-REPLICATED = ("replicated", "replicated-enough")
+REPLICATED = ("replicated", "replicated-too", "replicated-enough")
 IDS = {topic: Uuid(bytes([number + 1]) * 16) for number, topic in enumerate(TOPICS)}
 
 versions = st.integers(3, 13)
@@ -104,7 +105,7 @@ usual_batches = st.fixed_dictionaries(
 usual_requests = st.fixed_dictionaries(
     {
         "version": versions,
-        "topic": st.sampled_from(["t", "indexed", "lz4", "rolls"]),
+        "topic": st.sampled_from(["t", "indexed", "lz4", "rolls", "replicated", "replicated"]),
         "batch": usual_batches,
         "acks": st.sampled_from([1, -1, 0]),
         "client": st.just("a"),
@@ -188,10 +189,25 @@ class Run:
             self.lead(what, self.epochs[what])
         return self.seen()
 
-    def deliver(self, frames: bytes) -> None:
-        """As a connection does it."""
+    def follow(self, topic: str, offset: int | None = None) -> None:
+        """The follower of a replicated topic has all before an offset, or before the end."""
+        log = self.broker.replicas.get(TopicPartition(topic, 0)).log
+        offset = log.log_end_offset if offset is None else offset
+        wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
+        topics = [FetchTopic(topic=topic, partitions=[wanted])]
+        follower = self.broker.connect()
+        follower.post(FetchRequest(replica_id=1, topics=topics), 12)
+        follower.close()
+
+    def deliver(self, frames: bytes, *, is_followed: bool = True) -> None:
+        """As a connection does it. What waits for a follower is followed at once, or ends the delivery."""
         data, position, wire = memoryview(bytearray(frames)), 0, self.producer
-        while position < len(data) and not wire.is_closed and not wire.is_paused:
+        while not wire.is_closed:
+            if wire.is_paused and is_followed:
+                for topic in REPLICATED:
+                    self.follow(topic)
+            if wire.is_paused or position == len(data):
+                break
             stop = position + 4 + int.from_bytes(data[position : position + 4], "big")
             taken = wire.handler.take_from(data, position)
             if taken == position:
@@ -421,6 +437,120 @@ def test_requests_for_several_partitions_are_answered_in_their_order(tmp_path: P
     run.step("together", list(map(encoder.frame, requests)))
     assert run.served_fast == 1
     assert [int.from_bytes(frame[4:8], "big") for frame in frames_in(run.producer)] == [5, 6, 7, 8]
+
+
+def answers_of(wire: Wire, version: int) -> list[tuple[int, int, int]]:
+    """The correlation id, error code and base offset of each answer that was sent."""
+    found = []
+    for frame in frames_in(wire):
+        wire.sent, wire.asked = [frame], [(0, version)]
+        answer = wire.answer().responses[0].partition_responses[0]
+        found.append((int.from_bytes(frame[4:8], "big"), answer.error_code, answer.base_offset))
+    wire.sent = []
+    return found
+
+
+def begun(directory: Path, *topics: str) -> tuple[Run, Encoder]:
+    """A broker that serves these topics fast from now on; requests have the correlation ids 11, 12, ..."""
+    run, encoder = Run(directory, is_fast=True), Encoder()
+    for topic in topics:
+        run.step("together", [encoder.frame({**USUAL, "version": 9, "topic": topic})])
+        if topic in REPLICATED:
+            run.follow(topic)
+    run.producer.sent.clear()
+    run.served_fast = 0
+    encoder.correlation_id = 10
+    return run, encoder
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_requests_for_all_in_sync_replicas_wait_together(tmp_path: Path, version: int) -> None:
+    """One write, and one answer to all when the follower has the last record; meanwhile the connection delivers nothing."""
+    run, encoder = begun(tmp_path, "replicated")
+    log = run.broker.replicas.get(TopicPartition("replicated", 0)).log
+    request = {**USUAL, "version": version, "topic": "replicated", "acks": -1}
+    run.deliver(b"".join(encoder.frame(request) for _ in range(4)), is_followed=False)
+    assert (run.served_fast, log.log_end_offset, run.producer.is_paused, run.producer.sent) == (1, 10, True, [])
+    run.follow("replicated", 8)
+    assert (run.producer.is_paused, run.producer.sent) == (True, [])
+    run.follow("replicated", 10)
+    assert (run.producer.is_paused, len(run.producer.sent)) == (False, 1)
+    assert answers_of(run.producer, version) == [(11, 0, 2), (12, 0, 4), (13, 0, 6), (14, 0, 8)]
+    assert not len(run.broker.purgatory)
+
+
+def test_at_the_timeout_those_are_acknowledged_that_the_follower_has(tmp_path: Path) -> None:
+    """The others get REQUEST_TIMED_OUT, each by itself."""
+    run, encoder = begun(tmp_path, "replicated")
+    request = {**USUAL, "version": 9, "topic": "replicated", "acks": -1}
+    run.deliver(b"".join(encoder.frame(request) for _ in range(3)), is_followed=False)
+    run.follow("replicated", 6)
+    run.broker.timers.advance(499)
+    assert run.producer.sent == []
+    run.broker.timers.advance(1)
+    timed_out = ErrorCode.REQUEST_TIMED_OUT
+    assert answers_of(run.producer, 9) == [(11, 0, 2), (12, 0, 4), (13, timed_out, -1)]
+    assert not run.producer.is_paused
+
+
+@pytest.mark.parametrize("version", [9, 10, 13])
+def test_requests_that_wait_learn_that_the_leader_has_moved(tmp_path: Path, version: int) -> None:
+    """All of them, with the new leader where the version has it, as the general path answers."""
+    answers = []
+    for is_fast in (True, False):
+        (tmp_path / str(is_fast)).mkdir()
+        run, encoder = begun(tmp_path / str(is_fast), "replicated")
+        if not is_fast:
+            run.broker.dispatcher.fast_path = None
+        request = {**USUAL, "version": version, "topic": "replicated", "acks": -1}
+        run.deliver(b"".join(encoder.frame(request) for _ in range(2 if is_fast else 1)), is_followed=False)
+        run.broker.lead("replicated", epoch=5, leader=1, replicas=(0, 1), topic_id=IDS["replicated"])
+        run.broker.timers.advance(0)
+        answers.append(frames_in(run.producer))
+        assert not run.producer.is_paused
+    fast, general = answers
+    assert [frame[8:] for frame in fast] == [general[0][8:]] * 2
+    run.producer.sent = general
+    assert answers_of(run.producer, version) == [(11, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+
+
+def test_answers_keep_their_order_when_only_some_wait(tmp_path: Path) -> None:
+    """Those before the first that waits leave at once, and each other one when none before it waits."""
+    run, encoder = begun(tmp_path, "t", "replicated", "indexed")
+    wanted = [("t", 1), ("replicated", -1), ("t", 1), ("indexed", 0), ("indexed", -1)]
+    requests = [{**USUAL, "version": 9, "topic": topic, "acks": acks} for topic, acks in wanted]
+    run.deliver(b"".join(map(encoder.frame, requests)), is_followed=False)
+    assert run.served_fast == 1
+    assert answers_of(run.producer, 9) == [(11, 0, 2)]
+    assert run.producer.is_paused
+    run.follow("replicated")
+    assert answers_of(run.producer, 9) == [(12, 0, 2), (13, 0, 4), (15, 0, 4)]
+    assert not run.producer.is_paused
+
+
+def test_partitions_that_make_progress_are_answered_before_one_that_does_not(tmp_path: Path) -> None:
+    """If their requests came first."""
+    run, encoder = begun(tmp_path, "replicated", "replicated-too")
+    topics = ["replicated", "replicated-too", "replicated"]
+    requests = [{**USUAL, "version": 9, "topic": topic, "acks": -1} for topic in topics]
+    run.deliver(b"".join(map(encoder.frame, requests)), is_followed=False)
+    run.follow("replicated")
+    assert answers_of(run.producer, 9) == [(11, 0, 2)]
+    run.broker.timers.advance(500)
+    assert answers_of(run.producer, 9) == [(12, ErrorCode.REQUEST_TIMED_OUT, -1), (13, 0, 4)]
+
+
+def test_a_client_that_leaves_takes_what_waits_for_it_along(tmp_path: Path) -> None:
+    """Nothing is left to expire, and nothing is sent."""
+    run, encoder = begun(tmp_path, "replicated", "replicated-too")
+    requests = [{**USUAL, "version": 9, "topic": topic, "acks": -1} for topic in ("replicated", "replicated-too")]
+    run.deliver(b"".join(map(encoder.frame, requests)), is_followed=False)
+    assert len(run.broker.purgatory) == 2
+    assert run.producer.handler.busy
+    run.producer.close()
+    assert not len(run.broker.purgatory)
+    run.follow("replicated")
+    assert run.producer.sent == []
 
 
 @pytest.mark.parametrize("version", [8, 13])

@@ -360,7 +360,7 @@ class BrokerComponents:
             client_id=f"broker-{environment.broker_id}",
             unsupported_version=unsupported_version(handlers[ApiKey.API_VERSIONS].max_version),
             slices=self.slices,
-            fast_path=FastProduce(self.replicas, self.metadata.topic_name, handlers[ApiKey.PRODUCE].versions),
+            fast_path=FastProduce(services, handlers[ApiKey.PRODUCE].versions),
         )
         self.channels.call_self = self.dispatcher.call
         self._channel_builder = ChannelBuilder(

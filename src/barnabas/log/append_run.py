@@ -126,6 +126,11 @@ class AppendRun:
     def __len__(self) -> int:
         return len(self._batches)
 
+    @property
+    def last_offset(self) -> int:
+        """That of the last record taken."""
+        return self._next_offset - 1
+
     def add(self, batch: memoryview, header: HeaderFields) -> int:
         """Take a writable batch, whose header this is, at the end: its first offset. -1 if that is left to the general path,
         or to another run. The memory must stay as it is until `write`."""

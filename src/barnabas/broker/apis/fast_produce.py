@@ -9,28 +9,40 @@ The bytes between the first two bars are the request's prefix. A `_Route` holds 
 request with a known prefix and one batch is unpacked in one step. Requests for one partition that arrived together are appended in
 one write (`barnabas.log.append_run`), and answered in one piece.
 
+With acks=all they wait together for the in-sync replicas, so the followers fetch them together. In the general path each waits
+by itself, and the next is appended when it is answered.
+
 Invariants:
 
-- Only requests that succeed, and need not wait, are served here. All others are left as they came to the general path, which knows
-  errors and waits: acks=all with followers, topics that look into records, transactions, duplicates, new segments.
+- Only requests whose records are appended are served here. All others are left as they came to the general path, which knows
+  the errors: topics that look into records, transactions, duplicates, new segments, too small an in-sync set.
 - Answers, logs, indexes, producer state and high watermark are those of the general path. A test compares them.
+- Answers leave in the order of the requests. While one waits, the connection delivers no other.
 
 In Kafka: `KafkaApis.handleProduceRequest`, for these cases.
 """
 
 import struct
-from collections.abc import Callable
-from functools import lru_cache
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 
 from barnabas.base.files import FileSlice
-from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.apis.produce import PRODUCE_TOPIC_IDS
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis.produce import PRODUCE_TOPIC_IDS, unacknowledged_response
+from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
-from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.delayed_produce import (
+    ALL_IN_SYNC,
+    acknowledgement,
+    commit_error,
+    wait_for_acknowledgements,
+)
+from barnabas.broker.requests.purgatory import DelayedOperation
 from barnabas.log.append_run import MOST_BATCHES, AppendRun
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.codec import reader
-from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_request_header, encode_response
 from barnabas.wire.kafka.messages.produce import (
     PartitionProduceResponse,
@@ -103,22 +115,31 @@ class _Route:
         "_key",
         "_overhead_bytes",
         "_prefix",
-        "_version",
         "acks",
+        "timeout_ms",
+        "topic",
         "topic_id",
         "topic_partition",
+        "version",
     )
 
     def __init__(
-        self, version: int, prefix: bytes, topic: TopicProduceData, topic_partition: TopicPartition, acks: int
+        self,
+        version: int,
+        prefix: bytes,
+        topic: TopicProduceData,
+        topic_partition: TopicPartition,
+        message: ProduceRequest,
     ) -> None:
-        self._version = version
+        self.version = version
         self._key = ApiKey.PRODUCE << 16 | version
         self._prefix = prefix
         self._overhead_bytes = _PREFIX_AT + len(prefix) + (len(_NO_TAGGED_FIELDS) if version >= _FLEXIBLE else 0)
+        self.topic = topic
         self.topic_partition = topic_partition
         self.topic_id = topic.topic_id if version >= PRODUCE_TOPIC_IDS else None
-        self.acks = acks
+        self.acks = message.acks
+        self.timeout_ms = message.timeout_ms
         first, other = (_encoded_answer(topic, topic_partition.partition, offset, version) for offset in (0, -1))
         offset_at = next(at for at, byte in enumerate(first) if byte != other[at])
         numbers = "qqq" if version >= _LOG_START_OFFSET else "qq"
@@ -130,7 +151,7 @@ class _Route:
     def read(self, data: memoryview, start: int, stop: int) -> _Found | None:
         """Unpack a request; None if it has another prefix or is not usual."""
         size = stop - start - self._overhead_bytes
-        if self._version < _FLEXIBLE:
+        if self.version < _FLEXIBLE:
             width, behind = 4, stop
         else:
             small, medium, large = _WIDTH_LIMITS
@@ -143,10 +164,10 @@ class _Route:
         if fields[2] != self._prefix or fields[0] != self._key:
             return None
         header: HeaderFields = fields[4:]
-        if self._version < _FLEXIBLE:
+        if self.version < _FLEXIBLE:
             if fields[3] != _LENGTH.pack(size):
                 return None
-            if self._version < _ZSTD and header[5] & COMPRESSION_MASK == CompressionType.ZSTD:
+            if self.version < _ZSTD and header[5] & COMPRESSION_MASK == CompressionType.ZSTD:
                 return None
         elif fields[3] != _compact_size(size) or data[behind:stop] != _NO_TAGGED_FIELDS:
             return None
@@ -154,7 +175,7 @@ class _Route:
 
     def answer(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
         """The frame of an answer without an error."""
-        if self._version < _LOG_START_OFFSET:
+        if self.version < _LOG_START_OFFSET:
             return self._answer.pack(self._answer_bytes, correlation_id, self._before, base_offset, -1, self._behind)
         return self._answer.pack(
             self._answer_bytes, correlation_id, self._before, base_offset, -1, log_start_offset, self._behind
@@ -164,31 +185,111 @@ class _Route:
 def _encoded_answer(topic: TopicProduceData, index: int, base_offset: int, version: int) -> bytes:
     partition = PartitionProduceResponse(index=index, base_offset=base_offset, log_start_offset=0)
     answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[partition])
-    parts = encode_response(ProduceResponse(responses=[answer]), version, 0)
+    return _joined(ProduceResponse(responses=[answer]), version, 0)
+
+
+def _joined(response: ProduceResponse, version: int, correlation_id: int) -> bytes:
+    parts = encode_response(response, version, correlation_id)
     return b"".join(bytes(part) for part in parts if not isinstance(part, FileSlice))
 
 
 class _Run:
     """Requests of one route that are appended together."""
 
-    __slots__ = ("appends", "requests", "route")
+    __slots__ = ("answers", "appends", "log_start_offset", "requests", "route")
 
     def __init__(self, route: _Route, appends: AppendRun) -> None:
         self.route = route
         self.appends = appends
         self.requests: list[tuple[int, int]] = []
         """The correlation id and base offset of each."""
+        self.log_start_offset = -1
+        """When they were appended."""
+        self.answers: list[bytes] | None = None
+
+    def encode_answers(self) -> list[bytes]:
+        """The answers, if none of the requests has failed."""
+        answer, log_start_offset = self.route.answer, self.log_start_offset
+        return [answer(*request, log_start_offset) for request in self.requests]
+
+
+class _Unacknowledged:
+    """Runs with acks=all that wait for the in-sync replicas, and runs behind them (`barnabas.broker.requests.dispatch.Unanswered`).
+
+    An answer leaves when those before it have left: as long as one partition makes no progress, only the answers behind it wait.
+    """
+
+    __slots__ = ("_listener", "_operations", "_runs", "_send", "_services")
+
+    _send: Callable[[list[bytes], bool], None]
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._runs: deque[_Run] = deque()
+        self._operations: list[DelayedOperation] = []
+        self._listener = ""
+
+    def add(self, run: _Run) -> None:
+        self._runs.append(run)
+
+    def wait(self, listener: str, send: Callable[[list[bytes], bool], None]) -> None:
+        self._listener, self._send = listener, send
+        replicas, purgatory = self._services.replicas, self._services.purgatory
+        for run in self._runs:
+            if run.answers is None:
+                last_offsets = {run.route.topic_partition: run.appends.last_offset}
+                respond = partial(self._acknowledged, run)
+                self._operations.append(
+                    wait_for_acknowledgements(
+                        replicas, purgatory, last_offsets, ALL_IN_SYNC, respond, run.route.timeout_ms
+                    )
+                )
+
+    def abandon(self) -> None:
+        for operation in self._operations:
+            operation.force_complete()
+
+    def _acknowledged(self, run: _Run, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        run.answers = self._answers_with_errors(run) if errors else run.encode_answers()
+        runs = self._runs
+        answers: list[bytes] = []
+        while runs and runs[0].answers is not None:
+            answers += runs.popleft().answers or ()
+        if answers:
+            self._send(answers, not runs)
+
+    def _answers_with_errors(self, run: _Run) -> list[bytes]:
+        """The first requests of a run may be acknowledged, although the last is not."""
+        services, route = self._services, run.route
+        answers = []
+        ends = [base_offset for _, base_offset in run.requests[1:]] + [run.appends.last_offset + 1]
+        for (correlation_id, base_offset), end in zip(run.requests, ends, strict=True):
+            code = commit_error(services.replicas.get(route.topic_partition), end - 1)
+            if code is ErrorCode.NONE:
+                answers.append(route.answer(correlation_id, base_offset, run.log_start_offset))
+                continue
+            response = unacknowledged_response(
+                services,
+                self._listener,
+                route.version,
+                route.topic,
+                route.topic_partition.partition,
+                ErrorCode.REQUEST_TIMED_OUT if code is None else code,
+            )
+            answers.append(_joined(response, route.version, correlation_id))
+        return answers
 
 
 class FastProduce:
     """See the module. One for all connections of a broker."""
 
-    __slots__ = ("_last", "_misses", "_replicas", "_routes", "_topic_name", "_versions")
+    __slots__ = ("_last", "_misses", "_replicas", "_routes", "_services", "_topic_name", "_versions")
 
-    def __init__(self, replicas: ReplicaManager, topic_name: Callable[[Uuid], str | None], versions: range) -> None:
+    def __init__(self, services: Services, versions: range) -> None:
         """``versions`` are those that the general path serves."""
-        self._replicas = replicas
-        self._topic_name = topic_name
+        self._services = services
+        self._replicas = services.replicas
+        self._topic_name = services.metadata.topic_name
         self._versions = versions
         self._routes: dict[bytes, _Route] = {}
         self._last: _Route | None = None
@@ -196,15 +297,17 @@ class FastProduce:
 
     def serve(
         self, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
-    ) -> tuple[int, list[bytes]]:
+    ) -> tuple[int, list[bytes], _Unacknowledged | None]:
         """Serve the request in ``data[start:stop]`` and whole frames behind it. The buffer may be changed and is not kept.
 
-        ``now_ms`` is wall time. Returns where the last that is served ends, ``start`` if none is, and their answers.
+        ``now_ms`` is wall time. Returns where the last that is served ends, ``start`` if none is; the answers that may leave
+        at once; and the requests behind those that wait.
         """
         first = served = taken = start
         records = 0
-        replies: list[bytes] = []
         run: _Run | None = None
+        runs: list[_Run] = []
+        """Those that are appended."""
         for _ in range(MOST_BATCHES):
             route = self._last
             found = None if route is None else route.read(data, start, stop)
@@ -220,12 +323,13 @@ class FastProduce:
                     break
             if run is None or run.route is not route:
                 if run is not None:
-                    if not self._append(run, replies, now_ms):
-                        return served, replies
+                    if not self._append(run, now_ms):
+                        return served, *self._answers(runs)
                     served = taken
+                    runs.append(run)
                 run = self._begin(route, now_ms)
                 if run is None:
-                    return served, replies
+                    break
             first_offset = run.appends.add(batch, header)
             if first_offset < 0:
                 break  # if another run takes it, that is the next call's
@@ -238,9 +342,10 @@ class FastProduce:
             stop = start + size
             if not 0 <= size <= max_frame_bytes or stop > len(data):
                 break
-        if run is not None and run.requests and self._append(run, replies, now_ms):
+        if run is not None and run.requests and self._append(run, now_ms):
             served = taken
-        return served, replies
+            runs.append(run)
+        return served, *self._answers(runs)
 
     def _begin(self, route: _Route, now_ms: int) -> _Run | None:
         topic_partition = route.topic_partition
@@ -249,17 +354,34 @@ class FastProduce:
         appends = self._replicas.begin_run(topic_partition, route.acks, now_ms)
         return None if appends is None else _Run(route, appends)
 
-    def _append(self, run: _Run, replies: list[bytes], now_ms: int) -> bool:
-        """Append, and add the answers; False if the log has failed."""
-        route = run.route
+    def _append(self, run: _Run, now_ms: int) -> bool:
+        """Append; False if the log has failed."""
         try:
-            log_start_offset = self._replicas.append_run(route.topic_partition, run.appends, now_ms)
+            run.log_start_offset = self._replicas.append_run(run.route.topic_partition, run.appends, now_ms)
         except KafkaError:
             return False
-        if route.acks:
-            answer = route.answer
-            replies += [answer(*request, log_start_offset) for request in run.requests]
         return True
+
+    def _answers(self, runs: list[_Run]) -> tuple[list[bytes], _Unacknowledged | None]:
+        """The answers up to the first run that waits, and what is behind them."""
+        answers: list[bytes] = []
+        waiting: _Unacknowledged | None = None
+        for run in runs:
+            route = run.route
+            if not route.acks:
+                continue
+            waits = route.acks == ALL_IN_SYNC and (
+                acknowledgement(self._replicas, route.topic_partition, run.appends.last_offset, ALL_IN_SYNC) is None
+            )
+            if waiting is None:
+                if not waits:
+                    answers += run.encode_answers()
+                    continue
+                waiting = _Unacknowledged(self._services)
+            if not waits:
+                run.answers = run.encode_answers()
+            waiting.add(run)
+        return answers, waiting
 
     # Reading prefixes
 
@@ -312,7 +434,7 @@ class FastProduce:
         # The records begin where the prefix ends, if the decoder finds there what was put there.
         if partition.records is not None or other.topic_data[0].partition_data[0].records != b"?":
             return None
-        route = _Route(version, prefix, topic, TopicPartition(name, partition.index), message.acks)
+        route = _Route(version, prefix, topic, TopicPartition(name, partition.index), message)
         return None if route.read(data, start, stop) is None else route
 
 

@@ -172,20 +172,39 @@ def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
 
 
 def _reply(services: Services, request: Request, response: ProduceResponse, failed: bool) -> None:
-    if failed and request.version >= _LEADER_HINTS:
-        hints = LeaderHints(services.replicas, services.metadata, request.client.listener)
-        for topic in response.responses:
-            for partition in topic.partition_responses:
-                name = topic.name or services.metadata.topic_name(topic.topic_id)
-                if partition.error_code in _MOVED and name:
-                    leader = hints.leader(TopicPartition(name, partition.index))
-                    if leader is not None:
-                        partition.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
-        response.node_endpoints = [
-            NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in hints.endpoints()
-        ]
+    if failed:
+        _hint(services, request.client.listener, request.version, response)
     request.reply(response)
+
+
+def _hint(services: Services, listener: str, version: int, response: ProduceResponse) -> None:
+    """Say where the partitions went that this broker does not lead."""
+    if version < _LEADER_HINTS:
+        return
+    hints = LeaderHints(services.replicas, services.metadata, listener)
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            name = topic.name or services.metadata.topic_name(topic.topic_id)
+            if partition.error_code in _MOVED and name:
+                leader = hints.leader(TopicPartition(name, partition.index))
+                if leader is not None:
+                    partition.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        for node_id, host, port, rack in hints.endpoints()
+    ]
+
+
+def unacknowledged_response(
+    services: Services, listener: str, version: int, topic: TopicProduceData, index: int, code: ErrorCode
+) -> ProduceResponse:
+    """The response to a request for one partition whose records were appended and are not acknowledged."""
+    answer = PartitionProduceResponse(index=index)
+    _refuse(answer, KafkaError(code))
+    refused = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
+    response = ProduceResponse(responses=[refused])
+    _hint(services, listener, version, response)
+    return response
 
 
 def _wait(

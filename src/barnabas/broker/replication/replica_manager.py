@@ -164,12 +164,11 @@ class ReplicaManager:
         return info
 
     def begin_run(self, topic_partition: TopicPartition, acks: int, now_ms: int) -> AppendRun | None:
-        """A run for usual batches that are acknowledged as soon as they are appended; None where that is not so."""
+        """A run for usual batches; None where they might be refused."""
         partition = self._partitions.get(topic_partition)
         if partition is None or type(partition.role) is not Leader:
             return None
-        role = partition.role
-        if acks == -1 and (role.followers or role.leaving or partition.is_under_min_isr(role)):
+        if acks == -1 and partition.is_under_min_isr(partition.role):
             return None
         return partition.log.begin_run(partition.leader_epoch, now_ms)
 

@@ -16,6 +16,7 @@ clients can step down. A handler's exception becomes the API's own error respons
 import logging
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from barnabas.base.clock import Clock
@@ -30,7 +31,7 @@ from barnabas.wire.kafka.codec import reader, sliced_reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_request_header, encode_response, encode_response_in_slices
 
-__all__ = ["ClientConnection", "Dispatcher", "FastPath"]
+__all__ = ["ClientConnection", "Dispatcher", "FastPath", "Unanswered"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,15 +43,28 @@ _LARGE_PRODUCE_BYTES = 64 * 1024
 """Requests from these sizes on are decoded in slices: what is smaller names some thousand things at most."""
 
 
+class Unanswered(Protocol):
+    """Requests of one connection that are served but for their answers."""
+
+    def wait(self, listener: str, send: Callable[[list[bytes], bool], None]) -> None:
+        """Call ``send`` with answers, in the order of the requests, and whether they are the last; not from here."""
+        ...
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        ...
+
+
 class FastPath(Protocol):
-    """Serves usual requests without an object for each; their answers may leave at once."""
+    """Serves usual requests without an object for each."""
 
     def serve(
         self, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
-    ) -> tuple[int, list[bytes]]:
+    ) -> tuple[int, list[bytes], Unanswered | None]:
         """Serve the request in ``data[start:stop]`` and whole frames behind it. The buffer may be changed and is not kept.
 
-        ``now_ms`` is wall time. Returns where the last that is served ends, ``start`` if none is, and their answers.
+        ``now_ms`` is wall time. Returns where the last that is served ends, ``start`` if none is; the answers that may leave
+        at once; and the requests behind those, whose answers come later.
         """
         ...
 
@@ -99,14 +113,21 @@ class Dispatcher:
         finally:
             purgatory.try_complete_actions()
 
-    def serve_fast(self, fast_path: FastPath, connection: Connection, data: memoryview, start: int, stop: int) -> int:
+    def serve_fast(
+        self, fast_path: FastPath, client: "ClientConnection", data: memoryview, start: int, stop: int
+    ) -> int:
         """See `FastPath.serve`: here the answers are sent, and what waited for the records completed."""
         purgatory = self._purgatory
+        connection = client._connection
         purgatory.hold()
         try:
-            served, replies = fast_path.serve(data, start, stop, connection.max_frame_bytes, self.clock.wall_ms())
+            served, replies, unanswered = fast_path.serve(
+                data, start, stop, connection.max_frame_bytes, self.clock.wall_ms()
+            )
             if replies:
                 connection.send(replies if len(replies) == 1 else [b"".join(replies)])
+            if unanswered is not None:
+                client.wait_for(unanswered)
         finally:
             purgatory.try_complete_actions()
         return served
@@ -198,7 +219,7 @@ class ClientConnection:
         self._connection = connection
         host, port = connection.peer
         self.client = ClientFacts(listener, host, port)
-        self._request: Request | None = None  # the one without a response yet
+        self._request: Request | Unanswered | None = None  # what has no response yet
         self._synchronous = False
         self._is_decoding = False
         self._key = -1
@@ -234,7 +255,21 @@ class ClientConnection:
         dispatcher = self._dispatcher
         self.last_active_ms = dispatcher.clock.monotonic_ms()
         self._key = ApiKey.PRODUCE
-        return dispatcher.serve_fast(fast_path, self._connection, data, start, stop)
+        return dispatcher.serve_fast(fast_path, self, data, start, stop)
+
+    def wait_for(self, unanswered: Unanswered) -> None:
+        """Deliver no other request until these are answered."""
+        self._request = unanswered
+        self._connection.pause()
+        unanswered.wait(self.client.listener, partial(self._answer_some, unanswered))
+
+    def _answer_some(self, unanswered: Unanswered, answers: list[bytes], are_last: bool) -> None:
+        if self._request is not unanswered:
+            return  # the client is gone
+        self._connection.send([b"".join(answers)])
+        if are_last:
+            self._request = None
+            self._connection.resume()
 
     def frame(self, data: memoryview) -> None:
         dispatcher = self._dispatcher
