@@ -13,6 +13,8 @@ pytest.importorskip("pyspark")
 
 from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.analysis import find_problems  # noqa: E402
+from barnabas.pipelines.transforms import record_schema  # noqa: E402
+from barnabas.pipelines.views import build_views, stateful_operations  # noqa: E402
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
 FLOW = """\
@@ -158,3 +160,89 @@ y = ["score", "m"]
     assert shown[4].startswith("sinks[2].partition_by: names city, which is no column of the results")
     assert shown[5].startswith("charts[0].y: names m, which is no column of the results")
     assert len(shown) == 6
+
+
+STATE = """
+name = "state"
+checkpoint = "state"
+[sources.orders]
+bootstrap_servers = "localhost:9092"
+topics = ["orders"]
+watermark = { time = "at", delay = "1 hour" }
+format = { type = "json", columns = { id = "bigint", at = "timestamp", country = "string", city = "string", price = "double" } }
+[sources.payments]
+topics = ["payments"]
+watermark = { time = "paid_at", delay = "1 hour" }
+format = { type = "csv", columns = { order_id = "bigint", paid_at = "timestamp", other_id = "bigint" } }
+[transform]
+derive = { place = "upper(country)", big = "price > 100" }
+where = "price > 0"
+[[steps]]
+name = "once"
+from = "orders"
+deduplicate = ["id"]
+[[steps]]
+name = "paid"
+sql = "select o.*, p.paid_at from once o join payments p on p.order_id = o.id and p.paid_at between o.at and o.at + interval 1 hour"
+[[steps]]
+name = "places"
+sql = "select place, window.start as since, sum(price) as total from paid group by place, window(at, '1 hour')"
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "t"
+key = ["place"]
+"""
+
+
+def test_what_the_state_means_is_told_from_what_may_change(spark: Any, tmp_path: Path) -> None:
+    """Spark compares types only: of other groups of equal types it would mix old and new."""
+
+    def operations(*change: str) -> list[str]:
+        text = STATE.replace(*change) if change else STATE
+        assert not change or STATE.count(change[0]) == 1
+
+        def read(source: spec.Source) -> Any:
+            return spark.readStream.schema(record_schema(source)).format("parquet").load(str(tmp_path))
+
+        return stateful_operations(build_views(spark, spec.parse(text), read).results)
+
+    before = operations()
+    assert [each.split(" ")[0] for each in before] == ["Aggregate", "Join", "DeduplicateWithinWatermark"]
+    same = [
+        ('delay = "1 hour" }\nformat = { type = "json"', 'delay = "3 hours" }\nformat = { type = "json"'),
+        ('where = "price > 0"', 'where = "price > 5"'),
+        ('big = "price > 100"', 'big = "price > 200"'),
+        ('price = "double"', 'price = "double", note = "string"'),
+        ("sum(price) as total", "sum(price) as revenue"),
+    ]
+    assert all(operations(*change) == before for change in same)
+    other = [
+        ("upper(country)", "upper(city)"),
+        ("by place, window(at, '1 hour')", "by place, window(at, '2 hours')"),
+        ("sum(price)", "max(price)"),
+        ("p.order_id = o.id", "p.other_id = o.id"),
+        ('deduplicate = ["id"]', 'deduplicate = ["city"]'),
+    ]
+    assert [operations(*change) == before for change in other] == [False] * len(other)
+
+
+def test_a_watermark_of_another_source_does_not_count(spark: Any) -> None:
+    """A column of the same name is another time; without a watermark of its own state would grow for ever."""
+    windows = (
+        'from = "payments"\nderive = { at = "paid_at" }\n'
+        'aggregate = { time = "at", window = "1 hour", compute = { n = "count(*)" } }\n'
+    )
+    text = (
+        STATE[: STATE.index("[[steps]]")] + f'[[steps]]\nname = "hours"\n{windows}' + STATE[STATE.index("[[sinks]]") :]
+    )
+    text = text.replace('key = ["place"]', "")
+    lacks = text.replace(
+        'topics = ["payments"]\nwatermark = { time = "paid_at", delay = "1 hour" }', 'topics = ["payments"]'
+    )
+    assert find_problems(spark, spec.parse(text)) == []
+    (problem,) = find_problems(spark, spec.parse(lacks))
+    assert (problem.field, problem.message[:42]) == (
+        "steps[0].aggregate.watermark",
+        "is missing: at has none in these rows, onl",
+    )

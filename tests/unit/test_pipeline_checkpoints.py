@@ -122,6 +122,22 @@ def test_a_sink_must_hold_the_batches_that_it_was_given(begun: Path) -> None:
     assert Checkpoint(other).required_batches(other.sinks[0]) is None
 
 
+def test_state_of_other_operations_is_refused_and_the_difference_is_shown(begun: Path) -> None:
+    """Texts of another version of Spark's say nothing."""
+    checkpoint = Checkpoint(flow_in(begun))
+    assert checkpoint.state_problem(["Aggregate [city]"], "4.3.0") == "", "a checkpoint that does not know"
+    checkpoint.note_flow((), ["Aggregate [country]", "x" * 200 + "a"], "4.3.0")
+    checkpoint.require_state(["Aggregate [country]", "x" * 200 + "a"], "4.3.0")
+    assert checkpoint.state_problem([], "4.2.1") == ""
+    with pytest.raises(
+        PipelineError, match=r"made by Aggregate \[country\], and the flow has Aggregate \[city\] now: undo"
+    ):
+        checkpoint.require_state(["Aggregate [city]", "x" * 200 + "a"], "4.3.0")
+    assert checkpoint.state_problem(["Aggregate [country]"], "4.3.0").endswith("xxx..., and the flow has nothing now")
+    long = checkpoint.state_problem(["Aggregate [country]", "x" * 200 + "b"], "4.3.0")
+    assert f"...{'x' * 80}a, and the flow has ...{'x' * 80}b now" in long
+
+
 def test_a_rewind_keeps_what_was_and_sets_the_beginning(begun: Path) -> None:
     """The next run plans its first batch from there."""
     checkpoint = Checkpoint(flow_in(begun))
@@ -130,6 +146,10 @@ def test_a_rewind_keeps_what_was_and_sets_the_beginning(begun: Path) -> None:
     assert (kept / "main" / "offsets" / "1").exists()
     assert not checkpoint.has_begun
     assert checkpoint.position() == [{}]
+    assert checkpoint.starts() == [{TopicPartition("a", 0): 2, TopicPartition("b", 0): 0}]
+    assert checkpoint.reached() == [{TopicPartition("a", 0): 5, TopicPartition("b", 0): 7}], "what the sinks hold"
+    checkpoint.rewind([{TopicPartition("a", 0): 9}])
+    assert checkpoint.reached() == [{TopicPartition("a", 0): 5, TopicPartition("b", 0): 7}], "as before both"
 
 
 def test_a_reset_forgets_all_but_the_lock(begun: Path) -> None:

@@ -125,6 +125,24 @@ def test_every_example_is_valid(path: Path) -> None:
             r"flow.toml:10: expectations\[0\].on_fail: is quarantine, but the source source has no bad_rows_topic",
         ),
         (
+            'window = "1 day"',
+            'window = "1.5 days"',
+            r"flow.toml:14: aggregate.window: is '1.5 days', but must be a time",
+        ),
+        ('window = "1 day"', 'window = "0 days"', r"flow.toml:14: aggregate.window: is '0 days', but must be longer"),
+        (
+            'window = "1 day"',
+            'window = "1 hour"\nslide = "90 minutes"',
+            r"flow.toml:15: aggregate.slide: is '90 minutes', longer than the window, '1 hour'",
+        ),
+        ('["carrier"]', '["window"]', r"flow.toml:16: aggregate.group_by: names window, which is what windows have"),
+        ('delay = "double"', 'source_offset = "int"', r"columns.source_offset: source_offset is where the record came"),
+        (
+            "[aggregate]",
+            '[transform]\nderive = { source_topic = "carrier" }\n[aggregate]',
+            r"transform.derive.source_topic: source_topic is where the record came from",
+        ),
+        (
             'topics = ["flights"]',
             """topics = ["flights"]\nstarting_offsets = '{"flight": {"0": 5}}'""",
             r"flow.toml:7: source.starting_offsets: names flight, which the source does not read; did you mean flights",

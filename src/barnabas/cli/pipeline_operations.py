@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
@@ -15,6 +15,9 @@ from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
 from barnabas.pipelines.offsets import Offsets, from_json, require_known
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.kafka import KafkaCluster
 
 __all__ = ["OPERATION_ACTIONS", "add_operation_actions", "lag_text"]
 
@@ -229,9 +232,9 @@ def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
 def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     checkpoint = _not_running(flow)
-    positions = checkpoint.position()
+    positions = checkpoint.reached()
     starts = [
-        _target(source, arguments.to, position) for source, position in zip(flow.sources, positions, strict=False)
+        _target(source, arguments.to, stays) for source, stays in zip(flow.sources, checkpoint.starts(), strict=False)
     ]
     if arguments.to.startswith("{"):
         require_known(from_json(arguments.to), [name for start in starts for name in start])
@@ -296,9 +299,13 @@ def _target(source: spec.Source, where: str, position: Offsets) -> Offsets:
     if where in ("earliest", "latest"):
         return cluster.at_marks(dict.fromkeys(partitions, -2 if where == "earliest" else -1))
     if where.startswith("group:"):
-        return _of_group(source, where.removeprefix("group:"), partitions)
+        found = _of_group(source, where.removeprefix("group:"), partitions)
+        _require_within(cluster, found)
+        return found
     if where.startswith("{"):
-        given = {**position, **from_json(where)}
+        named = {name: offset for name, offset in from_json(where).items() if name in partitions}
+        _require_within(cluster, named)
+        given = {**position, **named}
         return cluster.resolve(
             partitions, Start(-2, offsets={name: given[name] for name in partitions if name in given})
         )
@@ -310,6 +317,17 @@ def _target(source: spec.Source, where: str, position: Offsets) -> Offsets:
         ) from error
     time = time if time.tzinfo else time.replace(tzinfo=UTC)
     return cluster.resolve(partitions, Start(-2, time_ms=int(time.timestamp() * 1000)))
+
+
+def _require_within(cluster: "KafkaCluster", offsets: Offsets) -> None:
+    """Raise `ConfigError` for an offset that a partition does not have (any more), and that is not its end."""
+    asked = {name: offset for name, offset in offsets.items() if offset >= 0}
+    begins, ends = (cluster.at_marks(dict.fromkeys(asked, mark)) for mark in (-2, -1))
+    for name, offset in sorted(asked.items()):
+        if not begins[name] <= offset <= ends[name]:
+            raise ConfigError(
+                f"{name} has offsets from {begins[name]:,} to its end, {ends[name]:,}, and not {offset:,}"
+            )
 
 
 def _of_group(source: spec.Source, group: str, partitions: list[TopicPartition]) -> Offsets:

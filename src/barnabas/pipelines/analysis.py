@@ -39,7 +39,14 @@ from barnabas.pipelines.spec import (
     Transform,
     Watermark,
 )
-from barnabas.pipelines.views import multiplies_rows, output_mode, run_sql, stateful_operations, step_rows
+from barnabas.pipelines.views import (
+    has_watermark,
+    multiplies_rows,
+    output_mode,
+    run_sql,
+    stateful_operations,
+    step_rows,
+)
 
 __all__ = ["Problem", "analyse_flow", "find_problems", "without_spark_logging"]
 
@@ -240,7 +247,15 @@ class _Check:
             one = replace(right, compute={name: expression})
             if self._try(f"{field}.compute.{name}", partial(transforms.aggregate_rows, rows, one), rows):
                 right.compute[name] = expression
-        return transforms.aggregate_rows(rows, how) if right == how else None
+        if right != how:
+            return None
+        result = transforms.aggregate_rows(rows, how)
+        if (how.window or how.session) and not has_watermark(result):
+            text = (
+                f"is missing: {how.time} has none in these rows, only in others; without it state would grow for ever"
+            )
+            self._problems.append(Problem(f"{field}.watermark", text))
+        return result
 
     def _window(self, field: str, rows: DataFrame, time: str, how: Aggregate) -> bool:
         """Whether windows can be cut from the column of event time."""
@@ -390,6 +405,7 @@ def _select(rows: DataFrame, expression: str) -> DataFrame:
 
 def _plain(text: str) -> str:
     """Spark's message without its code, its SQLSTATE and the plan that follows."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     plain = _TAIL.sub("", _CONDITION.sub("", first)).rstrip("; ")
     return plain[:1].lower() + plain[1:] if plain[1:2].islower() else plain

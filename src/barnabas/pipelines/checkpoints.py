@@ -25,18 +25,22 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.offsets import Offsets, from_spark, least_offsets, to_json
+from barnabas.pipelines.offsets import Offsets, Range, from_json, from_spark, least_offsets, to_json
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.spec import Aggregate, DatabaseSink, Flow, FunctionSink, Source, TopicSink
 
 __all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_files", "sink_name", "what_repeats"]
 
 _NOTE_S = 5.0
+_CONTEXT = 80
+"""Characters of an operation's text that messages show before and after what differs."""
 _OURS = re.compile(
     r"main|bad-rows(-\w+)?|(start|admitted)(-\w+)?\.json(\.tmp)?|(flow|topics|model|limits)\.json(\.tmp)?|run\.(json|part)"
 )
@@ -66,22 +70,65 @@ class Checkpoint:
         """Whether a micro-batch was planned on it."""
         return bool(self._numbers("offsets"))
 
+    def reached(self) -> list[Offsets]:
+        """For each source how far the sinks have come: as `position`, or, since a rewind, as it was before."""
+        before = sorted(each for each in self.folder.iterdir() if _BEFORE.fullmatch(each.name))
+        for folder in [self.folder, *reversed(before)]:
+            if self._numbers("commits", folder):
+                return self._position_in(folder)
+        return [{} for _ in self._flow.sources]
+
+    def starts(self) -> list[Offsets]:
+        """For each source where the next run begins, as far as that is decided: `position`, or where a rewind has set it."""
+        if self._numbers("commits"):
+            return self.position()
+        found: list[Offsets] = []
+        for source in self._flow.sources:
+            name = "start.json" if source is self._flow.source else f"start-{source.name}.json"
+            try:
+                found.append(from_json((self.folder / name).read_text()))
+            except FileNotFoundError:
+                found.append({})
+            except (OSError, BarnabasError) as error:
+                raise PipelineError(f"{self.folder / name} is damaged: {error}") from error
+        return found
+
     def position(self) -> list[Offsets]:
         """For each source the next offsets to read, as of the last micro-batch that reached the sinks."""
-        done = self._numbers("commits")
+        return self._position_in(self.folder)
+
+    def _position_in(self, folder: Path) -> list[Offsets]:
+        done = self._numbers("commits", folder)
         if not done:
             return [{} for _ in self._flow.sources]
-        path = self.folder / "main" / "offsets" / str(max(done))
-        try:
-            lines = path.read_text().splitlines()[2:]
-            found = [from_spark(json.loads(line)) if line != "-" else {} for line in lines]
-        except (OSError, ValueError) as error:
-            raise PipelineError(f"{path} is damaged: {error}") from error
+        found = self._ends(folder, max(done))
         order = self.source_order()
         if len(order) != len(found):  # of an earlier version, which did not keep it
             return [least_offsets(_covered(source, each) for each in found) for source in self._flow.sources]
         named = list(zip(order, found, strict=True))
         return [least_offsets(each for name, each in named if name == source.name) for source in self._flow.sources]
+
+    def _ends(self, folder: Path, batch: int) -> list[Offsets]:
+        """Where a micro-batch ends, by Spark's order of the sources."""
+        path = folder / "main" / "offsets" / str(batch)
+        try:
+            lines = path.read_text().splitlines()[2:]
+            return [from_spark(json.loads(line)) if line != "-" else {} for line in lines]
+        except (OSError, ValueError) as error:
+            raise PipelineError(f"{path} is damaged: {error}") from error
+
+    def unfinished(self) -> list[Range]:
+        """The records of the micro-batch that was planned and has not reached the sinks; empty if that is not known."""
+        planned = self._numbers("offsets")
+        done = self._numbers("commits")
+        if not planned or max(planned) in done:
+            return []
+        with contextlib.suppress(BarnabasError):
+            ends = least_offsets(self._ends(self.folder, max(planned)))
+            begins = least_offsets(self.position() if done else self.starts())
+            ranges = [Range(name.topic, name.partition, begins.get(name, 0), end) for name, end in ends.items()]
+            return sorted(each for each in ranges if each.start < each.end)
+        return []
 
     def source_order(self) -> list[str]:
         """The sources of the lines in ``main/offsets``: Spark knows them by their order in its plan. Empty if it is not known."""
@@ -110,7 +157,8 @@ class Checkpoint:
         before = self._flow_note("operations", {})
         if not self.has_begun or before.get("version") != version or before.get("texts") == list(operations):
             return ""
-        was, now = ("; ".join(texts) or "nothing" for texts in (before["texts"], operations))
+        pairs = zip_longest(before["texts"], operations, fillvalue="nothing")
+        was, now = _around_difference(*next((old, new) for old, new in pairs if old != new))
         return f"the state in the checkpoint {self.folder} was made by {was}, and the flow has {now} now"
 
     def _flow_note(self, name: str, otherwise: Any) -> Any:
@@ -146,8 +194,8 @@ class Checkpoint:
         """For each sink of the last run the first micro-batch that it was given."""
         return dict(self._flow_note("since", {}))
 
-    def _numbers(self, which: str) -> list[int]:
-        folder = self.folder / "main" / which
+    def _numbers(self, which: str, checkpoint: Path | None = None) -> list[int]:
+        folder = (checkpoint or self.folder) / "main" / which
         return [int(each.name) for each in folder.iterdir() if each.name.isdecimal()] if folder.is_dir() else []
 
     def last_run(self) -> dict[str, Any]:
@@ -273,6 +321,18 @@ class Checkpoint:
             name = "start.json" if source is self._flow.source else f"start-{source.name}.json"
             OsFiles().write_atomically(str(self.folder / name), to_json(start).encode())
         return kept
+
+
+def _around_difference(*texts: str) -> list[str]:
+    """The texts, cut to what is around the place where they begin to differ."""
+    same = next(
+        (at for at, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1), min(map(len, texts))
+    )
+    first = max(0, same - _CONTEXT)
+    return [
+        f"{'...' if first else ''}{each[first : same + _CONTEXT]}{'...' if same + _CONTEXT < len(each) else ''}"
+        for each in texts
+    ]
 
 
 def _now() -> str:

@@ -44,7 +44,7 @@ def decoded_struct(how: Format, value: Column) -> Column:
     ddl = ", ".join(f"`{name}` {type_name}" for name, type_name in {**how.columns, CORRUPT: "string"}.items())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     if how.timestamp_format:
-        options["timestampFormat"] = how.timestamp_format
+        options |= {"timestampFormat": how.timestamp_format, "timestampNTZFormat": how.timestamp_format}
     if how.type == "json":
         return F.when(_is_one_object(text), F.from_json(text, ddl, options))
     # RFC 4180: a quote in quotes is doubled. What ends a line of a file is no part of its last field.

@@ -30,6 +30,11 @@ _SHORT_BYTES = 64 * 2**20
 """Less free space than this is shown as the reason why a disk is full."""
 _JVM_ERROR = re.compile(r"^(?:Caused by: )(?:[\w.$]+): (.+)$", re.MULTILINE)
 _THROWN = re.compile(r"^: (?:[\w.$]+): (.+)$", re.MULTILINE)
+_OTHER_STATE = re.compile(r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE")
+_OTHER_TYPES = (
+    "the state in the checkpoint was made with other types of columns than the flow has now: undo the change, give the flow another "
+    "checkpoint, or forget position and state with `barnabas pipeline reset`"
+)
 _NO_REASON = "Spark broke off a micro-batch and gave no reason: run the flow again, it goes on from its checkpoint"
 
 
@@ -53,6 +58,8 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
     """The deepest reason in an exception of Spark's; ``ours`` is what our own code in the driver raised, if it did."""
     if isinstance(ours, BarnabasError):
         return ours
+    if found := _OTHER_STATE.search(str(error)) or _OTHER_STATE.search(str(ours)):
+        return PipelineError(f"{_OTHER_TYPES} ({found[0]})")
     if "ArrowColumnVector$ArrowVectorAccessor" in str(ours or error):
         return PipelineError(_WRONG_ARROW)
     if ours is not None and _TRACEBACK not in str(ours) and not type(ours).__name__.startswith("Py4J"):

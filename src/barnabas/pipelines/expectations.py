@@ -11,6 +11,11 @@ from barnabas.pipelines.spec import Expectation, Flow
 
 __all__ = ["expected_rows", "is_met"]
 
+_STUCK = (
+    "No row of its micro-batch is in a sink, and the next run ends here, too: correct the check, take another on_fail, or go past "
+    "the record with `barnabas pipeline rewind`"
+)
+
 
 def is_met(expectation: Expectation) -> Column:
     """Whether a row fulfils the condition; never null."""
@@ -30,6 +35,7 @@ def expected_rows(rows: DataFrame, flow: Flow, view: str, *, observed: bool) -> 
             rows = rows.where(is_met(each))
         elif each.on_fail == "fail":
             text = f"the expectation {each.name} is not met: {each.check}"
-            broken = F.raise_error(F.concat(F.lit(f"{text}; the row is "), F.to_json(F.struct(*rows.columns))))
+            row = F.to_json(F.struct(*rows.columns))
+            broken = F.raise_error(F.concat(F.lit(f"{text}; the row is "), row, F.lit(f". {_STUCK}")))
             rows = rows.where(F.when(is_met(each), True).otherwise(broken.cast("boolean")))
     return rows

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from barnabas.base.errors import ConfigError
-from barnabas.pipelines.spec_fields import SpecTable, check_name, resolve_path
+from barnabas.pipelines.spec_fields import SpecTable, check_column, resolve_path
 
 __all__ = ["FORMATS", "Format", "read_format"]
 
@@ -133,7 +133,7 @@ def _check_address(table: SpecTable, registry: str) -> None:
 def _check_columns(table: SpecTable, kind: str, columns: dict[str, str]) -> None:
     known: dict[str, str] = {}
     for name, type_name in columns.items():
-        check_name(table, f"columns.{name}", name)
+        check_column(table, f"columns.{name}", name)
         if (other := known.setdefault(name.lower(), name)) != name:
             raise table.fail(
                 f"columns.{name}", f"differs from {other} in upper and lower case only, which Spark does not see"

@@ -25,6 +25,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.spec import POSITION, Lookup
+from barnabas.pipelines.spec_fields import duration_s
 from barnabas.pipelines.topic_table import TABLE_RECORDS, read_topic_table
 from barnabas.pipelines.transforms import good_rows, parse_records
 
@@ -33,7 +34,6 @@ __all__ = ["LookupDataSource", "open_lookup"]
 _MEMORY: dict[str, tuple[object, pa.Table]] = {}
 """What this worker has read: by options, with the stamp of what it was."""
 _ROWS = 10_000
-_UNITS_S = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
 
 def open_lookup(spark: SparkSession, lookup: Lookup) -> DataFrame:
@@ -49,7 +49,7 @@ def open_lookup(spark: SparkSession, lookup: Lookup) -> DataFrame:
         "columns": json.dumps(list(lookup.columns)),
         "null": lookup.null,
         "delimiter": lookup.delimiter,
-        "refresh_s": str(_seconds(lookup.refresh)),
+        "refresh_s": str(duration_s(lookup.refresh)),
         "name": lookup.name,
     }
     rows = spark.read.format(LookupDataSource.name()).options(**options).load()
@@ -81,11 +81,6 @@ def _topic_table(spark: SparkSession, lookup: Lookup) -> DataFrame:
     options = {"kind": "topic", "place": lookup.place, "name": lookup.name, "source": json.dumps(source)}
     records = spark.read.format(LookupDataSource.name()).options(**options).load()
     return good_rows(parse_records(records, lookup.format)).drop(*POSITION)
-
-
-def _seconds(duration: str | None) -> float:
-    words = (duration or "").split()
-    return sum(float(words[at]) * _UNITS_S[words[at + 1].rstrip("s")] for at in range(0, len(words), 2))
 
 
 class LookupDataSource(DataSource):

@@ -23,6 +23,7 @@ from barnabas.pipelines.admission import admission_file
 from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
 from barnabas.pipelines.errors import PipelineError, reason_of, with_advice
+from barnabas.pipelines.expression_places import failed_expression
 from barnabas.pipelines.offsets import from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.restarts import Restarts, lost_worker, restarts_of
@@ -235,7 +236,7 @@ class _Run:
                                 f"{lost} The flow was started {self._restarts.count} times and came no further. Free memory and "
                                 "processors, and run it again: it goes on from its checkpoint, and nothing is lost"
                             ) from error
-                        raise reason_of(error, self._failure) from error
+                        raise self._placed(error) from error
                     if lost:
                         count = self._restarts.count
                         self._say(f"{lost} Starting again from the checkpoint, {count} of {restarts_of(lost)}")
@@ -254,6 +255,21 @@ class _Run:
             self._progress.close()
         status = "done" if is_done else "stopped"
         return {"flow": self._flow.name, "status": status, **self._progress.totals.as_dict()}
+
+    def _placed(self, error: Exception) -> BarnabasError:
+        """The reason of a broken query; of an expression of the file with its field, and the records that it may be about."""
+        reason = reason_of(error, self._failure)
+        field = failed_expression(self._flow, str(self._failure), str(error))
+        if field is None or isinstance(self._failure, BarnabasError):
+            return reason
+        where = ", ".join(
+            f"{each.topic}-{each.partition} offsets {each.start} to {each.end - 1}" for each in self._notes.unfinished()
+        )
+        return self._flow.places.error(
+            field,
+            f"{reason}. Nothing of the micro-batch{f' ({where})' if where else ''} is in a sink, and the next run ends here, too. Let "
+            "the expression bear such rows (try_divide, try_cast, coalesce), or put them aside with an expectation of the source",
+        )
 
     def _require_same_topics(self) -> None:
         """Raise `DataLossError` if the checkpoint has positions in topics that were deleted and made again since."""

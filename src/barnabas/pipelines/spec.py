@@ -6,6 +6,7 @@ Every problem is a `SpecError` that names the file, the line and the field, and 
 can judge (an SQL expression, say) is judged by `barnabas.pipelines.analysis`. docs/reference/pipelines.md lists all fields.
 """
 
+import inspect
 import os
 import re
 import tomllib
@@ -470,6 +471,11 @@ def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder:
         key = aggregate.keys
     key = key or POSITION
     if function:
+        try:
+            inspect.signature(function).bind(None, 0)
+        except TypeError as error:
+            name = getattr(function, "__name__", "it")
+            raise table.fail("function", f"{name} must take a micro-batch's rows and its number: {error}") from error
         return FunctionSink(function, key)
     if kind in OUTPUT_TYPES:
         return declare_output(kind, table, key, folder, rows_change=aggregate is not None or key != POSITION)

@@ -10,11 +10,27 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 
-__all__ = ["NAME", "Places", "SpecError", "SpecProblem", "SpecTable", "check_name", "resolve_path"]
+__all__ = [
+    "NAME",
+    "POSITION",
+    "Places",
+    "SpecError",
+    "SpecProblem",
+    "SpecTable",
+    "check_column",
+    "check_name",
+    "duration_s",
+    "resolve_path",
+]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BROKER = re.compile(r"([A-Z_]+://)?(\[[0-9a-fA-F:.%\w]+\]|[^\s:/,]+):\d{1,5}")
-_DURATION = re.compile(r"\d+(\.\d+)? (millisecond|second|minute|hour|day|week)s?( \d+ (second|minute|hour|day)s?)*")
+_DURATION = re.compile(
+    r"(\d+ (millisecond|minute|hour|day|week)s?|\d+(\.\d+)? seconds?)( \d+ (second|minute|hour|day)s?)*"
+)
+_UNITS_S = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+POSITION = ("source_topic", "source_partition", "source_offset")
+"""The key of rows that are not aggregated: where each came from."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -236,6 +252,21 @@ def check_name(table: SpecTable, field_name: str, name: str) -> None:
         raise table.fail(field_name, f"{name!r} is no name of a column: letters, digits and underscore")
     if name.startswith("_barnabas"):
         raise table.fail(field_name, "names that begin with _barnabas are taken")
+
+
+def check_column(table: SpecTable, field_name: str, name: str) -> None:
+    """Raises `SpecError` for a name that a column of rows cannot have; the position of their record has names, too."""
+    check_name(table, field_name, name)
+    if name in POSITION:
+        raise table.fail(
+            field_name, f"{name} is where the record came from, by which sinks know rows; take another name"
+        )
+
+
+def duration_s(duration: str | None) -> float:
+    """A time such as ``1 hour 30 minutes`` in seconds; 0 for None."""
+    words = (duration or "").split()
+    return sum(float(words[at]) * _UNITS_S[words[at + 1].rstrip("s")] for at in range(0, len(words), 2))
 
 
 def resolve_path(value: str, folder: Path) -> str:

@@ -15,7 +15,16 @@ from typing import Any, cast
 
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines.formats import Format, read_format
-from barnabas.pipelines.spec_fields import NAME, SpecError, SpecTable, check_name, resolve_path
+from barnabas.pipelines.spec_fields import (
+    NAME,
+    POSITION,
+    SpecError,
+    SpecTable,
+    check_column,
+    check_name,
+    duration_s,
+    resolve_path,
+)
 
 __all__ = [
     "POSITION",
@@ -36,8 +45,6 @@ __all__ = [
     "read_watermark",
 ]
 
-POSITION = ("source_topic", "source_partition", "source_offset")
-"""The key of rows that are not aggregated: where each came from."""
 WINDOW_TIMES = ("window_start", "window_end")
 """The columns of a window's bounds."""
 PREVIOUS = "rows"
@@ -134,7 +141,7 @@ def read_transform(table: SpecTable | None) -> Transform:
         return Transform()
     derive = table.texts_by_name("derive")
     for name in derive:
-        check_name(table, f"derive.{name}", name)
+        check_column(table, f"derive.{name}", name)
     return Transform(derive, table.text("where"), table.texts("select"))
 
 
@@ -178,9 +185,26 @@ def read_aggregate(table: SpecTable | None, watermarks: Sequence[Watermark] = ()
             raise table.fail(name, "needs window or session")
     if slide and not window:
         raise table.fail("slide", "needs window")
+    how = Aggregate(compute, group_by, time, window, slide, watermark, session)
+    _check_windows(table, how)
     if not window and not session and not group_by:
         raise table.fail("group_by", "is missing: give group_by, window, or both")
-    return Aggregate(compute, group_by, time, window, slide, watermark, session)
+    return how
+
+
+def _check_windows(table: SpecTable, how: Aggregate) -> None:
+    """Raise `SpecError` for windows that Spark cannot cut, and for names that it gives to them."""
+    for name, value in (("window", how.window), ("slide", how.slide), ("session", how.session)):
+        if value and not duration_s(value):
+            raise table.fail(name, f"is {value!r}, but must be longer than nothing")
+    if how.window and how.slide and duration_s(how.slide) > duration_s(how.window):
+        text = f"is {how.slide!r}, longer than the window, {how.window!r}: rows in between would be in none"
+        raise table.fail("slide", text)
+    if how.window or how.session:
+        for part, names in (("compute", how.compute), ("group_by", how.group_by)):
+            for name in names:
+                if name in (*WINDOW_TIMES, "window", "session_window"):
+                    raise table.fail(part, f"names {name}, which is what windows have; take another name")
 
 
 def read_steps(tables: Sequence[SpecTable], views: Sequence[str], watermarks: list[Watermark]) -> tuple[FlowStep, ...]:

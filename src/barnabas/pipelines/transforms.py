@@ -9,7 +9,7 @@ MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED or QUARANTINED.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 from typing import cast
 
 from pyspark.sql import Column, DataFrame, Window
@@ -104,6 +104,15 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
             reason = F.when(is_typed, found).otherwise(F.lit(f"the value is no {how.what}"))
         why = why.when(is_misfit, reason)
         error = error.when(is_misfit, F.when(is_typed, F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED")))
+    if how.type == "json" and not how.registry:
+        names = F.json_object_keys(F.col(_RECORD[1]).cast("string"))
+        is_foreign = reduce(and_, [F.col(f"{_ROW}.{name}").isNull() for name in how.columns])
+        is_foreign = is_foreign & ~F.arrays_overlap(names, F.array(*map(F.lit, how.columns)))
+        shown = F.when(F.size(names) == 0, F.lit("no names at all")).otherwise(
+            F.array_join(F.slice(names, 1, 20), ", ")
+        )
+        why = why.when(is_foreign, F.concat(F.lit("the value has none of the columns, but "), shown))
+        error = error.when(is_foreign, F.lit("MALFORMED"))
     for name, is_beyond in _beyond(how):
         value = F.col(f"{_ROW}.{name}")
         reason = F.concat(F.lit(f"column {name} is "), value.cast("string"), F.lit(f", which is {TIME_OUT_OF_RANGE}"))

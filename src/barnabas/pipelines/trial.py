@@ -248,17 +248,20 @@ def _quality(spark: SparkSession, flow: Flow, source: Source) -> Finding:
     counts = marked.agg(*transforms.bad_counts(source.format), *known).collect()[0].asDict()
     rows, bad = counts["rows"], counts["bad_rows"]
     what = f"records of {source.name}"
-    if not bad:
-        empty = [name for name in source.format.columns if not counts[f"known:{name}"]]
-        if rows and empty:
-            text = f"column {', '.join(empty)} is null in all of the newest {rows:,}"
-            return Finding("warning", what, text + _meant_names(spark, source, empty[0]))
-        return Finding(
-            "ok" if rows else "warning", what, f"{rows:,} of the newest fit" if rows else "there are none yet"
+    empty = [name for name in source.format.columns if not counts[f"known:{name}"]]
+    no_values = ""
+    if rows and empty:
+        no_values = (
+            f"column {', '.join(empty)} is null in all of the newest {rows:,}{_meant_names(spark, source, empty[0])}"
         )
+    if not bad:
+        text = f"{rows:,} of the newest fit" if rows else "there are none yet"
+        return Finding("ok" if rows and not empty else "warning", what, no_values or text)
     limit = source.max_bad
     state = "error" if limit and limit.is_passed(rows, bad) and limit.then == "stop" else "warning"
-    text = f"{bad:,} of the newest {rows:,} are bad; for example: {counts['example']}"
+    text = (
+        f"{bad:,} of the newest {rows:,} are bad; for example: {counts['example']}{'; ' * bool(no_values)}{no_values}"
+    )
     return Finding(state, what, text + (f"; max_bad is {limit}" if limit else ""))
 
 

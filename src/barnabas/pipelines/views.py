@@ -22,6 +22,7 @@ __all__ = [
     "SOURCE_OPTION",
     "Views",
     "build_views",
+    "has_watermark",
     "multiplies_rows",
     "output_mode",
     "read_sources",
@@ -35,7 +36,10 @@ _KEEP_ROWS = ("Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinWatermar
 _WHOLE = 100_000
 """Characters of an operation's text: all of them."""
 _NOT_OF_STATE = re.compile(r"#\d+L?|-T\d+ms| AS (`[^`]*`|\w+)(?=#)")
-_WINDOW_LENGTH = re.compile(r"[ (](\d{4,})[,) ]")
+_ID = re.compile(r"#(\d+)")
+_MADE_ID = re.compile(r" AS (?:`[^`]*`|\w+)#(\d+)")
+_PARSED = "_barnabas_row"
+"""The column from which a format's columns are taken."""
 SOURCE_OPTION = "flowSource"
 """The option that carries a source's name into Spark's plan; Spark itself knows streams by their order alone."""
 
@@ -169,7 +173,8 @@ def read_sources(results: DataFrame) -> list[str]:
 def stateful_operations(results: DataFrame) -> list[str]:
     """What Spark keeps state for, in the order of its plan, as texts that are equal as long as the state means the same.
 
-    Spark itself compares only the types of what it kept. Names of results, filters and delays are not in the texts.
+    Spark itself compares only the types of what it kept. The texts have the operation with its groups, figures or condition, and how
+    the columns of groups and keys are made; they have no filters, delays, and names of results.
     """
     found: list[str] = []
     waiting = [results._jdf.queryExecution().analyzed()]  # of classic sessions only
@@ -180,21 +185,60 @@ def stateful_operations(results: DataFrame) -> list[str]:
         children = [node.children().apply(at) for at in range(node.children().size())]
         kind = node.nodeName()
         if kind in _KEEP_ROWS and (kind != "Join" or all(each.isStreaming() for each in children)):
-            text = _NOT_OF_STATE.sub("", node.simpleString(_WHOLE))
-            found.append(f"{text}{_windows_below(children[0])}")
+            text = node.simpleString(_WHOLE).lstrip("~")  # which marks streams
+            keys = {"Aggregate": "groupingExpressions", "Join": "condition"}.get(kind, "keys")
+            ids = set(_ID.findall(str(getattr(node, keys)()) if kind != "Distinct" else text))
+            made = sorted(_definitions(children, ids))
+            if kind == "Aggregate":
+                types = [field.split(":", 1)[1] for field in _fields(node.schema().catalogString())]
+                made.append(f"of {', '.join(types)}")
+            found.append(_NOT_OF_STATE.sub("", "".join([text, *(f", {each}" for each in made)])))
         elif "WithState" in kind:
             found.append(kind)
         waiting += reversed(children)
     return found
 
 
-def _windows_below(node: Any) -> str:
-    """The lengths of windows, in microseconds, that the rows of an aggregate are cut into."""
-    while node.nodeName() in ("Project", "Filter", "Expand", "EventTimeWatermark"):
-        if lengths := sorted(set(_WINDOW_LENGTH.findall(node.simpleString(_WHOLE))), key=int):
-            return f" in windows of {', '.join(lengths)}"
+def has_watermark(aggregated: DataFrame) -> bool:
+    """Whether the groups of an aggregate, just made, have a time with a watermark: state is forgotten by it."""
+    node = aggregated._jdf.queryExecution().analyzed()  # of classic sessions only
+    while node.nodeName() != "Aggregate":
+        if node.children().size() != 1:
+            return False
         node = node.children().apply(0)
-    return ""
+    return "-T" in str(node.groupingExpressions())
+
+
+def _fields(struct: str) -> list[str]:
+    """``a:int`` and so on, of ``struct<a:int,...>``."""
+    fields, depth = [""], 0
+    for each in struct.removeprefix("struct<").removesuffix(">"):
+        depth += (each in "<(") - (each in ">)")
+        if each == "," and not depth:
+            fields.append("")
+        else:
+            fields[-1] += each
+    return fields
+
+
+def _definitions(nodes: list[Any], ids: set[str]) -> set[str]:
+    """How columns with these ids are made of those that were parsed."""
+    found: set[str] = set()
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop(0)
+        waiting += [node.children().apply(at) for at in range(node.children().size())]
+        if node.nodeName() != "Project" or not ids & set(_MADE_ID.findall(node.simpleString(_WHOLE))):
+            continue
+        columns = node.projectList()
+        for column in [columns.apply(at) for at in range(columns.size())]:
+            text = column.toString()
+            made, number = _MADE_ID.search(text), _ID.findall(text)
+            if made and number[-1] in ids and column.getClass().getSimpleName() == "Alias":
+                found.add(text)
+                if f"{_PARSED}#" not in text:
+                    ids |= set(number)
+    return found
 
 
 def output_mode(results: DataFrame) -> str:

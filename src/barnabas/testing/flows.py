@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka import admin as client_admin
 
+from barnabas.base.hints import did_you_mean
 from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.flows import load_flow
 from barnabas.pipelines.run import run_on
@@ -55,6 +57,11 @@ class FlowResult:
         """
         expected = _rows_of(expected)
         columns = list(dict.fromkeys(name for row in expected for name in row))
+        if self.rows and (unknown := [name for name in columns if not any(name in row for row in self.rows)]):
+            known = list(self.rows[0])
+            raise AssertionError(
+                f"the results have no column {unknown[0]}{did_you_mean(unknown[0], known) or '; they have ' + ', '.join(known)}"
+            )
         found = Counter(_shown({name: row.get(name) for name in columns}) for row in self.rows)
         wanted = Counter(_shown({name: row.get(name) for name in columns}) for row in expected)
         missing, surplus = wanted - found, found - wanted
@@ -209,4 +216,6 @@ def _value(value: Any) -> str:
         return value.replace(tzinfo=None).isoformat(sep=" ")
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
     return str(value)
