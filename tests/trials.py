@@ -126,6 +126,11 @@ def trials(seeds: str) -> dict[str, Trial]:
              "tests/spark/test_spark_flow.py::test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole"),
             {"BARNABAS_KILLS": 20, "BARNABAS_RECORDS": 1_000_000},
         ),
+        "flows on apache": Trial(
+            "the same flows give the same results on Apache Kafka 3.9.1 and 4.3.0 and on our broker",
+            ("tests/spark/test_spark_apache.py",),
+            {"BARNABAS_BROKERS": "3.9.1 4.3.0 barnabas"},
+        ),
         "pyspark 4.2": Trial(
             "the oldest PySpark that is accepted runs sources, flows, state and quarantine",
             program=("tests/spark/other_pyspark.py", "4.2.1"),

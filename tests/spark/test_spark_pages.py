@@ -79,7 +79,8 @@ class PipelineReader:
         code = main(words[1:])
         shown = self._capfd.readouterr()
         only_shows = words[2] == "rewind" and "--yes" not in words
-        assert code == (2 if only_shows else 0), f"{command.line}\n{shown.out}{shown.err}"
+        fails = any(line.startswith("FAILED") for line in command.output)
+        assert code == (2 if only_shows else 1 if fails else 0), f"{command.line}\n{shown.out}{shown.err}"
         return shown.out + shown.err
 
     def dashboard(self, words: list[str]) -> str:
