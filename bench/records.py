@@ -5,11 +5,13 @@ usage: bench/records.py [--mb 64] [--only compaction,produce,offsets] [--codecs 
 
 Batches are made beforehand and sent through a plain socket, five at a time: 16 KB of records each, not compressed, whose sizes
 differ around the size named, with keys of which each comes twice. Each figure is taken twice and the second counts,
-because a JVM compiles while it works. Compaction begins when a topic that is full becomes compacted. Processor time is that
+because a JVM compiles while it works; both systems run, and have their turns one after the other, for the machine's load is
+that of both then. Compaction begins when a topic that is full becomes compacted. Processor time is that
 of the broker and of processes that it has started and ended, without what it takes when nothing is asked of it.
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import random
@@ -262,34 +264,41 @@ def measure_offsets(broker: Broker, number: int) -> dict[str, float]:
     return figures
 
 
-def measure(system: str, given: argparse.Namespace) -> dict[str, float]:
-    figures: dict[str, float] = {}
+def start(system: str, given: argparse.Namespace, stack: contextlib.ExitStack) -> Broker:
     settings = {**_SETTINGS, "log.segment.bytes": str(given.mb * 50_000)}
-    extra = [
-        argument
-        for name, value in settings.items()
-        for argument in ("--override" if system == OURS else "--set", f"{name}={value}")
-    ]
-    with tempfile.TemporaryDirectory() as directory, cluster(system, directory, *extra) as running:
-        broker = Broker(system, running, directory)
-        broker.rest()
-        steps = given.only.split(",")
+    flag = "--override" if system == OURS else "--set"
+    extra = [argument for name, value in settings.items() for argument in (flag, f"{name}={value}")]
+    directory = stack.enter_context(tempfile.TemporaryDirectory())
+    broker = Broker(system, stack.enter_context(cluster(system, directory, *extra)), directory)
+    stack.callback(broker.admin.close)
+    broker.rest()
+    return broker
+
+
+def measure(given: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """The figures of each system, taken in turn."""
+    found: dict[str, dict[str, float]] = {}
+    steps = given.only.split(",")
+    with contextlib.ExitStack() as stack:
+        systems = [OURS] if given.alone or not HAS_REFERENCE else [OURS, THEIRS]
+        brokers = [start(system, given, stack) for system in systems]
+        for broker in brokers:
+            found[broker.system] = {}
         for number in range(2):
-            if "offsets" in steps:
-                figures |= measure_offsets(broker, number)
+            for broker in brokers:
+                if "offsets" in steps:
+                    found[broker.system] |= measure_offsets(broker, number)
         for size in map(int, given.sizes.split(",")):
             for codec in (CompressionType[name.upper()] for name in given.codecs.split(",")):
                 batches = make_batches(codec, size, given.mb)
                 for number in range(2):
-                    if "compaction" in steps:
-                        figures |= measure_compaction(broker, codec, size, batches, number)
-                    if "produce" in steps:
-                        figures |= measure_produce(broker, codec, size, batches, number)
-                print(
-                    f"{system}: {size} B, {codec.name} done, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True
-                )
-        broker.admin.close()
-    return figures
+                    for broker in brokers:
+                        if "compaction" in steps:
+                            found[broker.system] |= measure_compaction(broker, codec, size, batches, number)
+                        if "produce" in steps:
+                            found[broker.system] |= measure_produce(broker, codec, size, batches, number)
+                print(f"{size} B, {codec.name} done, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
+    return found
 
 
 def main() -> int:
@@ -299,18 +308,11 @@ def main() -> int:
     parser.add_argument("--codecs", default="none,lz4,zstd,gzip,snappy")
     parser.add_argument("--sizes", default="100,1000")
     parser.add_argument("--alone", action="store_true", help="do not run the reference systems")
-    parser.add_argument("--theirs", action="store_true", help="run the reference systems alone")
-    given = parser.parse_args()
-    found = {OURS: {} if given.theirs else measure(OURS, given)}
-    found[THEIRS] = measure(THEIRS, given) if HAS_REFERENCE and not given.alone else {}
+    found = measure(parser.parse_args())
     print(f"{'figure':<48}{'Barnabas':>12}{'Apache':>12}{'ratio':>8}")
-    for name in found[OURS] or found[THEIRS]:
-        ours, theirs = found[OURS].get(name), found[THEIRS].get(name)
-        print(
-            f"{name:<48}{ours or 0:>12.3g}"
-            + (f"{theirs:>12.3g}" if theirs else "")
-            + (f"{ours / theirs:>8.2f}" if ours and theirs else "")
-        )
+    for name, ours in found[OURS].items():
+        theirs = found.get(THEIRS, {}).get(name)
+        print(f"{name:<48}{ours:>12.3g}" + (f"{theirs:>12.3g}{ours / theirs:>8.2f}" if theirs else ""))
     return 0
 
 

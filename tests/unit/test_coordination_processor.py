@@ -653,6 +653,19 @@ def test_a_reply_larger_than_allowed_is_refused() -> None:
     assert client.call(OpCode.MULTI_READ, reads * 50)[0] == ErrorCode.MARSHALLING_ERROR
 
 
+def test_a_multi_read_that_lists_very_many_children_is_refused(harness: Harness) -> None:
+    """Of one large node again and again, or of several; one listing alone may be as long as getChildren's."""
+    client = harness.connect()
+    for path in ("/a", "/b"):
+        client.call(OpCode.CREATE, CreateRequest(path, b"", OPEN, 0))
+        for number in range(300):
+            client.call(OpCode.CREATE, CreateRequest(f"{path}/{number}", b"", OPEN, 0))
+    list_a, list_b = [(OpCode.GET_CHILDREN, GetChildrenRequest(path, False)) for path in ("/a", "/b")]
+    assert client.call(OpCode.MULTI_READ, [list_a] * 166)[0] == 0
+    assert client.call(OpCode.MULTI_READ, [list_a] * 167)[0] == ErrorCode.MARSHALLING_ERROR
+    assert client.call(OpCode.MULTI_READ, [list_a, list_b] * 84)[0] == ErrorCode.MARSHALLING_ERROR
+
+
 def test_a_multi_with_more_operations_than_allowed_is_refused_and_changes_nothing() -> None:
     """It is decided in one step; multiRead has the same limit."""
     harness = Harness(max_multi_operations=3)
