@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import os
 import struct
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import cramjam
@@ -86,6 +87,26 @@ def test_gzip_is_the_standard_one_in_both_directions() -> None:
     data = b"gzip " * 1000
     assert gzip.decompress(compress(CompressionType.GZIP, data)) == data
     assert decompress(CompressionType.GZIP, kafka_python.gzip_encode(data) + gzip.compress(data), MB) == data + data
+
+
+@pytest.mark.parametrize("claimed_bytes", [None, 100])
+@pytest.mark.parametrize("size", [4 * MB, 4 * MB + 1, 40 * MB])
+def test_a_gzip_bomb_is_refused_with_little_memory_whatever_it_claims(size: int, claimed_bytes: int | None) -> None:
+    """The end of a member says how much it holds. One that lies is unpacked and counted; what fits is damaged then."""
+    bomb = bytearray(gzip.compress(bytes(size)))
+    if claimed_bytes is not None:
+        bomb[-4:] = claimed_bytes.to_bytes(4, "little")
+    is_sound = size == 4 * MB and claimed_bytes is None
+    tracemalloc.start()
+    try:
+        with contextlib.nullcontext() if is_sound else pytest.raises(CorruptDataError) as raised:
+            assert bytes(decompress(CompressionType.GZIP, bomb, 4 * MB)) == bytes(size)
+        most_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    if size > 4 * MB:
+        assert ("limit" in str(raised.value)) == (claimed_bytes is None or size > 5 * MB)
+        assert most_bytes < 4 * MB
 
 
 def test_thousands_of_empty_gzip_members_are_refused() -> None:

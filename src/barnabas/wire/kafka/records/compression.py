@@ -32,8 +32,13 @@ class CompressionType(IntEnum):
 
 
 _MOST_GZIP_MEMBERS = 64
-_GZIP_PIECE_BYTES = 1 << 20
 """Clients write one; each costs a copy of what follows it, so thousands of empty ones would stall a broker."""
+_GZIP_SIZE_BYTES = 4
+"""The end of a member: how many bytes it holds, modulo 2^32. What it says may be a lie, but then the member is damaged."""
+_GZIP_PIECE_BYTES = 1 << 20
+_COUNTED_BYTES = 1 << 18
+_LARGE_RATIO = 20
+"""Records are hardly ever compressed so much."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -89,6 +94,8 @@ def _too_large(limit_bytes: int) -> CorruptDataError:
 
 
 def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
+    if int.from_bytes(data[-_GZIP_SIZE_BYTES:], "little") > limit_bytes:
+        raise _too_large(limit_bytes)  # it says so itself: no byte needs to be unpacked
     parts: list[Buffer] = []
     left = limit_bytes
     rest: Buffer = data
@@ -100,9 +107,9 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
             part = _gzip_member(member, rest, left + 1)
         except zlib.error as error:
             raise CorruptDataError(f"gzip: {error}") from error
-        left -= len(part)
-        if left < 0:
+        if part is None or len(part) > left:
             raise _too_large(limit_bytes)
+        left -= len(part)
         if not member.eof:
             raise CorruptDataError("gzip: the data ends early")
         parts.append(part)
@@ -110,16 +117,32 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _gzip_member(member: "zlib._Decompress", data: Buffer, most_bytes: int) -> Buffer:
-    """What a member holds, or its first ``most_bytes``. zlib itself would need twice as much memory for large ones."""
+def _gzip_member(member: "zlib._Decompress", data: Buffer, most_bytes: int) -> Buffer | None:
+    """What a member holds; None, or so many bytes, if it holds ``most_bytes`` or more.
+
+    zlib itself would need twice as much memory for large ones. One that unpacks to very much more than it has is counted before it is kept: most bombs need no memory then.
+    """
     part = member.decompress(data, min(most_bytes, _GZIP_PIECE_BYTES))
     if member.eof or len(part) < _GZIP_PIECE_BYTES or len(part) == most_bytes:
         return part
+    is_suspect = (len(data) - len(member.unconsumed_tail)) * _LARGE_RATIO < len(part)
+    if is_suspect and _count(member.copy(), most_bytes - len(part)) == most_bytes - len(part):
+        return None
     output = bytearray(part)
     while part and not member.eof and len(output) < most_bytes:
         part = member.decompress(member.unconsumed_tail, min(most_bytes - len(output), _GZIP_PIECE_BYTES))
         output += part
     return output
+
+
+def _count(member: "zlib._Decompress", most_bytes: int) -> int:
+    """How many bytes are left in a member, at most ``most_bytes``."""
+    counted = 0
+    part = b" "
+    while part and not member.eof and counted < most_bytes:
+        part = member.decompress(member.unconsumed_tail, min(most_bytes - counted, _COUNTED_BYTES))
+        counted += len(part)
+    return counted
 
 
 def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> Buffer:
