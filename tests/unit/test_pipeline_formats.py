@@ -8,13 +8,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 pa = pytest.importorskip("pyarrow")
 fastavro = pytest.importorskip("fastavro")
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+pytest.importorskip("pyspark")
 
+from barnabas.pipelines.decoders import CORRUPT, decode_values  # noqa: E402
 from barnabas.pipelines.schemas import DecodingError, RegistryError, open_decoder  # noqa: E402
 from barnabas.pipelines.spec import SpecError, parse  # noqa: E402
 from support.registry import RegistryForTests, serving, with_id  # noqa: E402
@@ -179,6 +182,27 @@ def test_an_unknown_schema_is_asked_for_once_in_some_seconds(
     later = time.monotonic() + 11
     monkeypatch.setattr("time.monotonic", lambda: later)
     assert decode(with_id(7, avro(ORDER, VALUES))) == VALUES
+
+
+def test_damaged_ids_of_many_records_are_few_requests_and_hide_no_schema(
+    registry: RegistryForTests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schema that several records of the batch have is asked for all the same, one of a single record some seconds later."""
+    registry.schemas = {8: json.dumps(ORDER), 9: json.dumps(ORDER)}
+    good = avro(ORDER, VALUES)
+    often, once = with_id(8, good), with_id(9, good)
+    values = [*(with_id(number, good) for number in range(1000, 1200)), often, None, b"{}", often, once]
+    declared = ("avro", None, registry.address, None)
+    kind = pa.struct([("id", pa.int64()), (CORRUPT, pa.string())])
+    reasons = decode_values(pa.array(values, pa.binary()), declared, kind).field(CORRUPT).to_pylist()
+    assert reasons[0] == "the registry has no schema 1000"
+    refused = "the registry was not asked for schema {}, because it had none of 20 others within 10 s"
+    assert reasons[20:200] == [refused.format(number) for number in range(1020, 1200)]
+    assert reasons[200:] == [None, ANY, ANY, None, refused.format(9)]
+    assert len(registry.asked) == 21
+    later = time.monotonic() + 11
+    monkeypatch.setattr("time.monotonic", lambda: later)
+    assert decode_values(pa.array([once, once], pa.binary()), declared, kind).field(CORRUPT).to_pylist() == [None, None]
 
 
 def test_a_registry_that_is_away_ends_the_task_and_makes_no_bad_rows(monkeypatch: pytest.MonkeyPatch) -> None:

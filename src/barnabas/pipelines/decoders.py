@@ -172,7 +172,9 @@ def decode_values(values: pa.Array, declared: tuple[Any, ...], kind: pa.StructTy
     decode = _DECODERS[declared]
     names = [field.name for field in kind if field.name != CORRUPT]
     rows: list[dict[str, Any]] = []
-    for value in values.to_pylist():
+    batch = values.to_pylist()
+    decode.expect(batch)
+    for value in batch:
         if value is None:
             rows.append({CORRUPT: "the record has no value"})
             continue
@@ -181,6 +183,7 @@ def decode_values(values: pa.Array, declared: tuple[Any, ...], kind: pa.StructTy
             rows.append({name: record.get(name) for name in names})
         except DecodingError as error:
             rows.append({CORRUPT: str(error)})
+    decode.expect(())
     try:
         return pa.array(rows, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):

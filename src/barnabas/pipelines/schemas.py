@@ -9,7 +9,9 @@ import base64
 import io
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from barnabas.client.registry_format import split_message_indexes, split_schema_
 
 __all__ = [
     "Decode",
+    "Decoder",
     "DecodingError",
     "RegistryError",
     "avro_columns",
@@ -36,6 +39,10 @@ _TIMEOUT_S = 10.0
 _UNKNOWN_S = 10.0
 """How long an id that the registry does not have is not asked for again: a topic may be full of them."""
 _MOST_UNKNOWN = 10_000
+_MOST_MISSES = 20
+"""Ids that the registry does not have, before it is not asked for more of them for some seconds."""
+_MOST_OFTEN = 20
+"""Ids of a batch that are asked for nevertheless, because several of its records have them: damaged ids are of one record each."""
 
 
 class DecodingError(BarnabasError):
@@ -46,14 +53,39 @@ class RegistryError(BarnabasError):
     """The registry did not answer, or refuses to."""
 
 
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """Makes a dictionary of a value."""
+
+    decode: Decode
+    expect: Callable[[Sequence[bytes | None]], None] = lambda _: None
+    """Takes the values that are to be decoded next, all of a batch; not needed, but it finds more schemas among damaged ids."""
+
+    def __call__(self, value: bytes) -> dict[str, Any]:
+        return self.decode(value)
+
+
 class _Schemas:
-    """Schemas of a registry by their ids, asked for again while it does not answer."""
+    """Schemas of a registry by their ids, asked for again while it does not answer.
+
+    A topic of damaged records, each with an id of its own, would be a request for each record. So a registry that lacks many ids
+    is asked for no more of them for some seconds, but for those that several records of a batch have.
+    """
 
     def __init__(self, address: str) -> None:
         self._registry = SchemaRegistry(address, timeout_s=_TIMEOUT_S)
         self._found: dict[tuple[int, str], dict[str, Any]] = {}
         self._unknown: dict[tuple[int, str], tuple[float, str]] = {}
         """Until when an id is not asked for, and why."""
+        self._misses: deque[float] = deque(maxlen=_MOST_MISSES)
+        """When the registry was last asked in vain."""
+        self._batch: Sequence[bytes | None] = ()
+        self._often: frozenset[int] | None = None
+        """Ids of several records of the batch; None until they are counted."""
+
+    def expect(self, values: Sequence[bytes | None]) -> None:
+        """See `Decoder.expect`."""
+        self._batch, self._often = values, None
 
     def text(self, schema_id: int, kind: str, *, form: str = "") -> str:
         """Raises `DecodingError` for an id that is unknown or of another kind, `RegistryError` if there is no answer."""
@@ -69,14 +101,29 @@ class _Schemas:
         until, reason = self._unknown.get(asked, (0.0, ""))
         if time.monotonic() < until:
             raise DecodingError(reason)
+        if not self._may_ask(schema_id):
+            raise DecodingError(
+                f"the registry was not asked for schema {schema_id}, because it had none of {_MOST_MISSES} others within "
+                f"{_UNKNOWN_S:.0f} s"
+            )
         try:
             self._found[asked] = self._answer(schema_id, form)
         except DecodingError as error:
             if len(self._unknown) >= _MOST_UNKNOWN:
                 self._unknown.clear()
-            self._unknown[asked] = (time.monotonic() + _UNKNOWN_S, str(error))
+            self._misses.append(time.monotonic())
+            self._unknown[asked] = (self._misses[-1] + _UNKNOWN_S, str(error))
             raise
         return self._found[asked]
+
+    def _may_ask(self, schema_id: int) -> bool:
+        if len(self._misses) < _MOST_MISSES or time.monotonic() >= self._misses[0] + _UNKNOWN_S:
+            return True
+        if self._often is None:
+            starts = [value[:5] for value in self._batch if value and value[0] == 0 and len(value) >= 5]
+            often = Counter(starts).most_common(_MOST_OFTEN)
+            self._often = frozenset(split_schema_id(start)[0] for start, count in often if count > 1)
+        return schema_id in self._often
 
     def _answer(self, schema_id: int, form: str) -> dict[str, Any]:
         for pause_s in (*_PAUSES_S, None):
@@ -95,14 +142,14 @@ class _Schemas:
         raise AssertionError
 
 
-def open_decoder(kind: str, schema_file: str | None, registry: str | None, message: str | None) -> Decode:
+def open_decoder(kind: str, schema_file: str | None, registry: str | None, message: str | None) -> Decoder:
     """What makes a dictionary of a value."""
-    if kind == "avro":
-        own = load_avro(schema_file) if schema_file else None
-        return _avro_of_registry(_Schemas(registry), own) if registry else _avro(own)
+    own = load_avro(schema_file) if kind == "avro" and schema_file else None
     if registry:
-        return _protobuf_of_registry(_Schemas(registry))
-    return _protobuf(load_protobuf(schema_file or "", message or ""))
+        schemas = _Schemas(registry)
+        of_registry = _avro_of_registry(schemas, own) if kind == "avro" else _protobuf_of_registry(schemas)
+        return Decoder(of_registry, schemas.expect)
+    return Decoder(_avro(own) if kind == "avro" else _protobuf(load_protobuf(schema_file or "", message or "")))
 
 
 def _split(value: bytes) -> tuple[int, bytes]:
