@@ -143,12 +143,12 @@ def barnabas_spark(spark: Any) -> Any:
 def run_query(tmp_path: Path) -> Callable[..., list[Any]]:
     """Runs a streaming frame with availableNow into memory and gives each micro-batch's rows.
 
-    Spark gives a Python worker 10 s to start. A query that such a worker has ended is started again, as flows are
-    (`barnabas.pipelines.restarts`).
+    Spark gives a Python worker 10 s to start. A query that such a worker has ended is started again, and as often, as flows
+    are (`barnabas.pipelines.restarts`).
     """
     from pyspark.errors import StreamingQueryException
 
-    from barnabas.pipelines.restarts import lost_worker
+    from barnabas.pipelines.restarts import Restarts
 
     def run(frame: Any, checkpoint: str = "checkpoint") -> list[Any]:
         batches: dict[int, Any] = {}
@@ -157,12 +157,14 @@ def run_query(tmp_path: Path) -> Callable[..., list[Any]]:
             batches[number] = batch.collect()
 
         writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / checkpoint))
+        restarts = Restarts()
         while True:
             query = writer.trigger(availableNow=True).start()
             try:
                 assert query.awaitTermination(120)
             except StreamingQueryException as error:
-                if lost_worker(error) is None:
+                progress = query.lastProgress
+                if not restarts.allows_another("", progress["batchId"] if progress else -1, error):
                     raise
             else:
                 return list(batches.values())

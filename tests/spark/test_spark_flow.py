@@ -247,6 +247,14 @@ def batches_before_kill(rng: random.Random) -> int:
     return rng.randint(2, 5)
 
 
+def sleep_into_batch(folder: Path, rng: random.Random) -> None:
+    """Wait for a moment of the batch that runs now: a part of what the one before it took, which differs between machines."""
+    main = folder / "checkpoint" / "main"
+    last = max(int(each.name) for each in (main / "commits").iterdir() if each.name.isdecimal())
+    begun, ended = ((main / name / str(last)).stat().st_mtime for name in ("offsets", "commits"))
+    time.sleep(rng.uniform(0, 1) * max(0.0, ended - begun))
+
+
 @pytest.mark.fault
 def test_after_kills_of_the_driver_nothing_is_twice_and_nothing_missing(cluster: Any, tmp_path: Path) -> None:
     """kill -9 of the driver and its JVM in the midst of batches, while records keep coming."""
@@ -257,7 +265,7 @@ def test_after_kills_of_the_driver_nothing_is_twice_and_nothing_missing(cluster:
         for _ in range(kills):
             process = start(path)
             wait_for_epoch(tmp_path, epochs[-1] + batches_before_kill(rng), process)
-            time.sleep(rng.uniform(0, 1))  # a moment of a batch
+            sleep_into_batch(tmp_path, rng)
             kill_session(process)
             epochs.append(epoch(tmp_path))
     summary = run(path, "--once")
@@ -288,7 +296,7 @@ def test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole(
         process = start(path)
         for number in range(kills):
             wait_for_epoch(tmp_path, last + batches_before_kill(rng), process)
-            time.sleep(rng.uniform(0, 1))  # a moment of a batch
+            sleep_into_batch(tmp_path, rng)
             if number % 2 == 0:
                 kill_session(process)
                 (position,) = checkpoint.position()
