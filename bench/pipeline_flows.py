@@ -120,12 +120,16 @@ def _report(query: Any, done: int) -> Any:
     sys.exit(f"no micro-batch took the record within {_TIMEOUT_S} s; the last report: {query.lastProgress}")
 
 
-def flow_taken(spark: Any, bootstrap: str, topic: str, rows: int, name: str, clock: CpuClock) -> Taken:
-    """What a flow with dead letters takes: the seconds from its first micro-batch to its end, the CPU seconds of the whole run."""
-    with tempfile.TemporaryDirectory() as folder:
-        text = FLOW.format(name=name, bootstrap=bootstrap, topic=topic)
-        summary = run_on(spark, spec.parse(text, file=str(Path(folder) / "flow.toml")))
-    assert summary["rows"] == rows, summary
+def flow_taken(
+    spark: Any, bootstrap: str, topic: str, rows: int, bad_rows: int, folder: Path, clock: CpuClock
+) -> Taken:
+    """What a flow with dead letters takes: the seconds from its first micro-batch to its end, the CPU seconds of the whole run.
+
+    The ``folder`` gets the checkpoint, and may be removed when Spark has ended: state is tidied up in the background.
+    """
+    text = FLOW.format(name="flow", bootstrap=bootstrap, topic=topic)
+    summary = run_on(spark, spec.parse(text, file=str(folder / "flow.toml")))
+    assert (summary["rows"], summary["bad_rows"]) == (rows, bad_rows), summary
     return Taken(float(summary["seconds"]), clock.taken().cpu_s)
 
 

@@ -26,6 +26,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -105,19 +106,20 @@ class Measured:
         """The median seconds of small micro-batches."""
         return latency_s(self._spark, self._bootstrap, self._new_topic(), kind)
 
-    def flows_taken(self, rounds: int) -> Iterator[tuple[str, Taken]]:
+    def flows_taken(self, rounds: int, folder: Path) -> Iterator[tuple[str, Taken]]:
         """What a flow takes for the records, and for as many of which 1% are bad, in turns; the first run warms up."""
         bad = self._new_topic()
-        value = "if(id % 100 = 0, cast('no JSON' as binary), value) value"
-        frame = self._frame.selectExpr("key", value.replace("id", "monotonically_increasing_id()"))
+        is_bad = "get_json_object(cast(value as string), '$.id') % 100 = 0"
+        frame = self._frame.selectExpr("key", f"if({is_bad}, cast('no JSON' as binary), value) value")
+        count = (self._rows + 99) // 100
         options = {"kafka.bootstrap.servers": self._bootstrap, "topic": bad}
         frame.write.format("barnabas").options(**options).mode("append").save()
         for number in range(rounds + 1):
-            for name, topic in (("no bad records", self._topic), ("1% bad records", bad)):
+            for name, topic, bad_rows in (("no bad records", self._topic, 0), ("1% bad records", bad, count)):
+                place = folder / f"{topic}-{number}"
+                place.mkdir()
                 clock = CpuClock(os.getpid(), without=self._cluster)
-                taken = flow_taken(
-                    self._spark, self._bootstrap, topic, self._rows, f"{name[:2].strip('% ')}{number}", clock
-                )
+                taken = flow_taken(self._spark, self._bootstrap, topic, self._rows, bad_rows, place, clock)
                 if number:
                     yield name, taken
 
@@ -202,8 +204,10 @@ def measure(
     if set(figures) == {"start"}:
         return report.rows
     conf = {"spark.jars": ",".join(map(str, jars))} if len(kinds) == 2 else {}
-    session = open_session("bench", cores=2, memory="1536m", conf=conf)
-    try:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(open_session("bench", cores=2, memory="1536m", conf=conf)) as session,
+    ):
         measured = Measured(session.spark, bootstrap, process, arguments.rows, arguments.bytes)
         if "latency" in figures:
             taken_s = {f"{kind}, s": measured.latency_s(kind) for kind in kinds}
@@ -216,11 +220,9 @@ def measure(
             report.rates(figure, arguments.rows, taken, of=("barnabas", "kafka"))
         if "bad" in figures:
             best: dict[str, Taken] = {}
-            for name, each in measured.flows_taken(arguments.rounds):
+            for name, each in measured.flows_taken(arguments.rounds, Path(folder)):
                 best[name] = each.least(best.get(name))
             report.rates("flow", arguments.rows, best, of=("1% bad records", "no bad records"))
-    finally:
-        session.close()
     return report.rows
 
 

@@ -112,14 +112,15 @@ def test_all_problems_are_found_in_one_run_and_a_wrong_column_is_reported_once(s
 
 
 def test_the_command_reports_problems_for_people_and_for_programs(tmp_path: Path) -> None:
-    """Exit status 1, one line for each problem, no stack trace of Spark's; the same as JSON."""
+    """Exit status 1, one line for each problem after those of progress, no stack trace of Spark's; the same as JSON."""
     path = tmp_path / "flow.toml"
     path.write_text(FLOW.replace("sum(temp)", "sum((temp)"))
     command = [sys.executable, "-m", "barnabas", "pipeline", "check", str(path)]
     plain = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (plain.returncode, plain.stdout) == (1, "")
-    assert plain.stderr.startswith(f"{path}:19: aggregate.compute.total: syntax error")
-    assert len(plain.stderr.splitlines()) == 1
+    *progress, problem = plain.stderr.splitlines()
+    assert progress == ["starting Spark", "checking types and expressions"]
+    assert problem.startswith(f"{path}:19: aggregate.compute.total: syntax error")
     found = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, timeout=120, check=False)
     report = json.loads(found.stdout)
     assert (report["valid"], report["problems"][0]["line"]) == (False, 19)

@@ -153,12 +153,21 @@ def _problems(flow: spec.Flow) -> "list[Problem]":
     from barnabas.pipelines.session import open_session, require_extra
 
     require_extra()
+    # A function may use any format.
+    has_sources = bool(flow.lookups) or any(step.function for step in flow.steps)
     with WaitDisplay() as waits:
         waits.show("starting Spark")
-        from barnabas.pipelines.analysis import find_problems
-
-        session = open_session(flow.name, cores=1, shuffle_partitions=1, is_brief=True)
+        session = open_session(
+            flow.name,
+            cores=1,
+            shuffle_partitions=1,
+            is_brief=True,
+            has_sources=has_sources,
+            imports=("barnabas.pipelines.analysis",),
+        )
         try:
+            from barnabas.pipelines.analysis import find_problems
+
             waits.show("checking types and expressions")
             return find_problems(session.spark, flow)
         finally:

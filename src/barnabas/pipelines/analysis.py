@@ -9,21 +9,21 @@ import contextlib
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
+from pyspark.sql.types import StructType
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines import transforms
 from barnabas.pipelines.dashboard.queries import query_problem
-from barnabas.pipelines.lookup import open_lookup
 from barnabas.pipelines.models.declared import MODEL_VERSION, Model
 from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.spec import (
@@ -53,6 +53,7 @@ __all__ = ["Problem", "analyse_flow", "find_problems", "without_spark_logging"]
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _BACKTICKED = re.compile(r"`([^`]*)`")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,24 +142,27 @@ class _Check:
 
     def _format(self, field: str, how: Format) -> Format:
         """The format with the columns that are right; the others count as strings."""
-        columns = dict(how.columns)
-        for name, type_name in how.columns.items():
-            if not self._is_type(f"{field}.columns.{name}", name, type_name):
-                columns[name] = "string"
+        wrong = self._wrong_types(f"{field}.columns", how.columns)
         if how.timestamp_format:
-            pattern = F.lit(how.timestamp_format)
-            parsed = F.try_to_timestamp(F.lit("2026-01-31"), pattern)
-            self._try(f"{field}.timestamp_format", lambda: self._spark.range(1).select(parsed).collect())
-        return replace(how, columns=columns)
+            query = "SELECT try_to_timestamp('2026-01-31', :pattern) FROM VALUES (1)"
+            pattern = {"pattern": how.timestamp_format}
+            self._try(f"{field}.timestamp_format", lambda: self._spark.sql(query, pattern).collect())
+        return replace(how, columns={**how.columns, **dict.fromkeys(wrong, "string")})
 
-    def _is_type(self, field: str, name: str, type_name: str) -> bool:
-        return self._try(field, partial(self._spark.createDataFrame, [], f"`{name}` {type_name}")) is not None
+    def _wrong_types(self, field: str, columns: Mapping[str, str]) -> list[str]:
+        """The names of columns whose types are none."""
+        ddl = [f"`{name}` {type_name}" for name, type_name in columns.items()]
+        if _whole(partial(StructType.fromDDL, ", ".join(ddl))) is not None:
+            return []
+        parts = zip(columns, ddl, strict=True)
+        return [name for name, each in parts if self._try(f"{field}.{name}", partial(StructType.fromDDL, each)) is None]
 
     def _lookup(self, lookup: Lookup) -> None:
+        from barnabas.pipelines.lookup import open_lookup  # which imports clients of brokers
+
         field = f"tables.{lookup.name}"
-        types = [self._is_type(f"{field}.columns.{name}", name, kind) for name, kind in lookup.columns.items()]
         rows = None
-        if all(types):
+        if not self._wrong_types(f"{field}.columns", lookup.columns):
             rows = self._try(field, lambda: open_lookup(self._spark, lookup))
         if rows is None:
             self._broken.add(lookup.name)
@@ -235,6 +239,8 @@ class _Check:
         return rows
 
     def _aggregate(self, field: str, rows: DataFrame, how: Aggregate) -> DataFrame | None:
+        if (whole := _whole(partial(transforms.aggregate_rows, rows, how))) is not None:
+            return whole
         known = [
             name for name in how.group_by if self._try(f"{field}.group_by", partial(_select, rows, f"`{name}`"), rows)
         ]
@@ -389,6 +395,14 @@ class _Check:
         if not hint and len(known) <= 30:
             hint = f"; there are {', '.join(known)}"
         self._problems.append(Problem(field, message + hint))
+
+
+def _whole(act: Callable[[], T]) -> T | None:
+    """What Spark makes of something as a whole; None if it refuses. Parts of what is right need no questions of their own."""
+    try:
+        return act()
+    except (PySparkException, BarnabasError):
+        return None
 
 
 def _derive(rows: DataFrame, name: str, expression: str) -> DataFrame:

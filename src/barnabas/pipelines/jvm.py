@@ -9,6 +9,7 @@ the module for faster linear algebra only. A runtime's ``release`` file contains
 it.
 """
 
+import hashlib
 import importlib.util
 import os
 import shlex
@@ -74,10 +75,10 @@ def prepare_home(java: Java, cache: Path) -> Path:
     """A JAVA_HOME that Spark can start: the runtime's own, or one with a launcher, kept in ``cache``."""
     if java.has_vector_module:
         return java.home
-    home = cache / f"java-{java.version}-launcher"
-    program = home / "bin" / "java"
     text = _LAUNCHER.format(java=shlex.quote(str(java.home / "bin" / "java")), module=_VECTOR_MODULE)
-    write_program(program, text)
+    # Of each Java its own: another environment may start at the same time.
+    home = cache / f"java-{java.version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    write_program(home / "bin" / "java", text)
     return home
 
 

@@ -33,6 +33,8 @@ from barnabas.pipelines.spec import Flow, Source, SpecError
 __all__ = ["run_flow", "run_on", "source_options"]
 
 _POLL_S = 0.3
+_IMPORTED = tuple(f"barnabas.pipelines.{name}" for name in ("analysis", "listener", "progress", "sinks", "views"))
+"""Modules that a run needs once Spark is there."""
 _NO_CONNECTOR = (
     'is "kafka", but Spark has no such connector: name its jars, resources.spark = {"spark.jars" = "/path/a.jar,/path/b.jar"}, or '
     'let Spark fetch them, "spark.jars.packages"'
@@ -73,6 +75,7 @@ def run_flow(
             conf=resources.spark,
             master=resources.master,
             py_files=resources.py_files,
+            imports=_IMPORTED,
         )
         try:
             if stopped.is_set():

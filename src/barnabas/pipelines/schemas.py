@@ -23,9 +23,9 @@ from barnabas.client.registry_format import split_message_indexes, split_schema_
 
 __all__ = [
     "Decode",
-    "Decoder",
     "DecodingError",
     "RegistryError",
+    "ValueDecoder",
     "avro_columns",
     "load_avro",
     "load_protobuf",
@@ -54,7 +54,7 @@ class RegistryError(BarnabasError):
 
 
 @dataclass(frozen=True, slots=True)
-class Decoder:
+class ValueDecoder:
     """Makes a dictionary of a value."""
 
     decode: Decode
@@ -84,7 +84,7 @@ class _Schemas:
         """Ids of several records of the batch; None until they are counted."""
 
     def expect(self, values: Sequence[bytes | None]) -> None:
-        """See `Decoder.expect`."""
+        """See `ValueDecoder.expect`."""
         self._batch, self._often = values, None
 
     def text(self, schema_id: int, kind: str, *, form: str = "") -> str:
@@ -142,14 +142,14 @@ class _Schemas:
         raise AssertionError
 
 
-def open_decoder(kind: str, schema_file: str | None, registry: str | None, message: str | None) -> Decoder:
+def open_decoder(kind: str, schema_file: str | None, registry: str | None, message: str | None) -> ValueDecoder:
     """What makes a dictionary of a value."""
     own = load_avro(schema_file) if kind == "avro" and schema_file else None
     if registry:
         schemas = _Schemas(registry)
         of_registry = _avro_of_registry(schemas, own) if kind == "avro" else _protobuf_of_registry(schemas)
-        return Decoder(of_registry, schemas.expect)
-    return Decoder(_avro(own) if kind == "avro" else _protobuf(load_protobuf(schema_file or "", message or "")))
+        return ValueDecoder(of_registry, schemas.expect)
+    return ValueDecoder(_avro(own) if kind == "avro" else _protobuf(load_protobuf(schema_file or "", message or "")))
 
 
 def _split(value: bytes) -> tuple[int, bytes]:

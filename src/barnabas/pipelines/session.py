@@ -1,10 +1,10 @@
 """A Spark session for pipelines: quiet, in UTC, with the source ``barnabas`` registered, on this machine or on a cluster."""
 
 import contextlib
+import importlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.class_archive import ClassArchive, archive_folder
+from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
 from barnabas.pipelines.jvm import find_java, prepare_home
 from barnabas.pipelines.masters import is_local, require_master
 from barnabas.pipelines.shipping import zip_package
@@ -27,7 +28,6 @@ __all__ = ["PYSPARK_VERSIONS", "MissingExtraError", "RunningSpark", "cache_dir",
 
 PYSPARK_VERSIONS = ("4.2", "4.3")
 _EXECUTOR_TIMEOUT_S = 60
-_END_TIMEOUT_S = 10.0
 _ARCHIVE_TIMEOUT_S = 60.0
 _LOOPBACK = re.compile(r"spark://(127\.|localhost:)")
 _LOG4J = """status = error
@@ -71,6 +71,7 @@ class RunningSpark:
     """A running Spark and where its JVM writes what it has to say."""
 
     spark: "SparkSession"
+    jvm: SparkJvm
     log: Path
     shipped: Path
     """What executors fetch from this machine for as long as the session lives."""
@@ -79,7 +80,8 @@ class RunningSpark:
     def close(self) -> None:
         """Stops Spark and its JVM, and removes the log."""
         self.spark.stop()
-        has_ended_well = _end_jvm(_ARCHIVE_TIMEOUT_S if self.archive.is_made else _END_TIMEOUT_S)
+        _disconnect()
+        has_ended_well = self.jvm.end(_ARCHIVE_TIMEOUT_S) if self.archive.is_made else self.jvm.end()
         self.archive.keep(has_ended_well=has_ended_well)
         self.log.unlink(missing_ok=True)
         shutil.rmtree(self.shipped, ignore_errors=True)
@@ -96,12 +98,15 @@ def open_session(
     master: str | None = None,
     py_files: Sequence[str] = (),
     is_brief: bool = False,
+    has_sources: bool = True,
+    imports: Sequence[str] = (),
 ) -> RunningSpark:
     """A session in a JVM of its own, ``local[cores]`` or a driver of ``master``; raises `BarnabasError` when it cannot run.
 
     ``conf`` is laid over the defaults. ``log_level`` is log4j's, for Spark's own messages, which go to a file. Executors of
     ``master`` get this package and the modules ``py_files``. A session that ``is_brief``, as that of a check is, leaves no archive
-    of classes, and its JVM compiles once and fast: optimized code would come too late, for twice the processor time.
+    of classes, and its JVM compiles once and fast: optimized code would come too late, for twice the processor time. Without
+    ``has_sources`` the formats of this package are not registered. ``imports`` are modules that are imported while the JVM starts.
     """
     require_extra()
     master = master or f"local[{cores}]"
@@ -113,12 +118,10 @@ def open_session(
     log4j = cache / f"log4j2-{log_level}.properties"
     log4j.parent.mkdir(parents=True, exist_ok=True)
     log4j.write_text(_LOG4J.format(level=log_level))
-    os.environ["JAVA_HOME"] = str(home)
     os.environ |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": _worker_python(master, cache)}
     is_near = is_local(master) or _LOOPBACK.match(master) is not None
     if is_near:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["SPARK_LAUNCHER_OPTS"] = archive.launcher_options
     os.environ.pop("SPARK_HOME", None)  # another Spark's scripts would start another Spark's jars
 
     settings = {
@@ -136,21 +139,28 @@ def open_session(
         "spark.sql.warehouse.dir": str(cache / "warehouse"),
         **(conf or {}),
     }
-    running = _start(settings, home, archive)
+    environment = {"JAVA_HOME": str(home), "SPARK_LAUNCHER_OPTS": archive.launcher_options}
+    sources = ("barnabas.pipelines.lookup", "barnabas.pipelines.source") if has_sources else ()
+    running = _start(settings, environment, archive, (*sources, *imports))
     try:
         if not is_local(master):
             _await_executor(running.spark, master, cores, memory)
             _ship(running.spark, py_files, running.shipped)
-        # With what is shipped: a source keeps the modules that there are when it is registered.
-        from barnabas.pipelines.lookup import LookupDataSource
-        from barnabas.pipelines.source import BarnabasDataSource
-
-        running.spark.dataSource.register(BarnabasDataSource)
-        running.spark.dataSource.register(LookupDataSource)
+        if has_sources:
+            _register_sources(running.spark)
     except BaseException:
         running.close()
         raise
     return running
+
+
+def _register_sources(spark: "SparkSession") -> None:
+    """After what is shipped: a source keeps the modules that there are when it is registered."""
+    from barnabas.pipelines.lookup import LookupDataSource
+    from barnabas.pipelines.source import BarnabasDataSource
+
+    spark.dataSource.register(BarnabasDataSource)
+    spark.dataSource.register(LookupDataSource)
 
 
 def _java_options(log4j: Path, archive: ClassArchive, *, is_brief: bool) -> str:
@@ -202,54 +212,63 @@ def _spark_folder() -> Path:
     return Path(spec.origin).parent
 
 
-def _start(settings: Mapping[str, str], home: Path, archive: ClassArchive) -> RunningSpark:
-    """Starts the JVM first, for only so its messages can be kept off the terminal."""
-    from py4j.protocol import Py4JError
-    from pyspark import SparkConf, SparkContext, java_gateway
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
+def _start(
+    settings: Mapping[str, str], environment: Mapping[str, str], archive: ClassArchive, imports: Sequence[str]
+) -> RunningSpark:
+    """Starts the JVM first: PySpark is imported meanwhile, and the JVM's messages are kept off the terminal."""
     descriptor, log_name = tempfile.mkstemp(prefix="barnabas-spark-", suffix=".log")
     log = Path(log_name)
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(settings.items()))
     try:
-        launch: Any = java_gateway.launch_gateway  # untyped
-        gateway = launch(conf, {"stdout": descriptor, "stderr": descriptor})
-        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
-        spark = SparkSession.builder.config(conf=conf).getOrCreate()
-        # PySpark's accumulator server prints a stack trace for each connection that is open when the JVM ends.
-        accumulators: Any = spark.sparkContext._accumulatorServer
-        accumulators.handle_error = lambda *_: None
-    except (PySparkRuntimeError, Py4JError) as error:
-        last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
-        where = "" if is_local(settings["spark.master"]) else f" with {settings['spark.master']}"
-        _end_jvm()
-        archive.keep(has_ended_well=False)
-        raise BarnabasError(f"Spark did not start{where} on the Java at {home}; its last words:\n{last}") from error
+        jvm = SparkJvm(_spark_folder(), settings, environment, descriptor)
     finally:
         os.close(descriptor)
-    return RunningSpark(spark, log, Path(tempfile.mkdtemp(prefix="barnabas-ship-")), archive)
+    try:
+        spark = _connect(jvm, settings, imports)
+    except BaseException as error:
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+        _disconnect()
+        jvm.end()
+        archive.keep(has_ended_well=False)
+        if not _is_of_start(error):
+            raise
+        where = "" if is_local(settings["spark.master"]) else f" with {settings['spark.master']}"
+        raise BarnabasError(
+            f"Spark did not start{where} on the Java at {environment['JAVA_HOME']}; its last words:\n{last}"
+        ) from error
+    return RunningSpark(spark, jvm, log, Path(tempfile.mkdtemp(prefix="barnabas-ship-")), archive)
 
 
-def _end_jvm(timeout_s: float = _END_TIMEOUT_S) -> bool:
-    """Ends the JVM that Spark's own stop leaves running until this process ends; whether it ended by itself."""
+def _connect(jvm: SparkJvm, settings: Mapping[str, str], imports: Sequence[str]) -> "SparkSession":
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    for each in imports:
+        importlib.import_module(each)
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    SparkContext._ensure_initialized(gateway=jvm.connect(), conf=conf)
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    # PySpark's accumulator server prints a stack trace for each connection that is open when the JVM ends.
+    accumulators: Any = spark.sparkContext._accumulatorServer
+    accumulators.handle_error = lambda *_: None
+    return spark
+
+
+def _is_of_start(error: BaseException) -> bool:
+    """Whether it is an error of Spark's, whose reason is in what the JVM has written."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkRuntimeError
+
+    return isinstance(error, JvmEndedError | PySparkRuntimeError | Py4JError)
+
+
+def _disconnect() -> None:
+    """Closes the gateway, which Spark's own stop leaves open until this process ends."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
-    if gateway is None:
-        return False
-    process = getattr(gateway, "proc", None)
-    with contextlib.suppress(Exception):  # the JVM may be gone, and py4j says so in many ways
-        gateway.shutdown()
+    if gateway is not None:
+        with contextlib.suppress(Exception):  # the JVM may be gone, and py4j says so in many ways
+            gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
-    if process is not None:
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        try:
-            return bool(process.wait(timeout_s) == 0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    return False

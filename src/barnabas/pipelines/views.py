@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.pipelines import transforms
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.expectations import expected_rows
-from barnabas.pipelines.lookup import open_lookup
 from barnabas.pipelines.spec import Flow, FlowStep, Source
 
 __all__ = [
@@ -67,8 +66,10 @@ def build_views(
         parsed = transforms.parse_records(read(source), source.format, source.record_columns)
         views.parsed[source.name], rows = source_rows(flow, source, parsed, observed=observed)
         views.by_name[source.name] = rows
-    for lookup in flow.lookups:
-        views.by_name[lookup.name] = open_lookup(spark, lookup)
+    if flow.lookups:
+        from barnabas.pipelines.lookup import open_lookup  # which imports clients of brokers
+
+        views.by_name |= {lookup.name: open_lookup(spark, lookup) for lookup in flow.lookups}
     previous = flow.source.name
     for step in flow.steps:
         rows = shape_step(step, step_rows(spark, step, views.by_name, previous))

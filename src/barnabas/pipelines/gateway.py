@@ -1,0 +1,99 @@
+"""Spark's JVM, and the connection to it (py4j). It starts first, and PySpark is imported while it starts, on another core.
+
+PySpark's own `launch_gateway` starts the same script in the same way, but waits for it at once, and looks only ten times a second.
+"""
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+
+__all__ = ["JvmEndedError", "SparkJvm"]
+
+_LOOK_EVERY_S = 0.02
+_ENDING_S = 10.0
+
+
+class JvmEndedError(BarnabasError):
+    """The JVM ended before PySpark was connected to it."""
+
+
+class SparkJvm:
+    """A JVM of Spark from its start on; ends when this process does."""
+
+    def __init__(self, spark: Path, settings: Mapping[str, str], environment: Mapping[str, str], log: int) -> None:
+        """``spark`` is the folder of PySpark, ``log`` the descriptor to which the JVM writes what it has to say."""
+        self._folder = Path(tempfile.mkdtemp(prefix="barnabas-jvm-"))
+        self._connection = self._folder / "connection"
+        arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        self.process = subprocess.Popen(
+            [str(spark / "bin" / "spark-submit"), *words, *arguments],
+            stdin=subprocess.PIPE,  # its end is the JVM's end
+            stdout=log,
+            stderr=log,
+            env={
+                **os.environ,
+                **environment,
+                "SPARK_HOME": str(spark),  # the script would start a Python to find it
+                "SPARK_CONNECT_MODE": "0",
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
+            },
+            preexec_fn=_ignore_interrupt,  # as PySpark does
+        )
+
+    def connect(self) -> Any:
+        """PySpark's gateway; raises `JvmEndedError`."""
+        from pyspark import java_gateway
+
+        try:
+            while not self._connection.is_file():
+                if self.process.poll() is not None and not self._connection.is_file():
+                    raise JvmEndedError(f"the JVM ended with {self.process.returncode}")
+                time.sleep(_LOOK_EVERY_S)
+            port, secret = _read_connection(self._connection.read_bytes())
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        names = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+        os.environ |= names
+        try:
+            launch: Any = java_gateway.launch_gateway  # untyped
+            gateway = launch()
+        finally:
+            for name in names:
+                os.environ.pop(name, None)
+        gateway.proc = self.process
+        return gateway
+
+    def end(self, timeout_s: float = _ENDING_S) -> bool:
+        """Close the pipe, at which the JVM ends, and wait for that; whether it ended by itself and well."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            return self.process.wait(timeout_s) == 0
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        return False
+
+
+def _ignore_interrupt() -> None:
+    """Ctrl-C goes to all processes of a terminal; the driver decides what it means."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _read_connection(data: bytes) -> tuple[int, str]:
+    """The port and the secret that the JVM has written: each of four bytes, the secret's length before it."""
+    port, length = struct.unpack_from(">ii", data)
+    return port, data[8 : 8 + length].decode()
