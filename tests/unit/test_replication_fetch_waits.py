@@ -6,6 +6,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+from barnabas.base.slices import Sliced, at_once
 from barnabas.broker.cluster.channels import BrokenConnectionError
 from barnabas.broker.replication.service import _ReplicaFetcherLoop
 from barnabas.testing.simulation.loop import SimulatedClock, SimulatedLoop
@@ -56,7 +57,7 @@ class Follower:
             speak=lambda version: None,
             unsynced=list,
             request=lambda version, broker_epoch, wait_ms: min(wait_ms, LONGEST_WAIT_MS),
-            handle_response=lambda response, version, now_ms, wall_ms: True,
+            handle_response_in_slices=_accept,
             take_logs_with_new_epochs=list,
             failed=lambda: None,
         )
@@ -65,9 +66,15 @@ class Follower:
             clock=SimulatedClock(loop),
             broker_epoch=lambda: 1,
             metadata=SimpleNamespace(mark_unreachable=None, mark_reachable=None),
+            slices=SimpleNamespace(start=at_once),
         )
         channels: Any = self.leader
         self.copying = _ReplicaFetcherLoop(dependencies, 1, channels, fetcher, lambda _: None)
+
+
+def _accept(_response: Any, _version: int, _now_ms: int, _wall_ms: int) -> Sliced[bool]:
+    yield None
+    return True
 
 
 def in_virtual_time(scenario: Callable[[SimulatedLoop], Coroutine[Any, Any, None]]) -> None:

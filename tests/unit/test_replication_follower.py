@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.slices import at_once
 from barnabas.broker.replication.fetch_session_handler import FetchSessionHandler
 from barnabas.broker.replication.offset_truncation import Truncation, truncation_for
 from barnabas.broker.replication.partition import Partition
@@ -111,6 +112,25 @@ def test_an_answer_to_what_was_asked_before_a_change_of_role_is_not_applied(pair
     assert pair.follower_log().log_end_offset == 0
     pair.turn()
     assert bytes_of(pair.follower_log()) == bytes_of(leader)
+
+
+def test_roles_that_change_while_an_answer_is_handled_in_slices_count_for_what_is_left_of_it(pair: Pair) -> None:
+    """Of three partitions one is copied, one is led here by then, one moved to another epoch and is asked for again."""
+    names = [TopicPartition("t", number) for number in range(3)]
+    for name in names:
+        write(pair.lead(0, name), 0, b"a")
+        pair.follow(0, name)
+    response = pair.wire.ask(pair.fetcher.request(VERSION, -1, 0), VERSION)
+    handling = pair.fetcher.handle_response_in_slices(response, VERSION, 0, START_MS)
+    next(handling)
+    next(handling)
+    pair.fetcher.unfollow(names[1])
+    pair.lead(1, names[2])
+    pair.follow(1, names[2])
+    at_once(handling)
+    assert [pair.follower_log(name).log_end_offset for name in names] == [1, 0, 0]
+    pair.turn()
+    assert [pair.follower_log(name).log_end_offset for name in names] == [1, 0, 1]
 
 
 def test_the_contents_of_an_answer_that_was_not_applied_are_sent_again(pair: Pair) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition
+from barnabas.base.slices import Sliced, at_once
 from barnabas.broker.replication.fetch_transitions import FetchTransitions
 from barnabas.broker.replication.log_alignment import EpochAlignment, OffsetAlignment
 from barnabas.broker.replication.offset_truncation import truncation_for
@@ -275,6 +276,12 @@ class Fetcher:
 
     def handle_response(self, response: FetchResponse, version: int, now_ms: int, wall_ms: int) -> bool:
         """Append what came. False when the source refused the session: the next request goes without it."""
+        return at_once(self.handle_response_in_slices(response, version, now_ms, wall_ms))
+
+    def handle_response_in_slices(
+        self, response: FetchResponse, version: int, now_ms: int, wall_ms: int
+    ) -> Sliced[bool]:
+        """As `handle_response`; roles may change between two partitions."""
         if not self._session.handle_response(response.session_id, response.error_code):
             return False
         fetching = self._states.within(FetchState.FETCHING)
@@ -284,6 +291,7 @@ class Fetcher:
                 self._session.lost()  # it still has what we never asked for, or forgot
                 continue
             for data in topic.partitions:
+                yield None
                 fetch_state = fetching.get(TopicPartition(name, data.partition_index))
                 if fetch_state is None or fetch_state.requested_offset != fetch_state.partition.log.log_end_offset:
                     continue  # its role changed since we asked

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas.base.clock import CallLater, Clock, Timer
 from barnabas.base.ids import TopicPartition
@@ -42,6 +42,8 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 __all__ = ["AlterPartitionSender", "FetcherDependencies", "ReplicaFetcherManager"]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _LEAST_WAIT_MS = 5
 _UNREACHABLE_MS = 1000
@@ -78,6 +80,7 @@ class FetcherDependencies:
     """Truncates a log and records that on disk."""
     on_change: Callable[[TopicPartition], None]
     """Wakes requests that wait for a partition."""
+    slices: Slices
     write_leader_epochs: Callable[[Sequence[PartitionLog]], None]
     """Begins to write the leader epochs of logs beside the event loop."""
 
@@ -303,10 +306,27 @@ class _ReplicaFetcherLoop:
         finally:
             self._is_fetching = False
         clock = dependencies.clock
-        if not fetcher.handle_response(response, version, clock.monotonic_ms(), clock.wall_ms()):
+        work = fetcher.handle_response_in_slices(response, version, clock.monotonic_ms(), clock.wall_ms())
+        if not await self._in_slices(work):
             logger.debug("Broker %d does not know our fetch session any more", self._source)
         if logs := fetcher.take_logs_with_new_epochs():
             dependencies.write_leader_epochs(logs)
+
+    async def _in_slices(self, work: Sliced[T]) -> T:
+        """The result of work in slices; raises what it raises."""
+        over: asyncio.Future[T] = self._loop.create_future()
+
+        def perform() -> Sliced[None]:
+            try:
+                while not over.done():  # it is, when the loop was closed
+                    yield next(work)
+            except StopIteration as end:
+                over.set_result(end.value)
+            except Exception as error:
+                over.set_exception(error)
+
+        self._dependencies.slices.start(perform())
+        return await over
 
     async def _sync(self) -> None:
         """A fetch says that we have what is before its offsets: where that is a promise, have it on disk first."""
