@@ -49,11 +49,17 @@ class Pair:
         self.fetcher = self.another_fetcher(quota, for_in_sync=for_in_sync)
         self.now_ms = 0
 
-    def another_fetcher(self, quota: ReplicationQuota | None = None, *, for_in_sync: bool | None = None) -> Fetcher:
+    def another_fetcher(
+        self,
+        quota: ReplicationQuota | None = None,
+        *,
+        for_in_sync: bool | None = None,
+        limits: FetchLimits | None = None,
+    ) -> Fetcher:
         """A fetcher of the same follower."""
         return Fetcher(
             1,
-            self.limits,
+            limits or self.limits,
             lambda name, offset: self.log_dirs.truncate({name: offset}),
             self.changed.append,
             quota,

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.slices import at_once
-from barnabas.broker.replication.fetch_session_handler import FetchSessionHandler
+from barnabas.broker.replication import fetch_session_handler, fetcher
+from barnabas.broker.replication.fetch_session_handler import NEW_A_REQUEST, FetchSessionHandler
 from barnabas.broker.replication.offset_truncation import Truncation, truncation_for
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition_fetch_state import (
@@ -523,27 +524,73 @@ def session_of(*wanted: TopicPartition) -> FetchSessionHandler:
 def test_a_session_is_whole_first_then_incremental_then_whole_after_a_lost_answer() -> None:
     """A lost answer leaves it open what the other side knows."""
     session = session_of(A, B)
-    assert session.next() == (0, 0, [A, B], [])
+    assert session.next() == (0, 0, [A, B], [], True)
     assert session.handle_response(7, ErrorCode.NONE)
     session.remove(B)
     session.add(C, ZERO_UUID)
-    assert session.next() == (7, 1, [C], [(B, ZERO_UUID)])
+    assert session.next() == (7, 1, [C], [(B, ZERO_UUID)], True)
     assert session.handle_response(7, ErrorCode.NONE)
-    assert session.next() == (7, 2, [], [])
+    assert session.next() == (7, 2, [], [], True)
     session.lost()
-    assert session.next() == (7, 0, [A, C], [])
+    assert session.next() == (7, 0, [A, C], [], True)
 
 
 def test_an_incremental_request_names_what_changed_and_costs_no_look_at_the_rest() -> None:
     """With thousands of partitions in a session, a request for one that moved on names that one."""
     wanted = [TopicPartition("t", index) for index in range(5000)]
     session = session_of(*wanted)
-    session.next()
+    while not session.next().is_all:
+        session.handle_response(7, ErrorCode.NONE)
     session.handle_response(7, ErrorCode.NONE)
     session.change(wanted[4321])
     assert session.changed_partitions() == [wanted[4321]]
-    assert session.next() == (7, 1, [wanted[4321]], [])
+    assert session.next() == (7, 5, [wanted[4321]], [], True)
     assert session.changed_partitions() == []
+
+
+def test_thousands_of_new_partitions_are_named_in_several_requests_of_a_session() -> None:
+    """Whether the session is new or was lost; what moved on is named at once, for the other side would send it again."""
+    wanted = [TopicPartition("t", index) for index in range(2 * NEW_A_REQUEST + 1)]
+    session = session_of(*wanted)
+    for _ in range(2):
+        assert session.next() == (session._id, 0, wanted[:NEW_A_REQUEST], [], False)
+        session.handle_response(7, ErrorCode.NONE)
+        session.change(wanted[0])
+        session.remove(wanted[-1])
+        session.add(wanted[-1], ZERO_UUID)
+        assert session.next() == (7, 1, [wanted[0], *wanted[NEW_A_REQUEST : 2 * NEW_A_REQUEST]], [], False)
+        session.handle_response(7, ErrorCode.NONE)
+        assert session.next() == (7, 2, [wanted[-1]], [], True)
+        session.lost()
+
+
+def test_without_a_session_each_request_names_all() -> None:
+    """The other side remembers nothing, so what is not named is not fetched."""
+    wanted = [TopicPartition("t", index) for index in range(2 * NEW_A_REQUEST)]
+    session = session_of(*wanted)
+    assert not session.next().is_all
+    session.handle_response(0, ErrorCode.NONE)
+    assert session.next() == (0, 0, wanted, [], True)
+    session.handle_response(7, ErrorCode.NONE)
+    session.lost()
+    assert not session.next().is_all
+
+
+def test_a_fetch_that_leaves_partitions_out_does_not_wait_at_the_leader(pair: Pair) -> None:
+    """The rest is asked for at once."""
+    names = [TopicPartition("t", number) for number in range(3)]
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (fetcher, fetch_session_handler):
+            patch.setattr(module, "NEW_A_REQUEST", 2)
+        pair.fetcher = pair.another_fetcher(limits=replace(LIMITS, wait_ms=500))
+        for name in names:
+            write(pair.lead(0, name), 0, b"a")
+            pair.follow(0, name)
+        for named, wait_ms in ((2, 0), (3, 500)):
+            request = pair.fetcher.request(VERSION, -1, 500)
+            assert (sum(len(topic.partitions) for topic in request.topics), request.max_wait_ms) == (named, wait_ms)
+            pair.fetcher.handle_response(pair.wire.ask(request, VERSION), VERSION, 0, START_MS)
+    assert [pair.follower_log(name).log_end_offset for name in names] == [1, 1, 1]
 
 
 def test_a_topic_with_another_id_under_the_same_name_ends_the_session() -> None:
@@ -553,7 +600,7 @@ def test_a_topic_with_another_id_under_the_same_name_ends_the_session() -> None:
     session.handle_response(7, ErrorCode.NONE)
     session.remove(A)
     session.add(A, Uuid(bytes(15) + b"\5"))
-    assert session.next() == (7, 0, [B, A], [])
+    assert session.next() == (7, 0, [B, A], [], True)
 
 
 @pytest.mark.parametrize(
@@ -567,4 +614,4 @@ def test_after_a_refused_session_the_next_request_is_whole(error: ErrorCode, ses
     session.handle_response(7, ErrorCode.NONE)
     session.next()
     assert not session.handle_response(0, error)
-    assert session.next() == (session_id, 0, [A], [])
+    assert session.next() == (session_id, 0, [A], [], True)

@@ -2,19 +2,24 @@
 
 The leader's broker keeps what we asked for; a request names partitions that are new or moved on, and those it may
 forget. The session's epoch counts requests. After an error, a lost answer or a broken connection it is not known what the
-other side has: the next request is whole again, and names the old session so that it is dropped.
+other side has: the next request begins again, and names the old session so that it is dropped.
+
+A request names 1,000 partitions at most that the other side does not know yet, so that thousands cost both sides several short
+steps instead of a long one. Only where the other side keeps no session does each request name all.
 """
 
+from itertools import islice
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.replication.fetch_sessions import NO_SESSION
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["FetchSessionHandler", "SessionRequest"]
+__all__ = ["NEW_A_REQUEST", "FetchSessionHandler", "SessionRequest"]
 
 _INITIAL_EPOCH = 0
 _MAX_EPOCH = (1 << 31) - 1
+NEW_A_REQUEST = 1_000
 
 
 class SessionRequest(NamedTuple):
@@ -24,6 +29,8 @@ class SessionRequest(NamedTuple):
     epoch: int
     to_send: list[TopicPartition]
     to_forget: list[tuple[TopicPartition, Uuid]]
+    is_all: bool
+    """Whether nothing is left that the other side does not know yet."""
 
 
 class FetchSessionHandler:
@@ -37,6 +44,8 @@ class FetchSessionHandler:
         self._removed: dict[TopicPartition, Uuid] = {}
         self._known: dict[TopicPartition, Uuid] = {}
         self._topic_names: dict[Uuid, str] = {}
+        self._is_refused = False
+        """Whether the other side keeps no session for us."""
 
     def add(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
         """Want a partition from the next request on."""
@@ -67,18 +76,23 @@ class FetchSessionHandler:
     def next(self) -> SessionRequest:
         """The next request for all that is wanted."""
         if self._epoch == _INITIAL_EPOCH:
-            self._known = dict(self._wanted)
-            self._topic_names = {topic_id: known.topic for known, topic_id in self._known.items()}
-            step = SessionRequest(self._id, _INITIAL_EPOCH, list(self._known), [])
+            count = len(self._wanted) if self._is_refused else NEW_A_REQUEST
+            self._known = dict(islice(self._wanted.items(), count))
+            self._changed = dict.fromkeys(islice(self._wanted, count, None))
+            self._topic_names = {topic_id: wanted.topic for wanted, topic_id in self._wanted.items()}
+            step = SessionRequest(self._id, _INITIAL_EPOCH, list(self._known), [], not self._changed)
         else:
             to_forget = [(removed, topic_id) for removed, topic_id in self._removed.items() if removed in self._known]
             for removed, _ in to_forget:
                 del self._known[removed]
-            to_send = list(self._changed)
+            to_send, new = [], []
+            for changed in self._changed:
+                (to_send if changed in self._known else new).append(changed)
+            to_send += new[:NEW_A_REQUEST]
             for changed in to_send:
                 self._known[changed] = self._wanted[changed]
-            step = SessionRequest(self._id, self._epoch, to_send, to_forget)
-        self._changed.clear()
+            self._changed = dict.fromkeys(new[NEW_A_REQUEST:])
+            step = SessionRequest(self._id, self._epoch, to_send, to_forget, not self._changed)
         self._removed.clear()
         return step
 
@@ -92,7 +106,9 @@ class FetchSessionHandler:
             return False
         if session_id == NO_SESSION:  # the other side keeps none for us
             self._id, self._epoch = NO_SESSION, _INITIAL_EPOCH
+            self._is_refused = True
         else:
+            self._is_refused = False
             self._id = session_id
             self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
         return True

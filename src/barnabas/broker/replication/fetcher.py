@@ -18,10 +18,12 @@ remembers what it asked.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.base.slices import Sliced, at_once
+from barnabas.broker.replication.fetch_session_handler import NEW_A_REQUEST
 from barnabas.broker.replication.fetch_transitions import FetchTransitions
 from barnabas.broker.replication.log_alignment import EpochAlignment, OffsetAlignment
 from barnabas.broker.replication.offset_truncation import truncation_for
@@ -217,8 +219,11 @@ class Fetcher:
         return min(highest, _TOPIC_IDS_VERSION - 1) if self._without_id else highest
 
     def speak(self, version: int) -> None:
-        """The next fetch is of this version: begin with what is STARTING, by fetching or by truncating."""
-        for fetch_state in tuple(self._states.within(FetchState.STARTING).values()):
+        """The next fetch is of this version: begin with what is STARTING, by fetching or by truncating.
+
+        With the first thousand, if there are more: see `FetchSessionHandler`.
+        """
+        for fetch_state in tuple(islice(self._states.within(FetchState.STARTING).values(), NEW_A_REQUEST)):
             epoch = fetch_state.partition.log.leader_epochs.latest_epoch
             if version >= DIVERGING_EPOCHS_VERSION:
                 self._transitions.move(fetch_state, FetchEvent.DIVERGENCE_IS_REPORTED)
@@ -229,10 +234,15 @@ class Fetcher:
                 self._transitions.move(fetch_state, FetchEvent.DIVERGENCE_IS_UNKNOWN)
 
     def request(self, version: int, broker_epoch: int, wait_ms: int) -> FetchRequest:
-        """The next fetch, delayed by the leader for ``wait_ms`` at most. One call of `handle_response` or `failed` follows."""
+        """The next fetch, delayed by the leader for ``wait_ms`` at most, or not at all if there is more to ask for.
+
+        One call of `handle_response` or `failed` follows.
+        """
         self.speak(version)
         limits = self._limits
         step = self._session.next()
+        if not step.is_all or self._states.within(FetchState.STARTING):
+            wait_ms = 0
         fetching = self._states.within(FetchState.FETCHING)
         topics: dict[str, FetchTopic] = {}
         for topic_partition in step.to_send:
