@@ -12,7 +12,7 @@ import threading
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -264,7 +264,7 @@ def test_while_a_file_is_read_from_disk_others_are_served_and_then_it_arrives_wh
 
     looks = iter([False, False])
     monkeypatch.setattr(sockets, "is_in_memory", lambda *_: next(looks))  # later ranges are left to the thread unseen
-    monkeypatch.setattr(cold_reads, "read_into_memory", wait_for_disk)
+    monkeypatch.setattr(sockets, "read_into_memory", wait_for_disk)
 
     async def run() -> None:
         async with listening(echo=True) as (port, handlers):
@@ -295,6 +295,46 @@ def test_while_a_file_is_read_from_disk_others_are_served_and_then_it_arrives_wh
             assert sorted(asked) == [3_000_000 - (2 << 20), *([1 << 20] * 3)]
             for reader in readers:
                 reader.connection.close()
+
+    asyncio.run(run())
+
+
+def test_small_ranges_of_files_that_are_not_in_memory_are_read_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands before them leaves at once, what comes behind them later; a file that ends early breaks the connection."""
+    file = dropped_from_memory(tmp_path / "cold", 1000)
+    expected = file.read_at(0, 1000)
+    loop_thread = threading.get_ident()
+    read_in: list[int] = []
+    real = cold_reads.read_ranges
+
+    def read(pieces: Sequence[FileSlice]) -> list[bytes]:
+        read_in.append(threading.get_ident())
+        return real(pieces)
+
+    monkeypatch.setattr(sockets, "read_at_once", lambda _: None)
+    monkeypatch.setattr(sockets, "read_ranges", read)
+
+    async def run() -> None:
+        async with listening() as (port, handlers):
+            with socket.create_connection((HOST, port)) as client:
+                client.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await until(lambda: handlers)
+                sender = handlers[0].connection
+                sender.send([b"a", FileSlice(file, 1, 10), b"b", FileSlice(file, 500, 20), b"c"])
+                sender.send([FileSlice(file, 990, 10), b"d"])
+                whole = b"a" + expected[1:11] + b"b" + expected[500:520] + b"c" + expected[990:] + b"d"
+                received = b""
+                while len(received) < len(whole):
+                    received += await loop.sock_recv(client, 1 << 16)
+                assert received == whole
+                assert loop_thread not in read_in
+                assert sender.unsent_bytes == 0
+                sender.send([b"e", FileSlice(file, 999, 2)])
+                await until(lambda: handlers[0].ended)
+                assert isinstance(handlers[0].ended[0], OSError)
 
     asyncio.run(run())
 

@@ -3,7 +3,7 @@
 sendfile takes pages from the page cache. Where they are not there it waits for the disk, and so would every client: a replica
 that is far behind, and a consumer that begins with old records, read what has long been dropped from memory. So a
 connection looks first, by reads of one byte that do not wait (RWF_NOWAIT), and has a thread read what is missing. The look
-is not exact; so what follows is left to the thread too, until the thread no longer has to wait.
+is not exact, and it begins to read what is missing, which takes time too; so the next ranges are left to the thread without it.
 
 In Kafka: network threads wait for the disk in `transferTo`, and with each of them the clients that it serves (KAFKA-7504).
 """
@@ -13,11 +13,28 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
+from typing import TypeVar
 
 from barnabas.base.files import FileSlice
+from barnabas.base.network import Part
 
-__all__ = ["READ_AHEAD_BYTES", "ColdReads", "is_in_memory", "read_into_memory"]
+__all__ = [
+    "READ_AHEAD_BYTES",
+    "ColdReads",
+    "is_for_sendfile",
+    "is_in_memory",
+    "read_at_once",
+    "read_into_memory",
+    "read_ranges",
+    "read_whole",
+    "small_ranges",
+]
+
+P = TypeVar("P")
+T = TypeVar("T")
 
 READ_AHEAD_BYTES = 1 << 20
 """How much is looked at, and read, before it is sent."""
@@ -28,6 +45,8 @@ _FROM_DISK_S = 0.001
 _THREADS = 4
 _HAS_NOWAIT = hasattr(os, "RWF_NOWAIT") and sys.platform == "linux"
 _BYTE = bytearray(1)
+_SENDFILE_FROM_BYTES = 32 * 1024
+_HAS_SENDFILE = hasattr(os, "sendfile")
 
 
 class ColdReads:
@@ -36,11 +55,22 @@ class ColdReads:
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
 
-    def begin(self, loop: asyncio.AbstractEventLoop, piece: FileSlice) -> "asyncio.Future[bool]":
-        """Read a range into memory; the future has what `read_into_memory` returns."""
+    def begin(self, loop: asyncio.AbstractEventLoop, read: Callable[[P], T], what: P) -> "asyncio.Future[T]":
+        """Call ``read`` of `read_into_memory` and `read_ranges` in a thread."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(_THREADS, "cold-reads")
-        return loop.run_in_executor(self._executor, read_into_memory, piece)
+        return loop.run_in_executor(self._executor, read, what)
+
+
+def is_for_sendfile(piece: FileSlice) -> bool:
+    """Whether a range leaves by sendfile; small ones are read, and leave with what stands between them."""
+    return piece.size >= _SENDFILE_FROM_BYTES and _HAS_SENDFILE and piece.file.fileno() is not None
+
+
+def small_ranges(parts: Iterable[Part]) -> list[FileSlice]:
+    """Those before the first that is for sendfile."""
+    small = takewhile(lambda part: not isinstance(part, FileSlice) or not is_for_sendfile(part), parts)
+    return [part for part in small if isinstance(part, FileSlice)]
 
 
 def is_in_memory(descriptor: int, offset: int, size: int) -> bool:
@@ -60,6 +90,33 @@ def is_in_memory(descriptor: int, offset: int, size: int) -> bool:
     except OSError:
         return True  # this file system cannot say; what else is wrong, sendfile reports
     return True
+
+
+def read_at_once(piece: FileSlice) -> bytes | bytearray | None:
+    """A small range, or None where a disk must be waited for. Raises `OSError`."""
+    descriptor = piece.file.fileno()
+    if descriptor is None or not _HAS_NOWAIT:
+        return read_whole(piece)
+    data = bytearray(piece.size)
+    try:
+        return data if os.preadv(descriptor, (data,), piece.offset, os.RWF_NOWAIT) == piece.size else None
+    except BlockingIOError:
+        return None
+    except OSError:
+        return read_whole(piece)
+
+
+def read_whole(piece: FileSlice) -> bytes:
+    """A range; raises `OSError` when the file ends before it does."""
+    data = piece.read()
+    if len(data) < piece.size:
+        raise OSError(f"{piece.file!r} ended {piece.size - len(data)} bytes early")
+    return data
+
+
+def read_ranges(pieces: Sequence[FileSlice]) -> list[bytes]:
+    """Small ranges, in a thread. Raises `OSError`."""
+    return [read_whole(piece) for piece in pieces]
 
 
 def read_into_memory(piece: FileSlice) -> bool:

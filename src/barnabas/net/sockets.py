@@ -26,40 +26,40 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
 
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Accept, Connection, FrameHandler, Part, split_frames
-from barnabas.net.cold_reads import READ_AHEAD_BYTES, ColdReads, is_in_memory
+from barnabas.net.cold_reads import (
+    READ_AHEAD_BYTES,
+    ColdReads,
+    is_for_sendfile,
+    is_in_memory,
+    read_at_once,
+    read_into_memory,
+    read_ranges,
+    small_ranges,
+)
 from barnabas.net.listeners import SocketListener
 
 __all__ = ["SocketNetwork"]
 
 _SCRATCH_BYTES = 256 * 1024
 _GROWTH = 8  # how many times what has come a buffer may take
-_SENDFILE_FROM_BYTES = 32 * 1024
 _READ_A_CALL_BYTES = 64 * 1024
 _SENDING_S = 0.002
 """So long one connection sends to a reader that is as fast; then others have their turn."""
 _DELIVERY_S = 0.005
 _IOV_MAX = 64
+_COLD_RANGES = 16
+"""So many ranges from memory end a reader's way through cold ones: it also meets some that are read ahead."""
 _MAX_UNSENT_BYTES = 1024 * 1024
 _GATHERED_PARTS = 16
 _GATHERED_BYTES = 64 * 1024
 _BACKLOG = 1024
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
-_HAS_SENDFILE = hasattr(os, "sendfile")
 _LENGTH = struct.Struct(">i")
-
-
-def _is_for_sendfile(piece: FileSlice) -> bool:
-    return piece.size >= _SENDFILE_FROM_BYTES and _HAS_SENDFILE and piece.file.fileno() is not None
-
-
-def _read(piece: FileSlice) -> bytes:
-    data = piece.read()
-    if len(data) < piece.size:
-        raise OSError(f"{piece.file!r} ended {piece.size - len(data)} bytes early")
-    return data
 
 
 class SocketNetwork:
@@ -186,6 +186,7 @@ class _SocketConnection:
     __slots__ = (
         "_closed",
         "_closing",
+        "_cold_ranges",
         "_cold_reads",
         "_descriptor",
         "_filled",
@@ -197,7 +198,6 @@ class _SocketConnection:
         "_held",
         "_in_memory_bytes",
         "_is_behind",
-        "_is_cold",
         "_largest_bytes",
         "_local",
         "_loop",
@@ -254,8 +254,8 @@ class _SocketConnection:
         self._writing = False  # what is unsent leaves when the socket is writable, or the file in memory
         self._has_writer = False
         self._in_memory_bytes = 0  # of the first piece
-        self._read_ahead: asyncio.Future[bool] | None = None  # while the file is not in memory
-        self._is_cold = False  # the last range was not
+        self._read_ahead: asyncio.Future[Any] | None = None  # while a file is not in memory
+        self._cold_ranges = 0  # how many of the next are left to a thread
         self._closing = False
         self._closed = False
 
@@ -461,7 +461,7 @@ class _SocketConnection:
         try:
             while outgoing:
                 first = outgoing[0]
-                if isinstance(first, FileSlice) and _is_for_sendfile(first):
+                if isinstance(first, FileSlice) and is_for_sendfile(first):
                     blocked = self._send_slice(first)
                 else:
                     blocked = self._send_buffers()
@@ -508,15 +508,23 @@ class _SocketConnection:
         room_bytes = _READ_A_CALL_BYTES
         for number, part in enumerate(outgoing):
             if isinstance(part, FileSlice):
-                if room_bytes <= 0 or _is_for_sendfile(part):
+                if room_bytes <= 0 or is_for_sendfile(part):
                     more = _MSG_MORE
                     break
                 # One call for many small ranges and what stands between them is cheaper than sendfile for each.
                 room_bytes -= part.size
-                part = outgoing[number] = _read(part)
+                data = read_at_once(part)
+                if data is None:
+                    more = _MSG_MORE
+                    break
+                part = outgoing[number] = data
             batch.append(part)
             if len(batch) == _IOV_MAX:
                 break
+        if not batch:
+            small = small_ranges(islice(outgoing, _IOV_MAX))
+            self._wait_for_disk(self._cold_reads.begin(self._loop, read_ranges, small))
+            return True
         if len(batch) == 1:
             sent = self._socket.send(batch[0], more)  # type: ignore[arg-type]  # no slices in the batch
         else:
@@ -535,10 +543,9 @@ class _SocketConnection:
         assert descriptor is not None
         if self._in_memory_bytes <= 0:
             ahead_bytes = min(piece.size, READ_AHEAD_BYTES)
-            if self._is_cold or not is_in_memory(descriptor, piece.offset, ahead_bytes):
-                self._stop_writer()
-                self._read_ahead = self._cold_reads.begin(self._loop, FileSlice(piece.file, piece.offset, ahead_bytes))
-                self._read_ahead.add_done_callback(self._has_read_ahead)
+            if self._cold_ranges or not is_in_memory(descriptor, piece.offset, ahead_bytes):
+                ahead = FileSlice(piece.file, piece.offset, ahead_bytes)
+                self._wait_for_disk(self._cold_reads.begin(self._loop, read_into_memory, ahead))
                 return True
             self._in_memory_bytes = ahead_bytes
         wanted_bytes = min(piece.size, self._in_memory_bytes)
@@ -554,12 +561,28 @@ class _SocketConnection:
             self._outgoing[0] = FileSlice(piece.file, piece.offset + sent, piece.size - sent)
         return sent < wanted_bytes
 
-    def _has_read_ahead(self, done: "asyncio.Future[bool]") -> None:
+    def _wait_for_disk(self, reading: "asyncio.Future[bool] | asyncio.Future[list[bytes]]") -> None:
+        self._stop_writer()
+        self._read_ahead = reading
+        reading.add_done_callback(self._has_read_ahead)
+
+    def _has_read_ahead(self, done: "asyncio.Future[Any]") -> None:
         self._read_ahead = None
         if self._closed or done.cancelled():
             return
-        self._is_cold = done.result()
-        self._in_memory_bytes = min(len(self._outgoing[0]), READ_AHEAD_BYTES)  # sent, even if dropped again meanwhile
+        if (error := done.exception()) is not None:
+            self._finish(error if isinstance(error, Exception) else None)
+            return
+        read = done.result()
+        if isinstance(read, list):  # the first small ranges; nothing was sent meanwhile
+            for number, part in enumerate(islice(self._outgoing, _IOV_MAX)):
+                if read and isinstance(part, FileSlice):
+                    self._outgoing[number] = read.pop(0)
+        else:
+            self._in_memory_bytes = min(
+                len(self._outgoing[0]), READ_AHEAD_BYTES
+            )  # sent, even if dropped again meanwhile
+            self._cold_ranges = _COLD_RANGES if read else max(self._cold_ranges - 1, 0)
         self._flush()
 
     # Closing

@@ -85,7 +85,8 @@ class FetchSessionHandler:
             to_forget = [(removed, topic_id) for removed, topic_id in self._removed.items() if removed in self._known]
             for removed, _ in to_forget:
                 del self._known[removed]
-            to_send, new = [], []
+            to_send: list[TopicPartition] = []
+            new: list[TopicPartition] = []
             for changed in self._changed:
                 (to_send if changed in self._known else new).append(changed)
             to_send += new[:NEW_A_REQUEST]
