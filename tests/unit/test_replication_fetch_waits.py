@@ -6,6 +6,8 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from barnabas.base.slices import Sliced, at_once
 from barnabas.broker.cluster.channels import BrokenConnectionError
 from barnabas.broker.replication.service import _ReplicaFetcherLoop
@@ -43,11 +45,30 @@ class Leader:
         self._answer.set_exception(BrokenConnectionError("dropped"))
 
 
+class WorkingClock(SimulatedClock):
+    """Virtual time, with work that takes processor time."""
+
+    def __init__(self, loop: SimulatedLoop, works_ms: int) -> None:
+        super().__init__(loop)
+        self._works_ms = works_ms
+        self._worked_ms = 0
+
+    def worked_ms(self) -> float:
+        return self._worked_ms
+
+    def work(self, _response: Any, _version: int, _now_ms: int, _wall_ms: int) -> Sliced[bool]:
+        yield None
+        self._worked_ms += self._works_ms
+        return True
+
+
 class Follower:
     """The loop that copies from one leader; what it asks for is the wait of the fetch alone."""
 
-    def __init__(self, loop: SimulatedLoop) -> None:
+    def __init__(self, loop: SimulatedLoop, *, works_ms: int = 0, is_for_behind: bool = False) -> None:
+        """To append what came takes ``works_ms``."""
         self.leader = Leader(loop)
+        clock = WorkingClock(loop, works_ms)
         fetcher: Any = SimpleNamespace(
             wake=lambda now_ms: None,
             offsets=SimpleNamespace(is_wanted=False),
@@ -57,24 +78,20 @@ class Follower:
             speak=lambda version: None,
             unsynced=list,
             request=lambda version, broker_epoch, wait_ms: min(wait_ms, LONGEST_WAIT_MS),
-            handle_response_in_slices=_accept,
+            handle_response_in_slices=clock.work,
+            is_for_behind=is_for_behind,
             take_logs_with_new_epochs=list,
             failed=lambda: None,
         )
         dependencies: Any = SimpleNamespace(
             config={"replica.fetch.backoff.ms": 1000},
-            clock=SimulatedClock(loop),
+            clock=clock,
             broker_epoch=lambda: 1,
             metadata=SimpleNamespace(mark_unreachable=None, mark_reachable=None),
             slices=SimpleNamespace(start=at_once),
         )
         channels: Any = self.leader
         self.copying = _ReplicaFetcherLoop(dependencies, 1, channels, fetcher, lambda _: None)
-
-
-def _accept(_response: Any, _version: int, _now_ms: int, _wall_ms: int) -> Sliced[bool]:
-    yield None
-    return True
 
 
 def in_virtual_time(scenario: Callable[[SimulatedLoop], Coroutine[Any, Any, None]]) -> None:
@@ -122,6 +139,22 @@ def test_fetches_wait_long_again_half_a_second_after_the_last_piece() -> None:
         await asyncio.sleep(0.1)
         assert follower.leader.broken == 2
         assert follower.leader.fetches[-1][1] == 25
+        await follower.copying.close()
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.parametrize(
+    ("is_for_behind", "works_ms", "rests_ms"), [(True, 3, 3), (True, 0, 0), (True, 400, 50), (False, 3, 0)]
+)
+def test_a_copy_that_is_behind_rests_as_long_as_it_worked(is_for_behind: bool, works_ms: int, rests_ms: int) -> None:
+    """What is in sync is asked for at once: producers wait for it."""
+
+    async def scenario(loop: SimulatedLoop) -> None:
+        follower = Follower(loop, works_ms=works_ms, is_for_behind=is_for_behind)
+        await asyncio.sleep(6)
+        times_ms = [round(time_s * 1000) for time_s, _ in follower.leader.fetches]
+        assert {after - before for before, after in pairwise(times_ms)} == {LONGEST_WAIT_MS + rests_ms}
         await follower.copying.close()
 
     in_virtual_time(scenario)

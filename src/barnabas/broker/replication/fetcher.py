@@ -108,6 +108,11 @@ class Fetcher:
     def __contains__(self, topic_partition: object) -> bool:
         return topic_partition in self._states
 
+    @property
+    def is_for_behind(self) -> bool:
+        """Whether another fetcher takes what is in sync."""
+        return self._for_in_sync is False
+
     def state_of(self, topic_partition: TopicPartition) -> FetchState:
         """The fetch state of a followed partition; raises `KeyError` for others."""
         fetch_state = self._states.get(topic_partition)

@@ -4,7 +4,9 @@ There is one loop for each broker that leads partitions of ours (Kafka's Replica
 them). It has a connection of its own (a fetch that waits at the leader would hold up other requests) and one fetch under
 way, for all partitions that are led there. What to ask and what to make of the answer is decided in `fetcher`.
 
-Partitions that are behind have a loop and a connection of their own: `fetch_sources` decides which loop copies what.
+Partitions that are behind have a loop and a connection of their own: `fetch_sources` decides which loop copies what. It asks for
+a mebibyte at a time, and rests after each as long as it took to append it: a broker that copies gigabytes serves its clients, and
+leaves half of a CPU to other processes.
 
 When partitions come to a loop whose fetch waits at the leader, the connection is broken and the next fetch has them all:
 otherwise the first record of a new topic, and every election, would wait for replica.fetch.wait.max.ms. A broken connection
@@ -48,6 +50,8 @@ T = TypeVar("T")
 _LEAST_WAIT_MS = 5
 _UNREACHABLE_MS = 1000
 _CATCH_UP_BYTES = 1 << 20
+_LEAST_WORK_MS = 0.5
+_LONGEST_REST_MS = 50
 _INTERRUPT_EVERY_S = 0.05
 _SETTLING_S = 0.5
 """After a change of roles, more may follow for this long."""
@@ -307,10 +311,14 @@ class _ReplicaFetcherLoop:
             self._is_fetching = False
         clock = dependencies.clock
         work = fetcher.handle_response_in_slices(response, version, clock.monotonic_ms(), clock.wall_ms())
+        began_ms = clock.worked_ms()
         if not await self._in_slices(work):
             logger.debug("Broker %d does not know our fetch session any more", self._source)
         if logs := fetcher.take_logs_with_new_epochs():
             dependencies.write_leader_epochs(logs)
+        worked_ms = clock.worked_ms() - began_ms
+        if worked_ms >= _LEAST_WORK_MS and fetcher.is_for_behind:
+            await asyncio.sleep(min(worked_ms, _LONGEST_REST_MS) / 1000)
 
     async def _in_slices(self, work: Sliced[T]) -> T:
         """The result of work in slices; raises what it raises."""
