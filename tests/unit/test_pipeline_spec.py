@@ -1,11 +1,14 @@
 """Declared flows: what is accepted, and how a mistake is reported."""
 
 import json
+import random
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from barnabas.pipelines.spec import DatabaseSink, SpecError, TopicSink, load, parse
+from barnabas.pipelines.spec import DatabaseSink, SpecError, TopicSink, load, parse, read_flow
 from barnabas.pipelines.toml_lines import locate_keys
 
 FLOW = """\
@@ -194,7 +197,7 @@ def test_every_example_is_valid(path: Path) -> None:
             r"source.kafka.error_cb: is for functions of programs",
         ),
         ("[aggregate]", "[agregate]", r"flow.toml:12: agregate: is unknown here"),
-        ('name = "by-carrier"', "name = ", r"flow.toml: no valid TOML: .*line 1"),
+        ('name = "by-carrier"', "name = ", r"flow.toml:1: no valid TOML: .*line 1"),
     ],
 )
 def test_a_mistake_is_reported_with_its_line_and_field(old: str, new: str, problem: str) -> None:
@@ -319,6 +322,7 @@ def test_all_problems_of_a_file_are_reported_at_once() -> None:
         parse(wrong + '[trigger]\ninterval = "soon"\n', file="flow.toml")
     assert [(each.line, each.field) for each in first.value.problems] == [
         (14, "aggregate.window"),
+        (25, "sinks[1].type"),
         (28, "trigger.interval"),
     ]
     with pytest.raises(SpecError) as second:
@@ -331,6 +335,69 @@ def test_all_problems_of_a_file_are_reported_at_once() -> None:
     with pytest.raises(SpecError) as third:
         parse("tranform = 1\n" + FLOW.replace('table = "by_carrier"', 'table = "t"\nkye = ["a"]'), file="flow.toml")
     assert [each.field for each in third.value.problems] == ["tranform", "sinks[0].kye"]
+
+
+def test_one_table_may_have_several_problems() -> None:
+    """Each with its own field; a required one that is missing and one that is unknown, say."""
+    wrong = FLOW.replace("topics =", 'isolation = "x"\ntopicz =').replace('delay = "double"', 'delay = "dubble"')
+    wrong = wrong.replace('carrier = "string"', 'carrier = "strin"').replace('group_by = ["carrier"]', "group_by = [7]")
+    with pytest.raises(SpecError) as found:
+        parse(wrong.replace('name = "by-carrier"\n', "").replace('"avg(delay)"', "4"), file="flow.toml")
+    assert [each.field for each in found.value.problems] == [
+        "source.topics",
+        "source.isolation",
+        "source.topicz",
+        "source.format.columns.carrier",
+        "source.format.columns.delay",
+        "aggregate.group_by",
+        "aggregate.compute.mean_delay",
+        "name",
+    ]
+
+
+def fields_of(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """The paths of everything that a file sets, tables included."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *[each for key, part in parts for each in fields_of(part, (*path, key))]]
+
+
+def with_mistake(values: Any, path: tuple[str | int, ...]) -> Any:
+    """The same with something of no right type at the path."""
+    if not path:
+        return Path()  # neither text, number, list nor table
+    key, *rest = path
+    copy = values.copy()
+    copy[key] = with_mistake(values[key], tuple(rest))
+    return copy
+
+
+def is_about(found: str, path: tuple[str | int, ...]) -> bool:
+    """Whether a field is at the path, in it, or around it."""
+    text = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path)[1:]
+    shorter, longer = sorted((found, text), key=len)
+    return longer.startswith(shorter)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_each_mistake_of_an_example_gives_its_problem_and_no_other(path: Path) -> None:
+    """What would follow from it is left out; of two mistakes in different tables both are reported."""
+    values = tomllib.loads(path.read_text())
+    paths = fields_of(values)[1:]
+    for mistake in paths:
+        with pytest.raises(SpecError) as found:
+            read_flow(with_mistake(values, mistake), {}, file=str(path))
+        assert all(is_about(each.field, mistake) for each in found.value.problems), (mistake, str(found.value))
+    rng = random.Random(path.name)
+    for _ in range(100):
+        first, second = rng.choice(paths), rng.choice(paths)
+        if first[0] == second[0]:
+            continue
+        with pytest.raises(SpecError) as found:
+            read_flow(with_mistake(with_mistake(values, first), second), {}, file=str(path))
+        fields = [each.field for each in found.value.problems]
+        assert any(is_about(each, first) for each in fields), (first, second, fields)
+        assert any(is_about(each, second) for each in fields), (first, second, fields)
+        assert all(is_about(each, first) or is_about(each, second) for each in fields), (first, second, fields)
 
 
 def test_check_refuses_properties_that_clients_do_not_know_without_a_cluster(

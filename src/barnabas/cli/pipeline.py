@@ -70,11 +70,9 @@ def main(argv: list[str]) -> int:
         if arguments.action == "check":
             _require_known_properties(flow)
     except SpecError as error:
-        if arguments.action != "check" or arguments.output != "json":
+        if arguments.action != "check":
             raise
-        problems = [{**asdict(each), "file": each.file or arguments.file} for each in error.problems]
-        print_json({"flow": None, "valid": False, "problems": problems, "checked_by_spark": False})
-        return 1
+        return _refused(error, arguments)
     if action := {"test": run_tests, **OUTPUT_ACTIONS, **OPERATION_ACTIONS}.get(arguments.action):
         return action(flow, arguments)
     if arguments.action == "check":
@@ -88,6 +86,18 @@ def main(argv: list[str]) -> int:
     display.end()
     _print_summary(summary, arguments.output)
     return 0
+
+
+def _refused(error: SpecError, arguments: argparse.Namespace) -> int:
+    """Print what is wrong with the file, as `_check` prints what Spark finds."""
+    if arguments.output == "json":
+        problems = [{**asdict(each), "file": each.file or arguments.file} for each in error.problems]
+        print_json({"flow": None, "valid": False, "problems": problems, "checked_by_spark": False})
+    elif any(each.file for each in error.problems):
+        print(error, file=sys.stderr)
+    else:  # it cannot be read at all
+        raise error
+    return 1
 
 
 def _require_known_properties(flow: spec.Flow) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.pipelines import spec
-from barnabas.pipelines.spec_fields import SpecError
+from barnabas.pipelines.spec_fields import SpecError, SpecProblem
 
 __all__ = [
     "declare",
@@ -135,7 +135,8 @@ def load_flow(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> sp
         raise SpecError(f"cannot read {file}: {error}") from error
     except Exception as error:
         line = _line_in(file, error)
-        raise SpecError(f"{file}:{line}: {type(error).__name__}: {error}") from error
+        text = f"{type(error).__name__}: {error}"
+        raise SpecError(f"{file}:{line}: {text}", [SpecProblem(str(file), line, "", text)]) from error
     finally:
         _overrides.reset(token)
     if not isinstance(flow, spec.Flow):

@@ -135,14 +135,12 @@ def _check_columns(table: SpecTable, kind: str, columns: dict[str, str]) -> None
     for name, type_name in columns.items():
         check_column(table, f"columns.{name}", name)
         if (other := known.setdefault(name.lower(), name)) != name:
-            raise table.fail(
+            table.report(
                 f"columns.{name}", f"differs from {other} in upper and lower case only, which Spark does not see"
             )
         nested = kind in _NESTED and _NESTED_TYPE.fullmatch(type_name)
         if not (_TYPE.fullmatch(type_name) or nested):
-            raise table.fail(
-                f"columns.{name}", f"has the type {type_name!r}, which is not known: int, string, double, ..."
-            )
+            table.report(f"columns.{name}", f"has the type {type_name!r}, which is not known: int, string, double, ...")
 
 
 def _columns_of(table: SpecTable, kind: str, schema_file: str, message: str | None) -> dict[str, str]:

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
@@ -120,6 +120,10 @@ class Source:
     def producer_kafka(self) -> dict[str, str]:
         """What a producer to the same cluster needs of the settings."""
         return {**_for_producers(self.kafka), "bootstrap.servers": self.bootstrap_servers}
+
+
+_UNREAD_SOURCE = Source("", Format("text", {}))
+"""In the place of a source with which something is wrong: the rest of the file can be read with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +250,9 @@ def parse(
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{file}: no valid TOML: {error}") from error
+        found = re.search(r"at line (\d+)", str(error))  # else it is at the end
+        line = int(found[1]) if found else len(text.splitlines())
+        raise Places(file, {"": line}).error("", f"no valid TOML: {error}") from error
     return read_flow(values, locate_keys(text), file=file, overrides=overrides, environ=environ)
 
 
@@ -264,8 +270,8 @@ def read_flow(
     places = Places(file, lines)
     root = SpecTable(values, "", places, environ or {})
     flow = _flow(root, Path(file).parent)
-    if unread := root.unread():
-        raise SpecError.joined(unread)
+    root.refuse_rest()
+    root.problems.raise_any()
     require_own_folder(root, flow.checkpoint, file, _local_places(flow))
     return replace(flow, places=places)
 
@@ -295,46 +301,46 @@ def _override(values: dict[str, Any], override: str, lines: dict[str, int]) -> N
 
 
 def _flow(root: SpecTable, folder: Path) -> Flow:
-    name = root.needed("name")
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
-        raise root.fail("name", f"is {name!r}, but may hold letters, digits, dot, dash and underscore only")
-    checkpoint = root.needed("checkpoint", "the folder that keeps the flow's position and state")
-    sources = _sources(root)
+    """The flow as far as it can be read; it is one only if nothing is wrong."""
+    name, checkpoint, sources = _name(root), "", [_UNREAD_SOURCE]
+    with root.recover():
+        checkpoint = root.needed("checkpoint", "the folder that keeps the flow's position and state")
+    with root.recover():
+        sources = _sources(root)
     views = [each.name for each in sources]
     watermarks = [each.watermark for each in sources if each.watermark]
-    errors = _Errors()
-    transform = errors.of(lambda: read_transform(root.table("transform")), Transform())
-    lookups = errors.of(
-        lambda: read_lookups(root, views, folder, sources[0].bootstrap_servers, sources[0].kafka), tuple[Lookup, ...]()
-    )
-    steps, aggregate = tuple[FlowStep, ...](), None
-    if not errors.found:  # what comes later refers to what comes before
-        steps = errors.of(lambda: read_steps(root.tables("steps"), views, watermarks), steps)
-    if not errors.found:
-        aggregate = errors.of(lambda: read_aggregate(root.table("aggregate"), watermarks), None)
-    expectations, sinks = tuple[Expectation, ...](), list[Sink]()
-    if not errors.found:
-        topics = {each.name: each.bad_rows_topic for each in sources}
-        names = [each.name for each in steps]
-        expectations = errors.of(lambda: read_expectations(root.tables("expectations"), topics, names), expectations)
-        last = aggregate or (steps[-1].aggregate if steps else None)
-        for each in root.tables("sinks"):
-            sinks += errors.of(lambda each=each: [_sink(each, sources[0], last, folder)], [])  # type: ignore[misc]
-    resources = errors.of(lambda: _resources(root.table("resources"), folder), Resources())
-    trigger = errors.of(lambda: _trigger(root.table("trigger")), Trigger())
-    model = errors.of(lambda: declare_model(root.table("model"), folder), None)
-    errors.raise_any()
-    charts = tuple(declare_chart(each, len(sinks)) for each in root.tables("charts"))
-    _refuse_equal_sinks(root, sinks)
-    _refuse_loops(root, sources, sinks)
-    if not sinks:
-        raise root.fail("sinks", "is missing: at least one table [[sinks]] says where results go")
-    if resources.connector == "kafka" and any(each.quarantines for each in sources):
-        raise root.fail(
-            "resources.connector", 'is "kafka", which cannot leave out what on_max_bad = "quarantine" puts aside'
-        )
-    if len(sources) > 1 and not steps:
-        raise root.fail("steps", "is missing: with several sources a step [[steps]] says how their rows come together")
+    before: tuple[str, ...] = ("source", "sources")
+    transform, lookups, aggregate = Transform(), tuple[Lookup, ...](), None
+    with root.recover():
+        transform = read_transform(root.table("transform"))
+    with root.recover(*before):
+        lookups = read_lookups(root, views, folder, sources[0].bootstrap_servers, sources[0].kafka)
+    before += ("tables",)
+    steps = read_steps(root, before, views, watermarks)
+    before += ("steps",)
+    with root.recover(*before):
+        aggregate = read_aggregate(root.table("aggregate"), watermarks)
+    topics = {each.name: each.bad_rows_topic for each in sources}
+    names = [each.name for each in steps]
+    expectations = tuple[Expectation, ...]()
+    with root.recover(*before):
+        expectations = read_expectations(root.tables("expectations"), topics, names)
+    last = aggregate or (steps[-1].aggregate if steps else None)
+    tables = root.tables("sinks")
+    sinks = _read_each(root, tables, lambda each: _sink(each, sources[0], last, folder), *before, "aggregate")
+    charts = _read_each(root, root.tables("charts"), lambda each: declare_chart(each, len(tables)))
+    resources, trigger, model = Resources(), Trigger(), None
+    with root.recover():
+        resources = _resources(root.table("resources"), folder)
+    with root.recover():
+        trigger = _trigger(root.table("trigger"))
+    with root.recover():
+        model = declare_model(root.table("model"), folder)
+    if not tables:
+        root.report("sinks", "is missing: at least one table [[sinks]] says where results go")
+    if not root.problems.found:
+        with root.recover():
+            _check_together(root, sources, steps, sinks, resources)
     return Flow(
         name=name,
         checkpoint=resolve_path(checkpoint, folder),
@@ -348,29 +354,45 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
         lookups=lookups,
         steps=steps,
         expectations=expectations,
-        charts=charts,
+        charts=tuple(charts),
         model=model,
     )
 
 
-class _Errors:
-    """The errors of a file's tables: one that is wrong does not hide those of others."""
+def _name(root: SpecTable) -> str:
+    name = ""
+    with root.recover():
+        name = root.needed("name")
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+            raise root.fail("name", f"is {name!r}, but may hold letters, digits, dot, dash and underscore only")
+    return name
 
-    def __init__(self) -> None:
-        self.found: list[SpecError] = []
 
-    def of(self, read: Callable[[], Any], otherwise: Any) -> Any:
-        """What ``read`` returns; ``otherwise`` if it raises `SpecError`."""
-        try:
-            return read()
-        except SpecError as error:
-            self.found.append(error)
-            return otherwise
+_Read = TypeVar("_Read")
 
-    def raise_any(self) -> None:
-        """Raise `SpecError` with all of them, if there are any."""
-        if self.found:
-            raise SpecError.joined(self.found)
+
+def _read_each(
+    root: SpecTable, tables: Sequence[SpecTable], read: Callable[[SpecTable], _Read], *after: str
+) -> list[_Read]:
+    """What is read of each table, without those in which something is wrong."""
+    found: list[_Read] = []
+    for table in tables:
+        with root.recover(*after):
+            found.append(read(table))
+    return found
+
+
+def _check_together(
+    root: SpecTable, sources: Sequence[Source], steps: Sequence[FlowStep], sinks: Sequence[Sink], resources: Resources
+) -> None:
+    _refuse_equal_sinks(root, sinks)
+    _refuse_loops(root, sources, sinks)
+    if resources.connector == "kafka" and any(each.quarantines for each in sources):
+        raise root.fail(
+            "resources.connector", 'is "kafka", which cannot leave out what on_max_bad = "quarantine" puts aside'
+        )
+    if len(sources) > 1 and not steps:
+        raise root.fail("steps", "is missing: with several sources a step [[steps]] says how their rows come together")
 
 
 def _sources(root: SpecTable) -> list[Source]:
@@ -384,23 +406,29 @@ def _sources(root: SpecTable) -> list[Source]:
         return [_source(table, "source", None)]
     found: list[Source] = []
     for name, each in tables.items():
-        check_view(each, "", name, [source.name for source in found])
-        found.append(_source(each, name, found[0] if found else None))
+        with root.recover():
+            check_view(each, "", name, [source.name for source in found])
+            found.append(_source(each, name, found[0] if found else None))
+        if name not in [source.name for source in found]:
+            found.append(replace(_UNREAD_SOURCE, name=name))
     return found
 
 
 def _source(table: SpecTable, name: str, first: Source | None) -> Source:
     topics, pattern = table.texts("topics"), table.text("pattern")
     if bool(topics) == bool(pattern):
-        raise table.fail("topics", 'give either topics = ["name"] or pattern = "regular expression"')
+        table.report("topics", 'give either topics = ["name"] or pattern = "regular expression"')
     if pattern:
         try:
             re.compile(pattern)
         except re.error as error:
             raise table.fail("pattern", f"is no regular expression: {error}") from error
-    format_table = table.table("format")
+    how, format_table = _UNREAD_SOURCE.format, table.table("format")
     if format_table is None:
-        raise table.fail("format", "is missing: the table [source.format] says how values become columns")
+        table.report("format", "is missing: the table [source.format] says how values become columns")
+    else:
+        with table.recover():
+            how = read_format(format_table)
     kafka = table.kafka_properties("isolation.level")
     servers = table.brokers("bootstrap_servers") or (first.bootstrap_servers if first else None)
     if first and not table.has("bootstrap_servers"):
@@ -409,7 +437,7 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
         bootstrap_servers=servers or table.needed("bootstrap_servers", 'for example "localhost:9092"'),
         topics=topics,
         pattern=pattern,
-        format=read_format(format_table),
+        format=how,
         starting_offsets=_starting(table),
         max_offsets_per_trigger=table.number("max_offsets_per_trigger", 100_000),
         isolation=table.choice("isolation", ("read_committed", "read_uncommitted"), "read_committed"),

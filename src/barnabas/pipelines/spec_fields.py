@@ -1,8 +1,15 @@
-"""The fields of a flow's file, read one by one, so that each problem names its file, line and field. Needs no Spark."""
+"""The fields of a flow's file, read one by one, so that each problem names its file, line and field. Needs no Spark.
 
+All problems are found in one pass, as a compiler does. What is wrong with one field is reported, and the reading goes on with
+the field's default. What only several fields together show is raised, which leaves the table, up to the next
+`SpecTable.recover`; it is reported only if nothing is wrong with what it may follow from.
+"""
+
+import contextlib
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +23,7 @@ __all__ = [
     "Places",
     "SpecError",
     "SpecProblem",
+    "SpecProblems",
     "SpecTable",
     "check_column",
     "check_name",
@@ -53,10 +61,11 @@ class SpecError(ConfigError):
 
     @classmethod
     def joined(cls, errors: "Sequence[SpecError]") -> "SpecError":
-        """One error with all the problems, those of earlier lines first."""
+        """One error with all the problems in the order of their lines; what is missing as a whole stands last."""
         if len(errors) == 1:
             return errors[0]
-        ordered = sorted(errors, key=lambda each: each.problems[0].line or 0)
+        lines = [math.inf if each.problems[0].line is None else each.problems[0].line for each in errors]
+        ordered = [errors[number] for number in sorted(range(len(errors)), key=lines.__getitem__)]
         return cls("\n".join(map(str, ordered)), [problem for each in ordered for problem in each.problems])
 
 
@@ -81,14 +90,54 @@ class Places:
         return SpecError(text, [SpecProblem(self.file, line, path, problem)])
 
 
+class SpecProblems:
+    """What is wrong with a file, one problem for each field: the first, which the others may follow from."""
+
+    def __init__(self) -> None:
+        self.found: list[SpecError] = []
+
+    def add(self, error: SpecError) -> None:
+        """Keep the problem, unless its field, a part of it, or what it is a part of has one."""
+        field_name = error.problems[0].field
+        if not any(_holds(field_name, each) or _holds(each, field_name) for each in self._fields()):
+            self.found.append(error)
+
+    def within(self, *paths: str) -> bool:
+        """Whether anything is wrong in one of these tables."""
+        return any(_holds(path, each) for path in paths for each in self._fields())
+
+    def raise_any(self) -> None:
+        """Raise `SpecError` with all of them, if there are any."""
+        if self.found:
+            raise SpecError.joined(self.found)
+
+    def _fields(self) -> list[str]:
+        return [each.problems[0].field for each in self.found]
+
+
+def _holds(path: str, other: str) -> bool:
+    """Whether a field is another one, or a table around it."""
+    return other == path or other.startswith((f"{path}.", f"{path}["))
+
+
 class SpecTable:
     """A TOML table that is read field by field; what is left unread at the end is unknown."""
 
-    def __init__(self, values: dict[str, Any], path: str, places: Places, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        values: dict[str, Any],
+        path: str,
+        places: Places,
+        environ: Mapping[str, str],
+        problems: SpecProblems | None = None,
+    ) -> None:
         self._values = values
         self._path = path
         self._places = places
         self._environ = environ
+        self.problems = problems or SpecProblems()
+        self._is_left = False
+        """Its reading did not come to an end."""
         self._read: dict[str, None] = {}
         self._children: list[SpecTable] = []
 
@@ -97,6 +146,32 @@ class SpecTable:
 
     def fail(self, name: str, problem: str) -> SpecError:
         return self._places.error(self.at(name), problem)
+
+    def report(self, name: str, problem: str) -> None:
+        """Keep the problem of a field, and go on."""
+        self.problems.add(self.fail(name, problem))
+
+    @contextlib.contextmanager
+    def recover(self, *after: str) -> Iterator[None]:
+        """Go on after the block if it raises `SpecError`.
+
+        That is kept if nothing is wrong in its table, and in the tables ``after``: it may follow from those.
+        """
+        try:
+            yield
+        except SpecError as error:
+            field_name = error.problems[0].field
+            left = self._leave(field_name)
+            if not self.problems.within(*after, *([left] if left else [])):
+                self.problems.add(error)
+
+    def _leave(self, field_name: str) -> str:
+        """Mark the tables on the way down to a field as not read to the end; the path of the last one."""
+        for child in self._children:
+            if _holds(child._path, field_name):
+                child._is_left = True
+                return child._leave(field_name) or child._path
+        return ""
 
     def has(self, name: str) -> bool:
         return name in self._values
@@ -116,7 +191,8 @@ class SpecTable:
         if value is None:
             return None
         if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
-            raise self.fail(name, f"is {value!r}, but must be {what}")
+            self.report(name, f"is {value!r}, but must be {what}")
+            return None
         return value
 
     def text(self, name: str, default: str | None = None) -> str | None:
@@ -126,20 +202,25 @@ class SpecTable:
     def needed(self, name: str, hint: str = "") -> str:
         value = self.text(name)
         if not value:
-            raise self.fail(name, f"is missing{': ' + hint if hint else ''}" if value is None else "is empty")
+            self.report(name, f"is missing{': ' + hint if hint else ''}" if value is None else "is empty")
+            raise self.fail(name, "is needed")
         return value
 
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
         value = self.text(name, default)
         if value not in choices:
             was = "is missing" if value is None else f"is {value!r}"
-            raise self.fail(name, f"{was}, but must be one of {', '.join(choices)}")
+            self.report(name, f"{was}, but must be one of {', '.join(choices)}")
+            if default is None:
+                raise self.fail(name, "is needed")
+            return default
         return str(value)
 
     def number(self, name: str, default: int) -> int:
         value = self._take(name, int, "a whole number")
         if value is not None and value < 1:
-            raise self.fail(name, f"is {value}, but must be at least 1")
+            self.report(name, f"is {value}, but must be at least 1")
+            return default
         return default if value is None else int(value)
 
     def boolean(self, name: str, *, default: bool) -> bool:
@@ -147,34 +228,37 @@ class SpecTable:
         return default if value is None else bool(value)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        value = self._take(name, list, 'a list of texts, like ["a", "b"]')
-        for each in value or ():
-            if not isinstance(each, str) or not each:
-                raise self.fail(name, f"has the entry {each!r}, but entries must be texts")
-        return tuple(self._expand(name, each) for each in value or ())
+        found = []
+        for each in self._take(name, list, 'a list of texts, like ["a", "b"]') or ():
+            if isinstance(each, str) and each:
+                found.append(self._expand(name, each))
+            else:
+                self.report(name, f"has the entry {each!r}, but entries must be texts")
+        return tuple(found)
 
     def texts_by_name(self, name: str) -> dict[str, str]:
         value = self._take(name, dict, 'a table of texts, like {a = "x"}') or {}
         for key, each in value.items():
             if not isinstance(each, str):
-                raise self.fail(f"{name}.{key}", f"is {each!r}, but must be a text")
-        return {key: self._expand(f"{name}.{key}", each) for key, each in value.items()}
+                self.report(f"{name}.{key}", f"is {each!r}, but must be a text")
+        texts = {key: each for key, each in value.items() if isinstance(each, str)}
+        return {key: self._expand(f"{name}.{key}", each) for key, each in texts.items()}
 
     def kafka_properties(self, *more_reserved: str) -> dict[str, str]:
         """The properties of Kafka's clients in ``kafka``, without those that have a field of their own in this table."""
         found = self.texts_by_name("kafka")
         for reserved in ("bootstrap.servers", *more_reserved):
             if reserved in found:
-                raise self.fail(f"kafka.{reserved}", "has a field of its own here")
+                self.report(f"kafka.{reserved}", "has a field of its own here")
         if found:
             from barnabas.client.property_names import refused_by_librdkafka
             from barnabas.pipelines.options import why_refused
 
             for name, text in found.items():
                 if why := why_refused(name):
-                    raise self.fail(f"kafka.{name}", f"cannot be set: {why}")
+                    self.report(f"kafka.{name}", f"cannot be set: {why}")
                 if why := refused_by_librdkafka(name, text):
-                    raise self.fail(f"kafka.{name}", why)
+                    self.report(f"kafka.{name}", why)
         return found
 
     def require_protection(self, kafka: Mapping[str, str]) -> dict[str, str]:
@@ -184,7 +268,7 @@ class SpecTable:
         try:
             translate_login(dict(kafka))
         except ConfigError as error:
-            raise self.fail("kafka", str(error)) from error
+            self.report("kafka", str(error))
         return dict(kafka)
 
     def brokers(self, name: str) -> str | None:
@@ -192,14 +276,15 @@ class SpecTable:
         value = self.text(name)
         for each in value.split(",") if value else ():
             if not _BROKER.fullmatch(each.strip()):
-                raise self.fail(name, f'is {value!r}, but must be brokers as host:port, such as "localhost:9092"')
+                self.report(name, f'is {value!r}, but must be brokers as host:port, such as "localhost:9092"')
         return value
 
     def duration(self, name: str) -> str | None:
         value = self._take(name, str, 'a time such as "10 minutes" or "1 day"')
         value = None if value is None else self._expand(name, value)
         if value is not None and not _DURATION.fullmatch(value):
-            raise self.fail(name, f'is {value!r}, but must be a time such as "10 minutes" or "1 day"')
+            self.report(name, f'is {value!r}, but must be a time such as "10 minutes" or "1 day"')
+            return None
         return value
 
     def table(self, name: str) -> "SpecTable | None":
@@ -211,7 +296,8 @@ class SpecTable:
         # A flow written in Python may have a function where a table with the field `function` may be.
         value = [{"function": each} if callable(each) else each for each in value]
         if not all(isinstance(each, dict) for each in value):
-            raise self.fail(name, f"must be an array of tables [[{self.at(name)}]]")
+            self.report(name, f"must be an array of tables [[{self.at(name)}]]")
+            return []
         return [self._child(each, f"{self.at(name)}[{index}]") for index, each in enumerate(value)]
 
     def tables_by_name(self, name: str) -> "dict[str, SpecTable]":
@@ -219,48 +305,48 @@ class SpecTable:
         value = self._take(name, dict, f"tables [{self.at(name)}.NAME]") or {}
         for key, each in value.items():
             if not isinstance(each, dict):
-                raise self.fail(f"{name}.{key}", f"must be a table [{self.at(name)}.{key}]")
-        return {key: self._child(each, f"{self.at(name)}.{key}") for key, each in value.items()}
+                self.report(f"{name}.{key}", f"must be a table [{self.at(name)}.{key}]")
+        tables = {key: each for key, each in value.items() if isinstance(each, dict)}
+        return {key: self._child(each, f"{self.at(name)}.{key}") for key, each in tables.items()}
 
     def _child(self, value: dict[str, Any], path: str) -> "SpecTable":
-        child = SpecTable(value, path, self._places, self._environ)
+        child = SpecTable(value, path, self._places, self._environ, self.problems)
         self._children.append(child)
         return child
 
-    def unread(self) -> "list[SpecError]":
-        """An error for each field that is unknown here."""
-        errors = []
-        for name in self._values:
+    def refuse_rest(self) -> None:
+        """Report each field that is unknown here, and in the tables below, as far as they were read."""
+        has_been_read = self._read or not self.problems.found
+        for name in self._values if has_been_read and not self._is_left else ():
             if name not in self._read:
                 hint = did_you_mean(name, self._read)
-                errors.append(self.fail(name, f"is unknown here{hint or '; known are ' + ', '.join(self._read)}"))
-        return errors + [error for child in self._children for error in child.unread()]
+                self.report(name, f"is unknown here{hint or '; known are ' + ', '.join(self._read)}")
+        for child in self._children:
+            child.refuse_rest()
 
     def _expand(self, name: str, value: str) -> str:
         def look_up(found: re.Match[str]) -> str:
             variable = found.group(1)
             if variable not in self._environ:
-                raise self.fail(name, f"refers to the environment variable {variable}, which is not set")
-            return self._environ[variable]
+                self.report(name, f"refers to the environment variable {variable}, which is not set")
+            return self._environ.get(variable, "")
 
         return _VARIABLE.sub(look_up, value)
 
 
 def check_name(table: SpecTable, field_name: str, name: str) -> None:
-    """Raises `SpecError` for a name that no column or view can have."""
+    """Reports a name that no column can have."""
     if not NAME.fullmatch(name):
-        raise table.fail(field_name, f"{name!r} is no name of a column: letters, digits and underscore")
+        table.report(field_name, f"{name!r} is no name of a column: letters, digits and underscore")
     if name.startswith("_barnabas"):
-        raise table.fail(field_name, "names that begin with _barnabas are taken")
+        table.report(field_name, "names that begin with _barnabas are taken")
 
 
 def check_column(table: SpecTable, field_name: str, name: str) -> None:
-    """Raises `SpecError` for a name that a column of rows cannot have; the position of their record has names, too."""
+    """Reports a name that a column of rows cannot have; the position of their record has names, too."""
     check_name(table, field_name, name)
     if name in POSITION:
-        raise table.fail(
-            field_name, f"{name} is where the record came from, by which sinks know rows; take another name"
-        )
+        table.report(field_name, f"{name} is where the record came from, by which sinks know rows; take another name")
 
 
 def duration_s(duration: str | None) -> float:

@@ -207,14 +207,17 @@ def _check_windows(table: SpecTable, how: Aggregate) -> None:
                     raise table.fail(part, f"names {name}, which is what windows have; take another name")
 
 
-def read_steps(tables: Sequence[SpecTable], views: Sequence[str], watermarks: list[Watermark]) -> tuple[FlowStep, ...]:
-    """The steps in their order; ``views`` are the names before them. Adds what steps set to ``watermarks``."""
+def read_steps(
+    root: SpecTable, before: Sequence[str], views: Sequence[str], watermarks: list[Watermark]
+) -> tuple[FlowStep, ...]:
+    """The steps in their order; ``views`` are the names in the tables ``before``. Adds what steps set to ``watermarks``."""
     known = list(views)
     steps: list[FlowStep] = []
-    for table in tables:
-        step = _step(table, known, watermarks)
-        known.append(step.name)
-        steps.append(step)
+    for table in root.tables("steps"):
+        with root.recover(*before, "steps"):
+            step = _step(table, known, watermarks)
+            known.append(step.name)
+            steps.append(step)
     return tuple(steps)
 
 
