@@ -91,7 +91,7 @@ class Follower:
             slices=SimpleNamespace(start=at_once),
         )
         channels: Any = self.leader
-        self.copying = _ReplicaFetcherLoop(dependencies, 1, channels, fetcher, lambda _: None)
+        self.copying = _ReplicaFetcherLoop(dependencies, 1, channels, fetcher, lambda: False, lambda _: (yield))
 
 
 def in_virtual_time(scenario: Callable[[SimulatedLoop], Coroutine[Any, Any, None]]) -> None:

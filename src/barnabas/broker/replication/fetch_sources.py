@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.replication.fetcher import Fetcher
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
@@ -53,11 +54,15 @@ class FetchLanes:
         for fetcher in self.fetchers:
             fetcher.unfollow(topic_partition)
 
-    def exchange(self, fetcher: Fetcher) -> Wakeup | None:
-        """A fetcher is between two fetches: move what belongs to the other one."""
+    def must_exchange(self, fetcher: Fetcher) -> bool:
+        """Whether `exchange` has something to do."""
+        return any(each.has_leaving for each in (self.fetchers if fetcher is self.in_sync else (fetcher,)))
+
+    def exchange(self, fetcher: Fetcher) -> Sliced[Wakeup | None]:
+        """A fetcher is between two fetches: move what belongs to the other one. Roles may change between two partitions."""
         in_sync, behind = self.in_sync, self._behind
         if fetcher is not in_sync:
-            return Wakeup(in_sync, at_once=False) if fetcher.leaving() else None
+            return Wakeup(in_sync, at_once=False) if fetcher.has_leaving else None
         fallen = in_sync.leaving()
         if fallen and behind is None:
             behind = self._behind = self._make(False)
@@ -65,10 +70,11 @@ class FetchLanes:
             return None
         caught_up = behind.leaving()
         is_idle = len(caught_up) == len(behind)
-        for topic_partition in caught_up:
-            in_sync.take_over(behind, topic_partition)
-        for topic_partition in fallen:
-            behind.take_over(in_sync, topic_partition)
+        for source, target, moved in ((behind, in_sync, caught_up), (in_sync, behind, fallen)):
+            for topic_partition in moved:
+                yield None
+                if topic_partition in source:
+                    target.take_over(source, topic_partition)
         return Wakeup(behind, at_once=is_idle) if fallen else None
 
 

@@ -191,6 +191,10 @@ class Fetcher:
 
     # Fetching
 
+    @property
+    def has_leaving(self) -> bool:
+        return bool(self._leaving)
+
     def leaving(self) -> list[TopicPartition]:
         """The partitions that the other fetcher of the same source should take over."""
         return list(self._leaving)

@@ -129,12 +129,15 @@ class ReplicaFetcherManager:
             lanes = self._sources.lanes[source]
             channels = self._channels[wakeup.fetcher is lanes.in_sync]
             between = partial(self._between_fetches, source, lanes)
-            loop = _ReplicaFetcherLoop(self._dependencies, source, channels, wakeup.fetcher, between)
+            fetcher = wakeup.fetcher
+            loop = _ReplicaFetcherLoop(
+                self._dependencies, source, channels, fetcher, partial(lanes.must_exchange, fetcher), between
+            )
             self._loops[wakeup.fetcher] = loop
         loop.add_work(interrupt=wakeup.at_once)
 
-    def _between_fetches(self, source: int, lanes: FetchLanes, fetcher: Fetcher) -> None:
-        wakeup = lanes.exchange(fetcher)
+    def _between_fetches(self, source: int, lanes: FetchLanes, fetcher: Fetcher) -> Sliced[None]:
+        wakeup = yield from lanes.exchange(fetcher)
         if wakeup is not None:
             self._wake(source, wakeup)
 
@@ -183,9 +186,11 @@ class _ReplicaFetcherLoop:
         source: int,
         channels: Channels,
         fetcher: Fetcher,
-        between_fetches: Callable[[Fetcher], None],
+        must_exchange: Callable[[], bool],
+        between_fetches: Callable[[Fetcher], Sliced[None]],
     ) -> None:
-        """``between_fetches`` is called with the fetcher before each fetch."""
+        """``between_fetches`` is called with the fetcher before each fetch where ``must_exchange``."""
+        self._must_exchange = must_exchange
         self._between_fetches = between_fetches
         self._fetcher = fetcher
         self._dependencies = dependencies
@@ -242,7 +247,8 @@ class _ReplicaFetcherLoop:
         fetcher, clock = self._fetcher, self._dependencies.clock
         while True:
             self._has_work.clear()
-            self._between_fetches(fetcher)
+            if self._must_exchange():
+                await self._in_slices(self._between_fetches(fetcher))
             due_ms = fetcher.wake(clock.monotonic_ms())
             try:
                 if fetcher.offsets.is_wanted:
