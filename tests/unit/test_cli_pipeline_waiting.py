@@ -3,7 +3,13 @@
 import io
 import re
 
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from barnabas.cli.pipeline_progress import RunDisplay
 from barnabas.cli.pipeline_waiting import WaitDisplay
+from barnabas.pipelines.progress import Totals
 from support.waiting import eventually
 
 
@@ -30,3 +36,27 @@ def test_elsewhere_each_thing_is_a_line() -> None:
         waits.show("starting Spark")
         waits.show("checking")
     assert log.getvalue() == "starting Spark\nchecking\n"
+
+
+def test_a_run_shows_that_it_waits_until_its_first_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the seconds on a terminal; what it says stays above that line."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with RunDisplay(quiet=False) as display:
+        display.say("starting Spark for f")
+        eventually(lambda: terminal.getvalue().count("no micro-batch yet, 1 s"), timeout_s=30)
+        display.show(Totals(rows=7, batches=1, batch=0, seconds=1.0, lag=0))
+        display.say("warning: w")
+    shown = terminal.getvalue()
+    assert "\r\x1b[Kstarting Spark for f\n\r\x1b[Kno micro-batch yet, " in shown
+    assert shown.endswith("\r\x1b[K7 rows, 7 rows/s, lag 0, batch 0\r\x1b[Kwarning: w\n\n")
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_run_elsewhere_prints_what_it_says_unless_it_is_to_be_quiet(
+    quiet: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a file of a service, say."""
+    with RunDisplay(quiet=quiet) as display:
+        display.say("starting Spark for f")
+    assert capsys.readouterr().err == ("" if quiet else "starting Spark for f\n")

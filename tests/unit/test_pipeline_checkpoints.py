@@ -216,6 +216,38 @@ def test_as_json_a_reset_and_a_rewind_are_done_when_they_say_so(
     assert not Checkpoint(flow_in(begun)).has_begun
 
 
+def test_status_shows_how_the_last_run_ended_also_if_it_could_not_say_so(
+    begun: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed with kill -9, while it runs, and with a reason of its own; for people and as JSON."""
+    (begun / "flow.toml").write_text(FLOW)
+    monkeypatch.setattr("barnabas.cli.pipeline_operations._lags", lambda *_: [])
+
+    def status() -> tuple[str, dict[str, Any]]:
+        words = ["pipeline", "status", str(begun / "flow.toml")]
+        assert main(words) == 0
+        text = capsys.readouterr().out
+        assert main([*words, "--output", "json"]) == 0
+        return text, json.loads(capsys.readouterr().out)["last_run"]
+
+    program = "import os, sys; from barnabas.pipelines import checkpoints, spec; "
+    program += "checkpoints.Checkpoint(spec.load(sys.argv[1])).note_run({}); os.kill(os.getpid(), 9)"
+    killed = subprocess.run([sys.executable, "-c", program, str(begun / "flow.toml")], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    text, last = status()
+    assert f"last run: began {last['started']}, lost: its process ended without a word" in text
+    assert (last["ended"], last["status"]) == (None, "lost")
+    with (begun / "state" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        text, last = status()
+    assert text.startswith(f"f: runs as process {last['pid']} since {last['started']}\n")
+    assert (last["ended"], last["status"], last["reason"]) == (None, "running", None)
+    Checkpoint(flow_in(begun)).note_end("failed", "the disk is full")
+    text, last = status()
+    assert f", failed {last['ended']}: the disk is full" in text
+    assert (last["status"], last["reason"]) == ("failed", "the disk is full")
+
+
 def test_a_flow_runs_while_its_checkpoint_is_locked(begun: Path) -> None:
     """The lock ends with its process, whatever run.json says."""
     checkpoint = Checkpoint(flow_in(begun))

@@ -2,13 +2,13 @@
 
 import argparse
 import sys
-import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common import ToolParser, add_output_option, print_json
 from barnabas.cli.pipeline_operations import OPERATION_ACTIONS, add_operation_actions, lag_text
 from barnabas.cli.pipeline_outputs import OUTPUT_ACTIONS, add_output_actions, add_words
+from barnabas.cli.pipeline_progress import RunDisplay
 from barnabas.cli.pipeline_templates import add_new_action, add_test_action, run_tests, write_flow
 from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.cli.reachability import ANSWER_S, require_broker
@@ -19,11 +19,8 @@ from barnabas.pipelines.spec_fields import SpecError
 
 if TYPE_CHECKING:
     from barnabas.pipelines.analysis import Problem
-    from barnabas.pipelines.progress import Totals
 
 __all__ = ["main"]
-
-_PLAIN_LINE_EVERY_S = 5.0
 
 
 def main(argv: list[str]) -> int:
@@ -80,10 +77,9 @@ def main(argv: list[str]) -> int:
     from barnabas.pipelines.run import run_flow
 
     _require_topics(flow)
-    display = _Display(quiet=arguments.quiet)
     accepts = arguments.accept_bad_rows
-    summary = run_flow(flow, once=arguments.once, accept_bad_rows=accepts, show=display.show, say=display.say)
-    display.end()
+    with RunDisplay(quiet=arguments.quiet) as display:
+        summary = run_flow(flow, once=arguments.once, accept_bad_rows=accepts, show=display.show, say=display.say)
     _print_summary(summary, arguments.output)
     return 0
 
@@ -205,45 +201,3 @@ def _print_summary(summary: dict[str, Any], output: str) -> None:
         print(f"  {name}: {count:,}" + (f", for example: {example}" if example else ""))
     if summary.get("bad_example") and not summary.get("bad_examples"):
         print(f"  for example: {summary['bad_example']}")
-
-
-class _Display:
-    """Progress on standard error: one line that is written over on a terminal, a line now and then elsewhere."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._terminal = sys.stderr.isatty()
-        self._last_line = ""
-        self._next_line = 0.0
-
-    def say(self, text: str) -> None:
-        if not self._quiet:
-            self._clear()
-            print(text, file=sys.stderr, flush=True)
-
-    def show(self, totals: "Totals") -> None:
-        if self._quiet or not totals.batches:
-            return
-        rate = totals.rows / totals.seconds if totals.seconds else 0
-        line = (
-            f"{totals.rows:,} rows, {rate:,.0f} rows/s, lag {lag_text(totals.lag, totals.catch_up_s)}, batch {totals.batch}"
-            + (f", {totals.bad_rows:,} bad" if totals.bad_rows else "")
-            + (f", {totals.late_rows:,} late" if totals.late_rows else "")
-        )
-        if self._terminal:
-            self._clear()
-            sys.stderr.write(line)
-            sys.stderr.flush()
-            self._last_line = line
-        elif time.monotonic() >= self._next_line and line != self._last_line:
-            print(line, file=sys.stderr, flush=True)
-            self._next_line = time.monotonic() + _PLAIN_LINE_EVERY_S
-            self._last_line = line
-
-    def end(self) -> None:
-        if self._terminal and self._last_line:
-            print(file=sys.stderr)
-
-    def _clear(self) -> None:
-        if self._terminal and self._last_line:
-            sys.stderr.write("\r\x1b[K")

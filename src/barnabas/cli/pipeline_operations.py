@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["OPERATION_ACTIONS", "add_operation_actions", "lag_text"]
 
 _SHOWN = 60
+_WITHOUT_A_WORD = {
+    "status": "lost",
+    "reason": "its process ended without a word, so it was killed, or the machine went down",
+}
+"""How a run ended whose end was not noted."""
 
 
 def add_operation_actions(commands: Any) -> list[argparse.ArgumentParser]:
@@ -141,6 +146,8 @@ def _lag(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     checkpoint = Checkpoint(flow)
     running, last = checkpoint.is_running(), checkpoint.last_run()
+    if "started" in last and "ended" not in last:
+        last |= {"ended": None, **({"status": "running", "reason": None} if running else _WITHOUT_A_WORD)}
     state: dict[str, Any] = {
         "flow": flow.name,
         "running": running,
@@ -159,7 +166,8 @@ def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json(state)
         return 0
-    print(f"{flow.name}: {'runs as process ' + str(state['pid']) if running else 'does not run'}")
+    since = f" since {last['started']}" if "started" in last else ""
+    print(f"{flow.name}: {'runs as process ' + str(state['pid']) + since if running else 'does not run'}")
     print(f"  checkpoint: {checkpoint.folder}, {state['batches']} micro-batches done")
     catch_up_s = last.get("catch_up_s") if running else None
     lag = "not begun" if state["lag"] is None else lag_text(state["lag"], catch_up_s)
@@ -185,10 +193,8 @@ def _how_it_ended(last: dict[str, Any]) -> str:
     """When the last run began and how it ended; "" before the first run, and for one of an earlier version."""
     if "started" not in last:
         return ""
-    if "ended" not in last:
-        return f"began {last['started']}, and its process ended without a word: it was killed, or the machine went down"
     reason = f": {last['reason']}" if last.get("reason") else ""
-    return f"began {last['started']}, {last['status']} {last['ended']}{reason}"
+    return f"began {last['started']}, {last['status']}{' ' + last['ended'] if last['ended'] else ''}{reason}"
 
 
 def _stop(flow: spec.Flow, arguments: argparse.Namespace) -> int:

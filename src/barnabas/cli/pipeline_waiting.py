@@ -30,6 +30,8 @@ class WaitDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._ended.is_set():
+            return
         self._ended.set()
         if self._is_terminal:
             self._ticker.join()
@@ -43,6 +45,13 @@ class WaitDisplay:
             self._draw()
         else:
             print(text, file=self._stream, flush=True)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        with self._lock:
+            print(f"\r\x1b[K{text}" if self._is_terminal else text, file=self._stream, flush=True)
+        if self._is_terminal and not self._ended.is_set():
+            self._draw()
 
     def _tick(self) -> None:
         while not self._ended.wait(self._every_s):
