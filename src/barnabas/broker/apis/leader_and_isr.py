@@ -55,11 +55,10 @@ def _change_roles(services: Services, request: Request) -> Sliced[None]:
         (TopicPartition(state.topic_name, state.partition_index), ZERO_UUID, _change(state))
         for state in message.ungrouped_partition_states
     ]
-    changes += [
-        (TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, _change(state))
-        for topic in message.topic_states
-        for state in topic.partition_states
-    ]
+    for topic in message.topic_states:  # a topic of thousands of partitions comes whole
+        for state in topic.partition_states:
+            changes.append((TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, _change(state)))
+            yield None
     yield None
     for folders in new_folders(services.log_dirs, services.broker_id, changes):
         yield Beside(folders.run)
