@@ -77,6 +77,7 @@ class Follower:
             fetch_version=lambda highest: highest,
             speak=lambda version: None,
             unsynced=list,
+            names_many=False,
             request=lambda version, broker_epoch, wait_ms: min(wait_ms, LONGEST_WAIT_MS),
             handle_response_in_slices=clock.work,
             is_for_behind=is_for_behind,

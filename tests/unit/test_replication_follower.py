@@ -134,6 +134,25 @@ def test_roles_that_change_while_an_answer_is_handled_in_slices_count_for_what_i
     assert [pair.follower_log(name).log_end_offset for name in names] == [1, 0, 1]
 
 
+def test_a_partition_that_leaves_while_a_request_is_made_in_slices_is_not_asked_for(pair: Pair) -> None:
+    """One that comes back in a new epoch is asked for by the next request."""
+    names = [TopicPartition("t", number) for number in range(3)]
+    for name in names:
+        write(pair.lead(0, name), 0, b"a")
+        pair.follow(0, name)
+    asking = pair.fetcher.request_in_slices(VERSION, -1, 0)
+    next(asking)
+    next(asking)
+    pair.fetcher.unfollow(names[1])
+    pair.lead(1, names[2])
+    pair.follow(1, names[2])
+    request = at_once(asking)
+    assert [partition.partition for topic in request.topics for partition in topic.partitions] == [0]
+    pair.fetcher.handle_response(pair.wire.ask(request, VERSION), VERSION, 0, START_MS)
+    pair.turn()
+    assert [pair.follower_log(name).log_end_offset for name in names] == [1, 0, 1]
+
+
 def test_the_contents_of_an_answer_that_was_not_applied_are_sent_again(pair: Pair) -> None:
     """The leader believes that the follower has the high watermark; the follower was in another role when it came."""
     write(pair.lead(0), 0, b"a")

@@ -55,6 +55,8 @@ DIVERGING_EPOCHS_VERSION = 12
 _TOPIC_IDS_VERSION = 13
 REPLICA_STATE_VERSION = 15
 _THROTTLED_PAUSE_MS = 50
+_MANY_PARTITIONS = 512
+"""Some 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,15 @@ class Fetcher:
 
         One call of `handle_response` or `failed` follows.
         """
+        return at_once(self.request_in_slices(version, broker_epoch, wait_ms))
+
+    @property
+    def names_many(self) -> bool:
+        """Whether the next request names so many partitions that it must not be made in one go."""
+        return self._session.changed_count > _MANY_PARTITIONS
+
+    def request_in_slices(self, version: int, broker_epoch: int, wait_ms: int) -> Sliced[FetchRequest]:
+        """As `request`. What leaves between two partitions is not named, and forgotten with the next request."""
         self.speak(version)
         limits = self._limits
         step = self._session.next()
@@ -255,7 +266,10 @@ class Fetcher:
         fetching = self._states.within(FetchState.FETCHING)
         topics: dict[str, FetchTopic] = {}
         for topic_partition in step.to_send:
-            fetch_state = fetching[topic_partition]
+            yield None
+            fetch_state = fetching.get(topic_partition)
+            if fetch_state is None:
+                continue
             log = fetch_state.partition.log
             fetch_state.requested_offset = log.log_end_offset
             fetch_state.requested_start = log.log_start_offset

@@ -308,7 +308,10 @@ class _ReplicaFetcherLoop:
         wait_ms = _SETTLING_WAIT_MS if self._waits_briefly else 1 << 30
         if due_ms is not None:
             wait_ms = min(wait_ms, max(due_ms, _LEAST_WAIT_MS))
-        request = fetcher.request(version, dependencies.broker_epoch(), wait_ms)
+        if fetcher.names_many:
+            request = await self._in_slices(fetcher.request_in_slices(version, dependencies.broker_epoch(), wait_ms))
+        else:
+            request = fetcher.request(version, dependencies.broker_epoch(), wait_ms)
         self._is_fetching = True
         self._was_interrupted = False
         try:
