@@ -34,6 +34,8 @@ format = { type = "csv", columns = { order_id = "bigint", paid_at = "timestamp" 
 type = "json"
 path = "customers.json"
 columns = { customer = "int", country = "string" }
+[transform]
+derive = { share = "price / customer" }
 [[steps]]
 name = "once"
 from = "orders"
@@ -71,19 +73,20 @@ def test_streams_and_a_table_are_joined_and_the_table_is_read_again(spark: Any, 
         {**order, "id": 2, "price": -1},
         {**order, "id": 3, "price": 2000, "customer": 2},
         {"id": "x"},
+        {**order, "id": 6, "customer": 0},
     ]
     payments = [{"order_id": each, "paid_at": "2026-01-01T00:30:00Z"} for each in (1, 2, 3)]
     result = flow.given(orders, payments=payments).run()
     first = {"id": 1, "country": "DE", "paid_at": "2026-01-01 00:30:00"}
     result.assert_rows([first, {"id": 3, "country": None, "paid_at": "2026-01-01 00:30:00"}])
     assert result.summary["expectations"] == {"has_price": 1, "cheap": 1}
-    assert result.summary["bad"] == {"WRONG_TYPE": 1, "column id": 1}
+    assert result.summary["bad"] == {"WRONG_TYPE": 1, "column id": 1, "EXPRESSION": 1}
     (tmp_path / "customers.json").write_text('[{"customer": 1, "country": "FR"}]')
     flow.given([{**order, "id": 4}, order], payments=[{"order_id": 4, "paid_at": "2026-01-01T00:30:00Z"}])
     flow.run().assert_rows([{"id": 1, "country": "DE"}, {"id": 3, "country": None}, {"id": 4, "country": "FR"}])
     checkpoint = Checkpoint(flow.flow)
     assert checkpoint.source_order() == ["payments", "orders"], "as the query reads them"
-    assert [list(each.values()) for each in checkpoint.position()] == [[7], [4]]
+    assert [list(each.values()) for each in checkpoint.position()] == [[8], [4]]
     with pytest.raises(PipelineError, match="which was payments, orders and is orders, payments now: undo the change"):
         checkpoint.require_order(["orders", "payments"])
     with pytest.raises(AssertionError, match="- id=9"):

@@ -1,6 +1,7 @@
 """What flows do to rows, on small frames and without a cluster."""
 
 import datetime
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from barnabas.pipelines import transforms  # noqa: E402
-from barnabas.pipelines.spec import Aggregate, Format, Transform  # noqa: E402
+from barnabas.pipelines.expectations import is_met  # noqa: E402
+from barnabas.pipelines.spec import Aggregate, Expectation, Format, Transform  # noqa: E402
 
 CSV = Format("csv", {"carrier": "string", "delay": "int"}, null="NA", required=("carrier",))
 
@@ -45,6 +47,40 @@ def test_rows_that_do_not_fit_are_bad_and_all_others_good(spark: Any) -> None:
         "the record has no value",
         "the required column carrier is null",
     ]
+
+
+def test_rows_for_which_an_expression_raises_are_bad(spark: Any) -> None:
+    """In derived columns and the filter, where they share parts and give a column another value; what is after explode raises."""
+    how = Format("json", {"id": "int", "price": "double", "text": "string"})
+    values = [
+        {"id": 2, "price": 8, "text": "3"},
+        {"id": 0, "price": 1},
+        {"id": 1, "price": 4, "text": "x"},
+        {"id": 4, "price": 0},
+    ]
+    parsed = transforms.parse_records(records(spark, *map(json.dumps, values), "no JSON"), how)
+    derive = {"Price": "price / id", "twice": "price * 2", "other": "price / id + 1", "number": "cast(text as int)"}
+    shape = Transform(derive, where="1 / price > 0")
+    marked = transforms.mark_uncomputable(parsed, shape)
+    assert marked.schema == parsed.schema
+    found = {row.source_offset: (row._barnabas_error, row._barnabas_bad) for row in marked.collect()}
+    assert found == {
+        0: (None, None),
+        1: ("EXPRESSION", "the column Price cannot be computed: price / id"),
+        2: ("EXPRESSION", "the column number cannot be computed: cast(text as int)"),
+        3: ("EXPRESSION", "where cannot be computed: 1 / price > 0"),
+        4: ("MALFORMED", "the value is no JSON object"),
+    }
+    assert marked.agg(*transforms.bad_counts(how)).collect()[0]["error:EXPRESSION"] == 3
+    (row,) = transforms.shape_rows(transforms.good_rows(marked), shape).collect()
+    assert (row.Price, row.twice, row.other, row.number) == (4, 8, 3, 3)
+    exploding = Transform({"each": "explode(sequence(1, id))", "q": "1 / id"})
+    assert transforms.mark_uncomputable(parsed, exploding) is parsed
+    check = [Expectation("dear", "price / id > 1", "source", "quarantine"), Expectation("e", "1 / id > 0", "source")]
+    marked = transforms.mark_unexpected(parsed, check, "source")
+    unmet = [row.source_offset for row in marked.where("_barnabas_error = 'NOT_EXPECTED'").collect()]
+    assert unmet == [1, 3], "without a value, and with one that is too small"
+    assert [row.source_offset for row in transforms.good_rows(parsed).where(is_met(check[1])).collect()] == [0, 2, 3]
 
 
 def test_bad_rows_are_counted(spark: Any) -> None:

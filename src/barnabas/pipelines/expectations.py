@@ -7,6 +7,7 @@ micro-batch reaches a sink. ``quarantine`` makes a source's row a bad one (`tran
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 
+from barnabas.pipelines.attempts import attempted
 from barnabas.pipelines.spec import Expectation, Flow
 
 __all__ = ["expected_rows", "is_met"]
@@ -18,8 +19,8 @@ _STUCK = (
 
 
 def is_met(expectation: Expectation) -> Column:
-    """Whether a row fulfils the condition; never null."""
-    return F.coalesce(F.expr(expectation.check).cast("boolean"), F.lit(False))
+    """Whether a row fulfils the condition; never null. A row for which it cannot be computed does not."""
+    return F.coalesce(attempted(F.expr(expectation.check).cast("boolean")), F.lit(False))
 
 
 def expected_rows(rows: DataFrame, flow: Flow, view: str, *, observed: bool) -> DataFrame:

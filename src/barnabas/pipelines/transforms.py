@@ -3,7 +3,7 @@
 They take and give batch and streaming frames alike, so tests run them on a few rows. ``records`` are the columns key,
 value, topic, partition, offset of the source; ``parsed`` has the format's columns, the three position columns, and
 ``_barnabas_bad``, which says why a row is bad, and is null for a good one, with ``_barnabas_error``, its class: NO_VALUE,
-MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED or QUARANTINED.
+MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED, EXPRESSION or QUARANTINED.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,12 @@ from functools import reduce
 from operator import and_, or_
 from typing import cast
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
+from barnabas.pipelines.attempts import attempted_value
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
 from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS, TIME_OUT_OF_RANGE
@@ -32,6 +34,7 @@ __all__ = [
     "good_rows",
     "latest_per_key",
     "mark_quarantined",
+    "mark_uncomputable",
     "mark_unexpected",
     "parse_records",
     "position_of",
@@ -50,8 +53,9 @@ RECORD_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in _RECORD_TYPES.items
 
 _BAD = "_barnabas_bad"
 _ERROR = "_barnabas_error"
+_REASON = "_barnabas_reason"
 _HEADERS = "_barnabas_headers"
-_ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED")
+_ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED", "EXPRESSION")
 _COUNTED_COLUMNS = 50
 _ROW = "_barnabas_row"
 _WINDOW_TIME = "_barnabas_window_time"
@@ -208,7 +212,8 @@ def mark_unexpected(parsed: DataFrame, expectations: Sequence[Expectation], sour
         return parsed
     reasons = [
         F.when(
-            ~F.coalesce(F.expr(each.check).cast("boolean"), F.lit(False)), F.lit(f"{_unmet(each.name)}: {each.check}")
+            ~F.coalesce(attempted_value(F.col(_BAD).isNull(), F.expr(each.check).cast("boolean"))["v"], F.lit(False)),
+            F.lit(f"{_unmet(each.name)}: {each.check}"),
         )
         for each in ours
     ]
@@ -220,6 +225,40 @@ def mark_unexpected(parsed: DataFrame, expectations: Sequence[Expectation], sour
             _BAD: F.when(is_unmet, reason).otherwise(F.col(_BAD)),
         }
     )
+
+
+def mark_uncomputable(parsed: DataFrame, transform: Transform) -> DataFrame:
+    """Rows for which an expression of ``derive`` or ``where`` raises, as a division by zero does, become bad rows.
+
+    The other columns stay as they are. An expression that cannot be tried, as explode, and those behind it, may raise still.
+    """
+    is_good = F.col(_BAD).isNull()
+    tried, reasons = parsed, []
+    before = {name: f"_barnabas_before_{number}" for number, name in enumerate(parsed.columns)}
+    derived = {name.lower() for name in transform.derive}
+    kept = {name: before[name] for name in parsed.columns if name.lower() in derived}
+    for name, alias in kept.items():
+        tried = tried.withColumn(alias, F.col(name))
+    expressions = [(f"the column {name}", name, text) for name, text in transform.derive.items()]
+    expressions += [("where", "", transform.where)] if transform.where else []
+    for number, (what, name, text) in enumerate(expressions):
+        attempt = f"_barnabas_attempt_{number}"
+        try:
+            tried = tried.withColumn(attempt, attempted_value(is_good, F.expr(text)))
+        except PySparkException:
+            break
+        if name:
+            tried = tried.withColumn(name, F.col(f"{attempt}.v"))
+        reasons.append(F.when(F.col(attempt).isNull(), F.lit(f"{what} cannot be computed: {text}")))
+    if not reasons:
+        return parsed
+    tried = tried.withColumn(_REASON, F.when(is_good, F.coalesce(*reasons)))
+    is_uncomputable = F.col(_REASON).isNotNull()
+    changed = {
+        _ERROR: F.when(is_uncomputable, F.lit("EXPRESSION")).otherwise(F.col(_ERROR)),
+        _BAD: F.coalesce(F.col(_BAD), F.col(_REASON)),
+    }
+    return tried.select(*[changed.get(name, F.col(kept.get(name, name))).alias(name) for name in parsed.columns])
 
 
 def mark_quarantined(parsed: DataFrame, reason: str) -> DataFrame:

@@ -87,6 +87,8 @@ def source_rows(
 ) -> tuple[DataFrame, DataFrame]:
     """A source's parsed rows with the marks of expectations, and its good rows, shaped."""
     marked = transforms.mark_unexpected(parsed, flow.expectations, source.name)
+    if source is flow.source:
+        marked = transforms.mark_uncomputable(marked, flow.transform)
     if observed and not source.quarantines:  # else the rows are counted where they are judged
         counts = transforms.bad_counts(source.format, transforms.quarantining(flow, source))
         marked = marked.observe(f"barnabas.{source.name}", *counts)
