@@ -36,7 +36,7 @@ from barnabas.pipelines.sinks import lost_rows_error
 from barnabas.pipelines.spec import Flow, FunctionSink, Lookup, Source, TopicSink
 from barnabas.pipelines.sql import check_columns
 from barnabas.pipelines.topic_ids import TopicIds
-from barnabas.pipelines.views import Views, build_views, output_mode
+from barnabas.pipelines.views import Views, build_views, output_mode, source_rows
 
 __all__ = ["Finding", "latest_offsets", "preview_rows", "source_cluster", "try_flow"]
 
@@ -243,7 +243,7 @@ def result_types(flow: Flow, views: Views) -> dict[str, str]:
 
 def _quality(spark: SparkSession, flow: Flow, source: Source) -> Finding:
     parsed = transforms.parse_records(_sample(spark, source, _SAMPLE), source.format, source.record_columns)
-    marked = transforms.mark_unexpected(parsed, flow.expectations, source.name)
+    marked, _ = source_rows(flow, source, parsed)
     known = [F.count(F.col(name)).alias(f"known:{name}") for name in source.format.columns]
     counts = marked.agg(*transforms.bad_counts(source.format), *known).collect()[0].asDict()
     rows, bad = counts["rows"], counts["bad_rows"]
