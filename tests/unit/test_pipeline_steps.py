@@ -265,7 +265,14 @@ def test_lines_of_a_table_end_where_files_have_them_end(tmp_path: Path) -> None:
 
     path.write_text('{"a": "x\u2028y"}\r\n\n{"a": 2}\n', encoding="utf-8")
     assert rows() == ["x\u2028y", "2"]
-    for text, problem in (('{"a": 1}\n{"a"', r"line 2 is no JSON: {\"a\""), ("[1]", "entry 1 is no JSON object: 1")):
+    path.write_text('[{"b": 1}, {"a": null}]')
+    assert rows() == [None, None], "a column that some entries lack is null there"
+    for text, problem in (
+        ('{"a": 1}\n{"a"', r"line 2 is no JSON: {\"a\""),
+        ("[1]", "entry 1 is no JSON object: 1"),
+        ('[{"A": 1}]', "none of its entries has the column a"),
+        ('{"aa": 1}\n{"b": 1}', r"none of its lines has the column a; did you mean aa\?"),
+    ):
         path.write_text(text)
         with pytest.raises(PipelineError, match=problem):
             rows()

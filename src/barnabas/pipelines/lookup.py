@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.hints import did_you_mean
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.spec import POSITION, Lookup
 from barnabas.pipelines.spec_fields import duration_s
@@ -183,12 +184,18 @@ def _json_rows(place: str, names: Sequence[str]) -> Iterator[list[str | None]]:
     # Lines end with \n alone: other characters that end lines of texts may stand in a string of JSON.
     lines = [(number, each) for number, each in enumerate(text.split("\n"), start=1) if each.strip()]
     is_list = text.lstrip().startswith("[")
+    known: dict[str, None] = {}
     for number, value in enumerate(json.loads(text), start=1) if is_list else _json_lines(lines):
         if not isinstance(value, dict):
             raise PipelineError(
                 f"{'entry' if is_list else 'line'} {number} is no JSON object: {json.dumps(value)[:100]}"
             )
+        known |= dict.fromkeys(value)
         yield [_text(value.get(name)) for name in names]
+    for name in names:
+        if known and name not in known:
+            hint = did_you_mean(name, [each for each in known if each not in names])
+            raise ValueError(f"none of its {'entries' if is_list else 'lines'} has the column {name}{hint}")
 
 
 def _json_lines(lines: list[tuple[int, str]]) -> Iterator[tuple[int, Any]]:
