@@ -1,5 +1,6 @@
 """The group service on a real log, through dispatch and codec: loading, unloading, committing, pauses."""
 
+import gc
 import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.service import GroupService
 from barnabas.log.settings import LogConfig
@@ -326,6 +328,20 @@ def test_groups_are_served_once_the_replicas_in_sync_have_what_was_read(tmp_path
     assert wire.ask(join_request(), 9).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
     broker.follower_reads()
     assert fetch(wire) == (E.NONE, [7])
+
+
+def test_nothing_of_a_load_is_left_for_the_collection_of_garbage(tmp_path: Path) -> None:
+    """What is loaded may be large, and may be frozen while it waits: a cycle would then be kept for good."""
+    gc.collect()
+    gc.disable()
+    try:
+        broker = uncommitted(tmp_path)
+        assert [found for found in gc.get_objects() if isinstance(found, Loader)]  # it waits for the replica
+        broker.follower_reads()
+        assert fetch(broker.connect()) == (E.NONE, [7])
+        assert not [found for found in gc.get_objects() if isinstance(found, Loader)]
+    finally:
+        gc.enable()
 
 
 def test_groups_of_a_partition_that_is_lost_before_the_replicas_have_it_are_not_served(tmp_path: Path) -> None:

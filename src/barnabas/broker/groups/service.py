@@ -12,6 +12,7 @@ In Kafka: `GroupCoordinatorAdapter`, and the loading and appending of `GroupMeta
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
@@ -255,52 +256,52 @@ class GroupService:
             await asyncio.sleep(0)
         for problem in loader.unreadable:
             logger.warning("Left out of the groups of %s: %s", topic_partition, problem)
-        self._serve_when_in_sync(topic_partition, leader_epoch, loader, started_ms)
+        partition = self._replicas.get(topic_partition)
+        end_offset = 0 if partition is None else partition.log.log_end_offset
+        self._serve_when_in_sync(_Loaded(topic_partition, leader_epoch, loader, end_offset, started_ms))
 
-    def _serve_when_in_sync(
-        self, topic_partition: TopicPartition, leader_epoch: int, loader: Loader, started_ms: int
-    ) -> None:
+    def _serve_when_in_sync(self, loaded: "_Loaded") -> None:
         """Serve the groups as soon as all in-sync replicas have the records that were read.
 
         A follower that lacks one of them may lead next: without the record it would begin the same generation again, with
         another assignment. Kafka's coordinator does not wait. No record is appended here before the groups are served.
         """
-        partition = self._replicas.get(topic_partition)
-        end_offset = 0 if partition is None else partition.log.log_end_offset
-        is_reported = False
-
-        def try_complete(_: Hashable) -> bool:
-            coordinator = self.coordinator
-            if not coordinator.is_active or not coordinator.is_awaited(topic_partition.partition, leader_epoch):
-                return True
-            partition = self._replicas.get(topic_partition)
-            if partition is not None and not partition.all_in_sync_have(end_offset):
-                return False
-            self._perform(coordinator.finish_loading(topic_partition.partition, leader_epoch, loader, self._now()))
-            logger.log(
-                logging.INFO if loader.groups else logging.DEBUG,
-                "Loaded %d groups of %s in %d ms",
-                len(loader.groups),
-                topic_partition,
-                self._clock.monotonic_ms() - started_ms,
+        if self._try_to_serve(loaded, None):
+            return
+        if not loaded.is_reported and self._clock.monotonic_ms() - loaded.started_ms >= _REPORTED_WAIT_MS:
+            loaded.is_reported = True
+            logger.warning(
+                "Groups of %s cannot be served yet: an in-sync replica has not fetched up to offset %d. They are served "
+                "when it has, or has left the in-sync set after replica.lag.time.max.ms",
+                loaded.topic_partition,
+                loaded.end_offset,
             )
+        self._purgatory.watch(
+            [loaded.topic_partition],
+            partial(self._try_to_serve, loaded),
+            partial(self._serve_when_in_sync, loaded),
+            _IN_SYNC_CHECK_MS,
+        )
+
+    def _try_to_serve(self, loaded: "_Loaded", _: Hashable) -> bool:
+        """Whether the groups are served, or not wanted any more."""
+        coordinator, topic_partition = self.coordinator, loaded.topic_partition
+        number, leader_epoch = topic_partition.partition, loaded.leader_epoch
+        if not coordinator.is_active or not coordinator.is_awaited(number, leader_epoch):
             return True
-
-        def wait() -> None:
-            nonlocal is_reported
-            if try_complete(topic_partition):
-                return
-            if not is_reported and self._clock.monotonic_ms() - started_ms >= _REPORTED_WAIT_MS:
-                is_reported = True
-                logger.warning(
-                    "Groups of %s cannot be served yet: an in-sync replica has not fetched up to offset %d. They are served "
-                    "when it has, or has left the in-sync set after replica.lag.time.max.ms",
-                    topic_partition,
-                    end_offset,
-                )
-            self._purgatory.watch([topic_partition], try_complete, wait, _IN_SYNC_CHECK_MS)
-
-        wait()
+        partition = self._replicas.get(topic_partition)
+        if partition is not None and not partition.all_in_sync_have(loaded.end_offset):
+            return False
+        groups = loaded.loader.groups
+        self._perform(coordinator.finish_loading(number, leader_epoch, loaded.loader, self._now()))
+        logger.log(
+            logging.INFO if groups else logging.DEBUG,
+            "Loaded %d groups of %s in %d ms",
+            len(groups),
+            topic_partition,
+            self._clock.monotonic_ms() - loaded.started_ms,
+        )
+        return True
 
     async def _read_log(self, topic_partition: TopicPartition, leader_epoch: int, loader: Loader) -> None:
         replicas = self._replicas
@@ -319,3 +320,19 @@ class GroupService:
                 await asyncio.sleep(0)
             if offset == before:
                 raise CorruptDataError(f"no whole batch at offset {offset}")
+
+
+class _Loaded:
+    """The groups of a partition that were read, until they are served. In no cycle, for it may hold many offsets."""
+
+    __slots__ = ("end_offset", "is_reported", "leader_epoch", "loader", "started_ms", "topic_partition")
+
+    def __init__(
+        self, topic_partition: TopicPartition, leader_epoch: int, loader: Loader, end_offset: int, started_ms: int
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.leader_epoch = leader_epoch
+        self.loader = loader
+        self.end_offset = end_offset
+        self.started_ms = started_ms
+        self.is_reported = False
