@@ -139,6 +139,10 @@ def trials(seeds: str) -> dict[str, Trial]:
             "the source and the sink work in Spark Connect and in declarative pipelines",
             program=("tests/spark/other_pyspark.py", "connect"),
         ),
+        "spark connector": Trial(
+            "Spark's own Kafka connector reads what ours wrote, and the reverse; a flow runs through it",
+            program=("tests/spark/other_pyspark.py", "connector"),
+        ),
         "notebook": Trial(
             "the notebook of the examples runs in a kernel of Jupyter's",
             program=("tests/spark/other_pyspark.py", "notebook"),

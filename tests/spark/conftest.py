@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from support.connector import connector_jars
 from support.needs import is_required
 
 collect_ignore_glob = [] if importlib.util.find_spec("pyspark") or is_required() else ["test_*.py"]
@@ -28,6 +29,7 @@ _OF_TRIALS = {
     "nbclient": "test_notebook_kernel.py",
 }
 collect_ignore = [test for package, test in _OF_TRIALS.items() if not importlib.util.find_spec(package)]
+collect_ignore += [] if connector_jars() else ["test_spark_connector.py"]
 _TOPICS = itertools.count()
 Record = tuple[bytes | None, bytes | None]
 

@@ -1,7 +1,8 @@
-"""Runs some tests of this folder with other packages: ``python tests/spark/other_pyspark.py 4.2.1|connect|polars|notebook [TEST ...]``.
+"""Runs some tests of this folder with other packages: ``python tests/spark/other_pyspark.py 4.2.1|connect|polars|notebook|connector [TEST ...]``.
 
 A version is one of PySpark; ``connect`` adds what Spark Connect and declarative pipelines need, ``polars`` adds
-Polars, which reads the lake tables, ``notebook`` a kernel of Jupyter's. The packages are installed into
+Polars, which reads the lake tables, ``notebook`` a kernel of Jupyter's; ``connector`` brings the jars of Spark's own Kafka
+connector into Maven's repository instead. The packages are installed into
 a temporary folder that goes before the environment's own (PySpark is 450 MB to download, so this is a trial and not a part of
 CI). The exit status is pytest's.
 """
@@ -26,6 +27,21 @@ MORE = {
 
 def main(what: str, *tests: str) -> int:
     """The exit status."""
+    if what == "connector":
+        sys.path.insert(0, str(HERE.parent))
+        from support.connector import fetch_connector
+
+        fetch_connector()
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            str(HERE / "test_spark_connector.py"),
+            "-q",
+            "-p",
+            "no:cacheprovider",
+        ]
+        return subprocess.run(command, check=False).returncode
     packages: tuple[str, ...] = (f"pyspark=={what}",)
     usual, options = TESTS, ("--no-deps",)
     if what in MORE:
