@@ -54,6 +54,17 @@ def test_a_password_comes_from_its_file() -> None:
         ({"zookeeper.ssl.trustStore.location": "ca.pem"}, "would not be protected"),
         ({**SECURE, "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO"}, "without TLS"),
         ({**SECURE, "zookeeper.ssl.crl": "true"}, "not supported"),
+        ({"zookeeper.client.secured": "true"}, "typing error"),
+        ({"client.secure": "true"}, "typing error"),
+        ({"zookeeper.ssl.client.enable": "true", "zookeeper.client.secure": "false"}, "contradict each other"),
+        (
+            {
+                **SECURE,
+                "zookeeper.ssl.endpoint.identification.algorithm": "HTTPS",
+                "zookeeper.ssl.hostnameVerification": "false",
+            },
+            "contradict each other",
+        ),
         ({**SECURE, "zookeeper.ssl.trustStore.locaton": "ca.pem"}, "typing error"),
         ({**SECURE, "zookeeper.ssl.endpoint.identification.algorithm": "LDAPS"}, "HTTPS is expected"),
         ({"zookeeper.sasl.clientConfig": "Client"}, "typing error"),

@@ -34,10 +34,13 @@ _KAFKA_NAMES = {
 _REALM = "zk-sasl-md5"  # that of ZooKeeper's servers
 
 
+_WITHOUT_EFFECT = {"jute.maxbuffer", "zookeeper.disableAutoWatchReset", "zookeeper.request.timeout"}
+
+
 def _unknown(name: str, _text: str) -> str | None:
-    if name.startswith(("zookeeper.ssl.", "zookeeper.sasl.", "zookeeper.server.", "ssl.", "sasl.", "java.security.")):
-        return "it asks for protection that is not supported, or its name has a typing error"
-    return None
+    if name in _WITHOUT_EFFECT:
+        return None
+    return "no property of ZooKeeper's clients has this name here: it may have a typing error, or ask for protection that is not supported"
 
 
 _DEFINITIONS = Definitions(
@@ -66,19 +69,28 @@ _DEFINITIONS = Definitions(
 
 def read_client_config(texts: Mapping[str, str]) -> Values:
     """The typed values of a file's properties; `Values.unknown` has the names without effect. Raises `ConfigError`."""
-    texts = dict(texts)
-    algorithm = texts.pop(_KAFKA_VERIFIES_HOSTS, None)
-    if algorithm is not None:
-        if algorithm.strip().lower() not in ("", "https"):
-            raise invalid_value(_KAFKA_VERIFIES_HOSTS, algorithm, "HTTPS is expected, or nothing for no verification")
-        texts.setdefault(_VERIFIES_HOSTS, "true" if algorithm.strip() else "false")
-    values = _DEFINITIONS.parse({_KAFKA_NAMES.get(name, name): text for name, text in texts.items()})
+    values = _DEFINITIONS.parse(_with_zookeepers_names(texts))
     if values[_SECURE] and values[_SOCKET] == _NIO:
         raise ConfigError(f"{_SECURE} is true, and {_SOCKET} names the connection without TLS: name {_NETTY}, or none")
     stores = [name for name in values.texts if name.startswith("zookeeper.ssl.")]
     if stores and not values[_SECURE]:
         raise ConfigError(f"{stores[0]} is set, and {_SECURE} is not true: the connection would not be protected")
     return values
+
+
+def _with_zookeepers_names(texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts by ZooKeeper's names. Two names for one setting must not contradict each other."""
+    found: dict[str, tuple[str, str]] = {}
+    for given, text in texts.items():
+        name, meant = _KAFKA_NAMES.get(given, given), text
+        if given == _KAFKA_VERIFIES_HOSTS:
+            if text.strip().lower() not in ("", "https"):
+                raise invalid_value(given, text, "HTTPS is expected, or nothing for no verification")
+            name, meant = _VERIFIES_HOSTS, "true" if text.strip() else "false"
+        other, value = found.setdefault(name, (given, meant))
+        if value.strip() != meant.strip():
+            raise ConfigError(f"{other} and {given} contradict each other: set one of them")
+    return {name: meant for name, (_, meant) in found.items()}
 
 
 def client_tls(values: Values, read_text: Callable[[str], str]) -> SslSettings | None:
