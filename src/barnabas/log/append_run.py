@@ -25,7 +25,7 @@ from barnabas.log.availability import Availability
 from barnabas.log.components import LogComponents
 from barnabas.log.conversion import validate_plain_records
 from barnabas.log.producer_state import MAX_SEQUENCE
-from barnabas.log.segment.segment import Room, Segment, room_in
+from barnabas.log.segment.segment import AppendedBatch, Room, Segment, room_in
 from barnabas.log.settings import CODECS, LogConfig
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import (
@@ -47,8 +47,8 @@ _MANY_RECORDS = 4_096
 _NO_LIMIT = (1 << 63) - 1
 _NO_PRODUCER = -1
 
-_Batch = tuple[int, int, int, int, int, int, int, int]
-"""Leader epoch as it came, size, first and last offset, timestamp, producer id, epoch and sequence."""
+_Origin = tuple[int, int, int, int]
+"""Of a batch the leader epoch as it came, producer id, epoch and sequence."""
 
 
 def begin_run(
@@ -91,6 +91,7 @@ class AppendRun:
         "_most_packed_records",
         "_next_offset",
         "_next_sequence",
+        "_origins",
         "_producer_epoch",
         "_producer_id",
         "_room_bytes",
@@ -119,7 +120,8 @@ class AppendRun:
         self._last_offset = min(room.last_offset, components.durability.durable_offset + config.flush_messages - 2)
         self._latest_ms = min(room.max_timestamp_ms, now_ms + config.timestamp_after_max_ms)
         self._views: list[memoryview] = []
-        self._batches: list[_Batch] = []
+        self._batches: list[AppendedBatch] = []
+        self._origins: list[_Origin] = []
         self._producer_id = _NO_PRODUCER
         self._producer_epoch = self._next_sequence = 0
 
@@ -187,7 +189,8 @@ class AppendRun:
         self._next_offset = last_offset + 1
         self._room_bytes -= size
         self._views.append(batch)
-        self._batches.append((epoch_then, size, first_offset, last_offset, timestamp_ms, producer_id, epoch, sequence))
+        self._batches.append((size, first_offset, last_offset, timestamp_ms))
+        self._origins.append((epoch_then, producer_id, epoch, sequence))
         return first_offset
 
     def _follows(self, producer_id: int, epoch: int, sequence: int) -> bool:
@@ -206,26 +209,32 @@ class AppendRun:
     def write(self) -> None:
         """Append all that was taken. Raises `KafkaError` KAFKA_STORAGE_ERROR; then the batches in memory are as they came."""
         components, views, leader_epoch = self._components, self._views, self._leader_epoch
-        segment, bounds, producers = components.segments.active, components.bounds, components.producers
-        for batch, (_, _, first_offset, *_) in zip(views, self._batches, strict=True):
+        segment, bounds = components.segments.active, components.bounds
+        for batch, (_, first_offset, _, _) in zip(views, self._batches, strict=True):
             assign_offsets(batch, 0, first_offset, leader_epoch)
         position = segment.size
         is_written = False
         try:
             segment.file.append(views)
             is_written = True
-            for _, size, first_offset, last_offset, timestamp_ms, *_ in self._batches:
-                segment.append(None, size, first_offset, last_offset, timestamp_ms, self._index_interval_bytes)
+            segment.note_appended(self._batches, self._index_interval_bytes)
         except OSError as error:
             if is_written:
                 _cut(segment, position, bounds.log_end_offset)
-            for batch, (epoch_then, *_) in zip(views, self._batches, strict=True):
+            for batch, (epoch_then, _, _, _) in zip(views, self._origins, strict=True):
                 assign_offsets(batch, 0, 0, epoch_then)
             raise self._availability.fail(error, "appending to") from error
         bounds.extend(self._next_offset)
-        for _, _, first_offset, last_offset, timestamp_ms, producer_id, epoch, sequence in self._batches:
+        if self._producer_id >= 0:
+            self._note_producer()
+
+    def _note_producer(self) -> None:
+        add_batch = self._components.producers.add_batch
+        for (_, first_offset, last_offset, timestamp_ms), (_, producer_id, epoch, sequence) in zip(
+            self._batches, self._origins, strict=True
+        ):
             if producer_id >= 0:
-                producers.add_batch(producer_id, epoch, sequence, first_offset, last_offset, timestamp_ms, False)
+                add_batch(producer_id, epoch, sequence, first_offset, last_offset, timestamp_ms, False)
 
 
 def _cut(segment: Segment, position: int, offset: int) -> None:

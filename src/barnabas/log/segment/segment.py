@@ -9,7 +9,7 @@ An index that does not fit its log is never trusted: a look-up verifies that a b
 segment whose index is wrong is indexed again from its batches.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from barnabas.base.files import Buffer, File, is_descriptor_shortage
@@ -23,12 +23,16 @@ from barnabas.log.segment.time_index import TIME_ENTRY_BYTES, TimeIndex
 from barnabas.log.segment.transaction_index import TransactionIndex
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader
 
-__all__ = ["Room", "Segment", "SegmentEnd", "TimestampedOffset", "room_in"]
+__all__ = ["AppendedBatch", "Room", "Segment", "SegmentEnd", "TimestampedOffset", "room_in"]
 
 _MAX_POSITION = (1 << 31) - 1
 _PENDING_ENTRIES = 64
 _REMEMBERED_BATCHES = 32
 _ANY_TIME = (1 << 63) - 1
+
+
+AppendedBatch = tuple[int, int, int, int]
+"""Size, first and last offset, largest timestamp."""
 
 
 class TimestampedOffset(NamedTuple):
@@ -157,50 +161,46 @@ class Segment:
 
     def append(
         self,
-        batch: Buffer | None,
+        batch: Buffer,
         size: int,
         first_offset: int,
         last_offset: int,
         max_timestamp_ms: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write a batch at the end, and an index entry when enough was written since the last. Raises `OSError`.
-
-        None stands for a batch that was written to the end of `file` together with others.
-        """
+        """Write a batch at the end, and an index entry when enough was written since the last. Raises `OSError`."""
         if self._max_timestamp is None or self.indexes.offsets is None:
             self._max_timestamp = self.max_timestamp  # what has to be read, and may fail, comes before the write
             self._load_indexes()
-        position = self.size
-        if batch is not None:
-            self._open_files.get(self.path).append((batch,))
-        self.size = position + size
-        if position == 0:
+        is_first = not self.size
+        self._open_files.get(self.path).append((batch,))
+        if is_first:
             self._first_timestamp_ms = max_timestamp_ms
-        known = self._max_timestamp
-        assert known is not None  # or it would have to be read, which comes before the write
-        if max_timestamp_ms > known.timestamp_ms:
-            self._max_timestamp = TimestampedOffset(max_timestamp_ms, last_offset)
-        starts = self.starts
-        if len(starts) >= _REMEMBERED_BATCHES:
-            starts.clear()
-        starts[first_offset] = position
-        if self._bytes_since_entry > index_interval_bytes:
-            index = self._add_entry(last_offset, position)
-            self._bytes_since_entry = 0
-            if len(index.offsets) - index.persisted >= _PENDING_ENTRIES:
-                _unless_descriptors_are_short(self.write_indexes)
-        self._bytes_since_entry += size
-        if position == 0:
+        self.note_appended(((size, first_offset, last_offset, max_timestamp_ms),), index_interval_bytes)
+        if is_first:
             # Tools read the indexes of a log in use, so the files are there as soon as there are records.
             _unless_descriptors_are_short(self.finish_indexes)
 
-    def _add_entry(self, last_offset: int, position: int) -> OffsetIndex:
-        index = self.index
-        index.append(last_offset - self.base_offset, position)
-        timestamp_ms, offset = self.max_timestamp
-        self.time_index.append(timestamp_ms, offset - self.base_offset)
-        return index
+    def note_appended(self, batches: Iterable[AppendedBatch], index_interval_bytes: int) -> None:
+        """As `append`, for batches that are at the end of `file` already. Raises `OSError`."""
+        known = self._max_timestamp
+        assert known is not None  # or it would have to be read, which comes before the write
+        latest_ms, starts = known.timestamp_ms, self.starts
+        for size, first_offset, last_offset, timestamp_ms in batches:
+            position = self.size
+            self.size = position + size
+            if timestamp_ms > latest_ms:
+                latest_ms = timestamp_ms
+                self._max_timestamp = TimestampedOffset(timestamp_ms, last_offset)
+            if len(starts) >= _REMEMBERED_BATCHES:
+                starts.clear()
+            starts[first_offset] = position
+            if self._bytes_since_entry > index_interval_bytes:
+                index = _add_entry(self, last_offset, position)
+                self._bytes_since_entry = 0
+                if len(index.offsets) - index.persisted >= _PENDING_ENTRIES:
+                    _unless_descriptors_are_short(self.write_indexes)
+            self._bytes_since_entry += size
 
     def write_indexes(self) -> None:
         """Bring the index files up to the indexes in memory. Raises `OSError`."""
@@ -288,7 +288,7 @@ class Segment:
         if header.max_timestamp > self.max_timestamp.timestamp_ms:
             self._max_timestamp = TimestampedOffset(header.max_timestamp, header.last_offset)
         if self._bytes_since_entry > index_interval_bytes:
-            self._add_entry(header.last_offset, position)
+            _add_entry(self, header.last_offset, position)
             self._bytes_since_entry = 0
         self._bytes_since_entry += header.size_bytes
 
@@ -444,6 +444,14 @@ def room_in(
     else:
         last_ms = _ANY_TIME
     return Room(min(segment_bytes, _MAX_POSITION) - segment.size, segment.base_offset + MAX_RELATIVE, last_ms)
+
+
+def _add_entry(segment: Segment, last_offset: int, position: int) -> OffsetIndex:
+    index = segment.index
+    index.append(last_offset - segment.base_offset, position)
+    timestamp_ms, offset = segment.max_timestamp
+    segment.time_index.append(timestamp_ms, offset - segment.base_offset)
+    return index
 
 
 def _unless_descriptors_are_short(write: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
+from barnabas.base.tuples import new_tuple
 from barnabas.wire.kafka.records.headers import skip_headers
 from barnabas.wire.kafka.records.varints import read_varint, read_varlong, read_zigzag, varint
 
@@ -123,16 +124,15 @@ def are_uniform(data: bytes, count: int, *, with_keys: bool = False) -> bool:
         for width, first, end_delta in _RUNS:
             if first >= count:
                 break
-            last = min(count, end_delta)
+            number = min(count, end_delta) - first
             size, content = read_varint(data, position)
             stride = content + size - position
-            end = position + stride * (last - first)
+            end = position + stride * number
             offset_at = content + 2
-            key_at = offset_at + width
-            key_size, key_start = read_varint(data, key_at)
-            value_at = key_start + max(key_size, 0)
+            key_size, key_start = read_varint(data, offset_at + width)
+            value_at = key_start + key_size if key_size > 0 else key_start
             value_size, value_start = read_varint(data, value_at)
-            header_count_at = value_start + max(value_size, 0)
+            header_count_at = value_start + value_size if value_size > 0 else value_start
             if (
                 key_size < -(not with_keys)
                 or value_size < -1
@@ -142,20 +142,22 @@ def are_uniform(data: bytes, count: int, *, with_keys: bool = False) -> bool:
                 or not data[content + 1 : end : stride].isascii()  # timestamp deltas, of one byte
             ):
                 return False
-            for number, table in enumerate(_OFFSET_DELTAS[width - 1]):
-                if data[offset_at + number : end : stride] != table[: last - first]:
+            at = offset_at
+            for table in _OFFSET_DELTAS[width - 1]:
+                if data[at:end:stride] != table[:number]:
                     return False
-            if width == 3 and data[offset_at + 2] != first // _RUN_RECORDS:
+                at += 1
+            if width == 3 and data[at] != first // _RUN_RECORDS:
                 return False
-            for at in (
-                *range(offset_at + 2, key_at),
-                *range(position, content),
-                *range(key_at, key_start),
-                *range(value_at, value_start),
-                header_count_at,
+            for start, stop in (
+                (position, content),
+                (at, key_start),  # from the third byte of an offset delta on
+                (value_at, value_start),
+                (header_count_at, position + stride),
             ):
-                if data[at:end:stride].count(data[at]) != last - first:
-                    return False
+                for same in range(start, stop):
+                    if data[same:end:stride].count(data[same]) != number:
+                        return False
             position = end
     except (IndexError, CorruptDataError):
         return False
@@ -297,7 +299,7 @@ def _check_one_by_one(data: Buffer, count: int) -> Contents:
         raise CorruptDataError(f"a record ends {stop - len(data)} bytes after its batch") from None
     if position != len(data):
         raise CorruptDataError(f"{len(data) - position} bytes after the last record")
-    return Contents(least, largest, has_keyless)
+    return new_tuple(Contents, (least, largest, has_keyless))
 
 
 def _headers_left(headers_left: int, header_count: int) -> int:

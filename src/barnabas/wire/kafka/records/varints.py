@@ -24,6 +24,10 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        value = byte & 0x7F | second << 7
+        return (value >> 1) ^ -(value & 1), position + 2
     value, position = read_zigzag(data, position)
     return (value >> 1) ^ -(value & 1), position
 
