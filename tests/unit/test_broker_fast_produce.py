@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import gc
 import os
 import shutil
 import tempfile
@@ -198,6 +199,7 @@ class Run:
         follower = self.broker.connect()
         follower.post(FetchRequest(replica_id=1, topics=topics), 12)
         follower.close()
+        follower.handler = None
 
     def deliver(self, frames: bytes, *, is_followed: bool = True) -> None:
         """As a connection does it. What waits for a follower is followed at once, or ends the delivery."""
@@ -551,6 +553,29 @@ def test_a_client_that_leaves_takes_what_waits_for_it_along(tmp_path: Path) -> N
     assert not len(run.broker.purgatory)
     run.follow("replicated")
     assert run.producer.sent == []
+
+
+@pytest.mark.parametrize("ending", ["answered", "expired", "abandoned"])
+def test_requests_that_have_waited_leave_nothing_to_the_garbage_collector(tmp_path: Path, ending: str) -> None:
+    """Servers freeze what is alive at a full collection: a cycle among what waits would stay for good."""
+    run, encoder = begun(tmp_path, "replicated", "replicated-too")
+    requests = [{**USUAL, "version": 9, "topic": topic, "acks": -1} for topic in ("replicated", "replicated-too")]
+    for _ in range(2):  # the first time warms caches
+        gc.collect()
+        run.deliver(b"".join(map(encoder.frame, requests)), is_followed=False)
+        assert len(run.broker.purgatory) == 2
+        if ending == "answered":
+            for topic in REPLICATED:
+                run.follow(topic)
+        elif ending == "expired":
+            run.broker.timers.advance(500)
+        else:
+            run.producer.close()
+            run.producer.handler = None
+            run.producer = run.broker.connect()
+        assert not len(run.broker.purgatory)
+        found = gc.collect()
+    assert not found
 
 
 @pytest.mark.parametrize("version", [8, 13])

@@ -221,13 +221,13 @@ class _Unacknowledged:
 
     __slots__ = ("_listener", "_operations", "_runs", "_send", "_services")
 
-    _send: Callable[[list[bytes], bool], None]
-
     def __init__(self, services: Services) -> None:
         self._services = services
         self._runs: deque[_Run] = deque()
         self._operations: list[DelayedOperation] = []
         self._listener = ""
+        self._send: Callable[[list[bytes], bool], None] | None = None
+        """Refers to this object. Without it nothing is left for the garbage collector when the last answer has left."""
 
     def add(self, run: _Run) -> None:
         self._runs.append(run)
@@ -248,6 +248,9 @@ class _Unacknowledged:
     def abandon(self) -> None:
         for operation in self._operations:
             operation.force_complete()
+        self._operations.clear()
+        self._runs.clear()
+        self._send = None
 
     def _acknowledged(self, run: _Run, errors: Mapping[TopicPartition, ErrorCode]) -> None:
         run.answers = self._answers_with_errors(run) if errors else run.encode_answers()
@@ -255,8 +258,12 @@ class _Unacknowledged:
         answers: list[bytes] = []
         while runs and runs[0].answers is not None:
             answers += runs.popleft().answers or ()
-        if answers:
-            self._send(answers, not runs)
+        send = self._send
+        if not runs:
+            self._operations.clear()
+            self._send = None
+        if answers and send is not None:
+            send(answers, not runs)
 
     def _answers_with_errors(self, run: _Run) -> list[bytes]:
         """The first requests of a run may be acknowledged, although the last is not."""
