@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,8 @@ class Taken:
 class CpuClock:
     """Time, and CPU seconds of a process and its descendants, from the moment it is made."""
 
-    def __init__(self, root: int, *, without: int | None = None) -> None:
-        """``without`` is a descendant that does not count, nor do its own."""
+    def __init__(self, root: int, *, without: Collection[int] = ()) -> None:
+        """``without`` are descendants that do not count, nor do their own."""
         self._root = root
         self._without = without
         self._cpu_s = self._used_s()
@@ -78,7 +78,7 @@ class CpuClock:
         total, waiting = 0, [self._root]
         while waiting:
             pid = waiting.pop()
-            if pid != self._without:
+            if pid not in self._without:
                 total += used.get(pid, 0)
                 waiting += parents.get(pid, [])
         return total / _TICK

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Rows a second of the Spark format ``barnabas`` beside Spark's own Kafka connector, on one Spark and one cluster.
 
-usage: bench/pipelines.py [--rows 1000000] [--bytes 100] [--rounds 2] [--bootstrap HOST:PORT]
-                          [--only raw,json,window,sink,latency,bad,start] [--output json]
+usage: bench/pipelines.py [--rows 1000000] [--bytes 100] [--rounds 2] [--bootstrap HOST:PORT] [--jars FOLDER]
+                          [--only raw,json,window,sink,latency,brokers,bad,start] [--output json]
 
 The cluster is ``barnabas up`` unless another is named. Spark's connector needs its jars, which Maven gives:
 
@@ -10,10 +10,11 @@ The cluster is ``barnabas up`` unless another is named. Spark's connector needs 
         org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1 org.apache.kafka:kafka-clients:3.9.2; do
       mvn dependency:get -Dtransitive=false -Dartifact=$name; done
 
-They are looked for in ~/.m2; without them only ours is measured. Both read and write the same records in turns; the best
-round counts. Each of the first four is a batch query on two cores: so is what micro-batches do. `latency` is the median micro-batch of
-one record, `bad` a flow with 1% undecodable records beside the same flow without, `start` the seconds of a check and until a
-flow's first result.
+They are looked for in Maven's repository and in the folder that `--jars` names; without them only ours is measured. Both read and
+write the same records in turns; the best round counts. Each of the first four is a batch query on two cores: so is what
+micro-batches do. `latency` is the median micro-batch of one record, `brokers` what our format reads from our broker and writes to it
+beside Apache's, where `../shared` has that one, `bad` a flow with 1% undecodable records beside the same flow without, `start` the
+seconds of a check and until a flow's first result.
 
 A row is printed when it is measured. Beside seconds it has the CPU seconds of Spark and its Python workers, without the
 cluster's: on a machine that does other things as well, compare those.
@@ -28,10 +29,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import systems
 from confluent_kafka.admin import AdminClient, NewTopic
 from pipeline_flows import CpuClock, Taken, flow_taken, latency_s, measure_starts
 
@@ -44,7 +46,8 @@ JARS = (
     "org/apache/kafka/kafka-clients/3.9.2/kafka-clients-3.9.2.jar",
     "org/apache/commons/commons-pool2/2.13.1/commons-pool2-2.13.1.jar",
 )
-FIGURES = ("raw", "json", "window", "sink", "latency", "bad", "start")
+MAVEN = Path.home() / ".m2/repository"
+FIGURES = ("raw", "json", "window", "sink", "latency", "brokers", "bad", "start")
 RATES = FIGURES[:4]
 SCHEMA = "id long, airline string, delay int, at timestamp"
 
@@ -52,22 +55,27 @@ SCHEMA = "id long, airline string, delay int, at timestamp"
 class Measured:
     """The queries that are measured, by either source and sink."""
 
-    def __init__(self, spark: Any, bootstrap: str, cluster: int | None, rows: int, row_bytes: int) -> None:
-        """``cluster`` is the process of the cluster, if it is a child of this one."""
+    def __init__(self, spark: Any, bootstrap: str, clusters: Collection[int], rows: int, frame: Any) -> None:
+        """``clusters`` are the processes of clusters that are children of this one."""
         self._spark = spark
         self._bootstrap = bootstrap
-        self._cluster = cluster
+        self._clusters = clusters
         self._rows = rows
+        self._frame = frame
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self._topics = 0
         self._topic = self._new_topic()
+        self._write("barnabas", self._topic)
+
+    @staticmethod
+    def records(spark: Any, rows: int, row_bytes: int) -> Any:
+        """The records, in memory."""
         head = "to_json(struct(id, concat('A', id % 20) airline, int(id % 90) delay, timestamp_seconds(id div 100) at))"
         frame = spark.range(0, rows, 1, 2).selectExpr(
             "cast(concat('key-', id % 1000) as binary) key", f"cast(rpad({head}, {row_bytes}, ' ') as binary) value"
         )
-        self._frame = frame.cache()
-        self._frame.count()
-        self._write("barnabas", self._topic)
+        frame.cache().count()
+        return frame
 
     def _new_topic(self) -> str:
         self._topics += 1
@@ -87,7 +95,7 @@ class Measured:
         """What one query takes."""
         if figure == "sink":
             topic = self._new_topic()
-            clock = CpuClock(os.getpid(), without=self._cluster)
+            clock = CpuClock(os.getpid(), without=self._clusters)
             self._write(kind, topic)
             taken = clock.taken()
             self._admin.delete_topics([topic])[topic].result(30)
@@ -98,7 +106,7 @@ class Measured:
         if figure == "window":
             frame = frame.selectExpr(f"from_json(cast(value as string), '{SCHEMA}') r").select("r.*")
             frame = self._windows(frame)
-        clock = CpuClock(os.getpid(), without=self._cluster)
+        clock = CpuClock(os.getpid(), without=self._clusters)
         frame.write.format("noop").mode("overwrite").save()
         return clock.taken()
 
@@ -118,7 +126,7 @@ class Measured:
             for name, topic, bad_rows in (("no bad records", self._topic, 0), ("1% bad records", bad, count)):
                 place = folder / f"{topic}-{number}"
                 place.mkdir()
-                clock = CpuClock(os.getpid(), without=self._cluster)
+                clock = CpuClock(os.getpid(), without=self._clusters)
                 taken = flow_taken(self._spark, self._bootstrap, topic, self._rows, bad_rows, place, clock)
                 if number:
                     yield name, taken
@@ -136,6 +144,7 @@ def main() -> int:
     parser.add_argument("--bytes", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--bootstrap")
+    parser.add_argument("--jars", type=Path, default=MAVEN)
     parser.add_argument("--only", default=",".join(FIGURES))
     parser.add_argument("--output", choices=["text", "json"], default="text")
     arguments = parser.parse_args()
@@ -193,22 +202,22 @@ class Report:
 def measure(
     arguments: argparse.Namespace, figures: Sequence[str], bootstrap: str, process: int | None
 ) -> dict[str, dict[str, float]]:
-    jars = [Path.home() / ".m2/repository" / each for each in JARS]
-    kinds = ["barnabas", "kafka"] if all(each.exists() for each in jars) else ["barnabas"]
-    if len(kinds) == 1:
-        print("not measured: Spark's connector, whose jars are not in ~/.m2 (see --help)", file=sys.stderr)
+    jars = find_jars((arguments.jars, MAVEN))
+    kinds = ["barnabas", "kafka"] if jars else ["barnabas"]
     report = Report(is_json=arguments.output == "json")
     if "start" in figures:
         for name, taken in measure_starts(bootstrap, wait_until):
             report.row(name, {"s": taken.seconds, "CPU s": taken.cpu_s})
     if set(figures) == {"start"}:
         return report.rows
-    conf = {"spark.jars": ",".join(map(str, jars))} if len(kinds) == 2 else {}
+    conf = {"spark.jars": ",".join(map(str, jars))} if jars else {}
+    own = [] if process is None else [process]
     with (
         tempfile.TemporaryDirectory() as folder,
         contextlib.closing(open_session("bench", cores=2, memory="1536m", conf=conf)) as session,
     ):
-        measured = Measured(session.spark, bootstrap, process, arguments.rows, arguments.bytes)
+        frame = Measured.records(session.spark, arguments.rows, arguments.bytes)
+        measured = Measured(session.spark, bootstrap, own, arguments.rows, frame)
         if "latency" in figures:
             taken_s = {f"{kind}, s": measured.latency_s(kind) for kind in kinds}
             report.row("latency of 1 record", taken_s)
@@ -218,12 +227,64 @@ def measure(
                 for kind in kinds:
                     taken[kind] = measured.run(figure, kind).least(taken.get(kind))
             report.rates(figure, arguments.rows, taken, of=("barnabas", "kafka"))
+        if "brokers" in figures and bootstrap_is_ours(arguments):
+            compare_brokers(session.spark, frame, bootstrap, own, arguments, f"{folder}/apache", report)
         if "bad" in figures:
             best: dict[str, Taken] = {}
             for name, each in measured.flows_taken(arguments.rounds, Path(folder)):
                 best[name] = each.least(best.get(name))
             report.rates("flow", arguments.rows, best, of=("1% bad records", "no bad records"))
     return report.rows
+
+
+def compare_brokers(
+    spark: Any,
+    frame: Any,
+    bootstrap: str,
+    own: Collection[int],
+    arguments: argparse.Namespace,
+    folder: str,
+    report: Report,
+) -> None:
+    """Rows of what our format reads and writes, from our broker and from Apache's. CPU seconds are without the brokers'."""
+    with systems.cluster(systems.THEIRS, folder) as running:
+        clusters = [*own, running.process.pid]
+        places = {systems.OURS: bootstrap, systems.THEIRS: running.bootstrap}
+        of_each = {name: Measured(spark, address, clusters, arguments.rows, frame) for name, address in places.items()}
+        for figure in ("raw", "sink"):
+            taken: dict[str, Taken] = {}
+            for _ in range(arguments.rounds):
+                for name, of_one in of_each.items():
+                    taken[name] = of_one.run(figure, "barnabas").least(taken.get(name))
+            report.rates(f"{figure}, brokers", arguments.rows, taken, of=(systems.OURS, systems.THEIRS))
+        del of_one
+        of_each.clear()  # their clients would complain of a cluster that has ended
+
+
+def find_jars(folders: Sequence[Path]) -> list[Path]:
+    """The connector's jars, in Maven's folders or side by side; none, with a word about it, if one is missing."""
+    found: list[Path] = []
+    for jar in JARS:
+        places = [folder / name for folder in folders for name in (jar, Path(jar).name)]
+        there = next((place for place in places if place.is_file()), None)
+        if there is None:
+            where = " and ".join(dict.fromkeys(map(str, folders)))
+            print(
+                f"not measured: Spark's connector, for {Path(jar).name} is not in {where} (see --help)", file=sys.stderr
+            )
+            return []
+        found.append(there)
+    return found
+
+
+def bootstrap_is_ours(arguments: argparse.Namespace) -> bool:
+    """Whether brokers can be compared: the cluster is ours, and Apache's is at hand."""
+    reason = (
+        "the cluster may be any" if arguments.bootstrap else "" if systems.HAS_REFERENCE else "needs ../shared, Java"
+    )
+    if reason:
+        print(f"not measured: our broker beside Apache's: {reason}", file=sys.stderr)
+    return not reason
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
