@@ -1,9 +1,9 @@
 """The server on a loop inside the test's process: start, stop, four-letter words, snapshots while it serves."""
 
 import asyncio
-import getpass
 import logging
 import os
+import pwd
 import re
 import socket
 import threading
@@ -428,7 +428,7 @@ def test_the_audit_log_has_a_line_for_each_write_with_its_user(
         if record.name == "barnabas.audit"
     ]
     who = "session=S\tuser=127.0.0.1,bob\tip=127.0.0.1\t"
-    server = f"user={getpass.getuser()}"
+    server = f"user={pwd.getpwuid(os.geteuid()).pw_name}"
     assert lines == [
         f"{server}\toperation=serverStart\tresult=success",
         f"{who}operation=create\tznode=/a\tznode_type=persistent\tresult=success",

@@ -8,9 +8,9 @@ In ZooKeeper: ZooKeeperServer, NIOServerCnxnFactory and SyncRequestProcessor.
 """
 
 import asyncio
-import getpass
 import logging
 import os
+import pwd
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -100,11 +100,11 @@ def _snapshot_service(
 
 
 def _user() -> str:
-    """The user that this process runs as."""
+    """The user that this process runs as; not what the environment says, which anyone may set."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a number without a name, as in containers
-        return str(os.getuid())
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a number without a name, as in containers
+        return str(os.geteuid())
 
 
 class CoordinationServer:
