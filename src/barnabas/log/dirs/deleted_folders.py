@@ -70,9 +70,13 @@ class DeletedFolders:
         log.availability.bring_back()
         self._dirs.count(log_dir, 1)
 
-    def due(self, now_ms: int) -> list[LogDir]:
+    def due(self, now_ms: int) -> Sliced[list[LogDir]]:
         """The dirs with folders whose time has come."""
-        due = {self._dirs.parent_of(directory) for due_ms, directory in self._waiting if due_ms <= now_ms}
+        due = set()
+        for due_ms, directory in tuple(self._waiting):
+            if due_ms <= now_ms:
+                due.add(self._dirs.parent_of(directory))
+                yield None
         return [log_dir for log_dir in self._dirs if log_dir in due]
 
     def purge(self, now_ms: int) -> Sliced[None]:

@@ -314,7 +314,7 @@ class LogDirs:
                 with contextlib.suppress(KafkaError):  # the owner was notified that its dir went offline
                     log.purge_deleted(now_ms)
             yield None
-        for log_dir in self._deleted_folders.due(now_ms):
+        for log_dir in (yield from self._deleted_folders.due(now_ms)):
             self.missing.forget(log_dir)
         yield from self._deleted_folders.purge(now_ms)
 
