@@ -5,6 +5,8 @@ from random import Random
 import pytest
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
+from barnabas.broker.replication import fetch_session_handler
+from barnabas.broker.replication.fetch_session_handler import FetchSessionHandler
 from barnabas.broker.replication.fetch_sessions import EVICTION_AGE_MS, FetchContext, FetchSessions, PartitionFetch
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.wire.kafka.errors import ErrorCode
@@ -153,6 +155,43 @@ def test_as_many_old_sessions_go_as_a_larger_one_needs_and_none_if_that_is_not_e
     assert request(sessions, ids["b"], 2, [], now_ms=now_ms) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert opened(request(sessions, ids["c"], 2, [], now_ms=now_ms)).incremental
     assert sessions.partition_count == 6
+
+
+def test_a_follower_pushes_a_young_session_of_a_consumer_out_and_no_other_followers() -> None:
+    """A consumer that opens one with very many partitions again and again must not keep followers without."""
+    sessions = bounded(5)
+    consumer = opened(request(sessions, 0, 0, several("a", 4)))
+    follower = opened(request(sessions, 0, 0, several("b", 3), privileged=True))
+    assert follower.session_id != 0
+    assert request(sessions, consumer.session_id, 1, []) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert opened(request(sessions, 0, 0, several("c", 4), privileged=True)).session_id == 0
+    assert opened(request(sessions, 0, 0, several("d", 4))).session_id == 0
+
+
+def test_a_follower_whose_session_has_no_room_to_grow_is_served_with_all_its_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It names them in several requests, is refused once, and then asks for all at once, without a session."""
+    monkeypatch.setattr(fetch_session_handler, "NEW_A_REQUEST", 2)
+    sessions = bounded(10)
+    opened(request(sessions, 0, 0, several("other", 5), privileged=True))
+    handler = FetchSessionHandler()
+    names = [TopicPartition("t", number) for number in range(9)]
+    for name in names:
+        handler.add(name, ZERO_UUID)
+    served, refusals = [], 0
+    for _ in range(20):
+        step = handler.next()
+        asked = [wanted(name.topic, name.partition) for name in step.to_send]
+        context = request(sessions, step.session_id, step.epoch, asked, privileged=True)
+        if isinstance(context, FetchContext):
+            served.append(len(context))
+            assert handler.handle_response(context.session_id, ErrorCode.NONE)
+        else:
+            refusals += 1
+            assert not handler.handle_response(0, context)
+    assert served == [2, 4, *([9] * 17)]
+    assert refusals == 1
 
 
 def test_a_session_that_grows_beyond_the_room_ends_and_its_client_goes_on_without_one() -> None:

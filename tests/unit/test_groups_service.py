@@ -409,6 +409,23 @@ def test_broker_that_stood_still_reads_heartbeats_before_it_ends_sessions(broker
     assert heartbeat(broker.connect(), joined) == E.UNKNOWN_MEMBER_ID
 
 
+def test_requests_do_not_put_off_the_expiry_of_members_that_is_due(broker: GroupBroker) -> None:
+    """What is left of many deadlines is planned for the next turn of the event loop, in which requests may come first."""
+    for _ in range(600):
+        broker.connect().ask(join_request(), 9)
+    broker.timers.advance(10_001)
+    planned = broker.groups._timer
+    assert planned is not None
+    for _ in range(3):
+        broker.connect().ask(join_request(), 9)
+        assert broker.groups._timer is planned
+    for _ in range(2):
+        broker.timers.advance(0)
+    due_ms = broker.groups.coordinator.next_deadline_ms()
+    assert due_ms is not None
+    assert due_ms > broker.clock.monotonic_ms()
+
+
 def test_service_that_stops_sends_members_away(broker: GroupBroker) -> None:
     """COORDINATOR_NOT_AVAILABLE: they look again."""
     broker.groups.stop()

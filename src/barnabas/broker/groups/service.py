@@ -195,13 +195,16 @@ class GroupService:
 
     def _set_timer(self) -> None:
         due_ms = self.coordinator.next_deadline_ms()
-        if due_ms is None or (self._timer is not None and self._timer_ms <= due_ms) or not self.coordinator.is_active:
+        if due_ms is None or not self.coordinator.is_active:
             return
-        if self._timer is not None:
-            self._timer.cancel()
         now_ms = self._clock.monotonic_ms()
-        self._timer_ms = max(due_ms, now_ms)  # what is left of many deadlines is not late
-        self._timer = self._call_later(self._timer_ms - now_ms, self._tick)
+        due_ms = max(due_ms, now_ms)  # what is left of many deadlines is not late
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return  # requests must not put a tick off that is due
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._call_later(due_ms - now_ms, self._tick)
 
     def _tick(self) -> None:
         self._timer = None

@@ -5,7 +5,7 @@ forget. The session's epoch counts requests. After an error, a lost answer or a 
 other side has: the next request begins again, and names the old session so that it is dropped.
 
 A request names 1,000 partitions at most that the other side does not know yet, so that thousands cost both sides several short
-steps instead of a long one. Only where the other side keeps no session does each request name all.
+steps instead of a long one. Only where the other side keeps no session, or ends the one that grows, does a request name all.
 """
 
 from itertools import islice
@@ -45,7 +45,9 @@ class FetchSessionHandler:
         self._known: dict[TopicPartition, Uuid] = {}
         self._topic_names: dict[Uuid, str] = {}
         self._is_refused = False
-        """Whether the other side keeps no session for us."""
+        """Whether the other side has no room for our session."""
+        self._has_grown = False
+        """Whether the last request named partitions that the session did not have."""
 
     def add(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
         """Want a partition from the next request on."""
@@ -86,6 +88,7 @@ class FetchSessionHandler:
             self._changed = dict.fromkeys(islice(self._wanted, count, None))
             self._topic_names = {topic_id: wanted.topic for wanted, topic_id in self._wanted.items()}
             step = SessionRequest(self._id, _INITIAL_EPOCH, list(self._known), [], not self._changed)
+            self._has_grown = False
         else:
             to_forget = [(removed, topic_id) for removed, topic_id in self._removed.items() if removed in self._known]
             for removed, _ in to_forget:
@@ -95,6 +98,7 @@ class FetchSessionHandler:
             for changed in self._changed:
                 (to_send if changed in self._known else new).append(changed)
             to_send += new[:NEW_A_REQUEST]
+            self._has_grown = bool(new)
             for changed in to_send:
                 self._known[changed] = self._wanted[changed]
             self._changed = dict.fromkeys(new[NEW_A_REQUEST:])
@@ -106,6 +110,7 @@ class FetchSessionHandler:
         """An answer came. False when it is an error of the session: the next request is whole, and can go at once."""
         if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._id, self._epoch = NO_SESSION, _INITIAL_EPOCH
+            self._is_refused = self._is_refused or self._has_grown  # else it would grow and end again and again
             return False
         if error != ErrorCode.NONE:
             self.lost()

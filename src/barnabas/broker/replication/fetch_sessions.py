@@ -16,8 +16,8 @@ knows that. A watch at the partition brings it back at the first change.
 
 The cache holds max.incremental.fetch.session.cache.slots sessions, with 100,000 partitions in all, of some 450 bytes each,
 because a client may name partitions by ten thousands. A new one gets in by pushing out those that were not used for two
-minutes, or, when all are in use, those that are older than that and smaller than the new one (a follower's counts as larger
-than any consumer's). Where that does not make enough room the client is served without a session; one that grows too large ends.
+minutes, or, when all are in use, those that are older than that and smaller than the new one. A follower's counts as larger
+than any consumer's, and need not wait for these to be old. Where that does not make enough room the client is served without a session; one that grows too large ends.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -418,6 +418,8 @@ class FetchSessions:
         for session in self._sessions.values():
             if now_ms - session.last_used_ms > EVICTION_AGE_MS:
                 unused.append(session)
-            elif now_ms - session.created_ms > EVICTION_AGE_MS and session.weight < weight:
+            elif session.weight < weight and (
+                now_ms - session.created_ms > EVICTION_AGE_MS or weight[0] > session.privileged
+            ):
                 used.append(session)
         return unused + sorted(used, key=lambda session: session.weight)
