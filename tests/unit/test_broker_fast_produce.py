@@ -555,6 +555,15 @@ def test_a_client_that_leaves_takes_what_waits_for_it_along(tmp_path: Path) -> N
     assert run.producer.sent == []
 
 
+def test_requests_that_wait_do_not_keep_the_buffer_in_which_they_came(tmp_path: Path) -> None:
+    """It may be as large as a request, and the wait as long as its timeout."""
+    run, encoder = begun(tmp_path, "replicated")
+    received = bytearray(encoder.frame({**USUAL, "version": 9, "topic": "replicated", "acks": -1}))
+    assert run.producer.handler.take_from(memoryview(received), 0) == len(received)
+    assert run.producer.is_paused
+    received.clear()  # raises BufferError while a view of it is alive
+
+
 @pytest.mark.parametrize("ending", ["answered", "expired", "abandoned"])
 def test_requests_that_have_waited_leave_nothing_to_the_garbage_collector(tmp_path: Path, ending: str) -> None:
     """Servers freeze what is alive at a full collection: a cycle among what waits would stay for good."""

@@ -227,6 +227,10 @@ class AppendRun:
         bounds.extend(self._next_offset)
         if self._producer_id >= 0:
             self._note_producer()
+        # The run lives on while its requests wait for followers; the memory in which they came does not.
+        views.clear()
+        self._batches.clear()
+        self._origins.clear()
 
     def _note_producer(self) -> None:
         add_batch = self._components.producers.add_batch
