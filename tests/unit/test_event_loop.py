@@ -6,13 +6,16 @@ import logging
 import os
 import socket
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
 
+from barnabas.net import event_loop
 from barnabas.net.event_loop import (
+    FrozenObjects,
     LoopBudget,
     budget_of,
     count_pauses,
@@ -204,6 +207,34 @@ def test_garbage_in_cycles_is_freed_among_objects_that_live_long(loop: asyncio.A
         gc.unfreeze()  # `gc.get_objects` leaves frozen ones out
         left = sum(type(found) is Link for found in gc.get_objects())
     assert left <= 10_000
+
+
+def test_a_cycle_that_was_alive_at_a_freeze_is_freed_when_frozen_objects_have_doubled(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before: to look at all objects takes long."""
+
+    class Link:
+        def __init__(self) -> None:
+            self.itself = self
+
+    gone: list[int] = []
+    with collecting_as_in_a_server(loop) as budget:
+        monkeypatch.setattr(event_loop, "_LEAST_FROZEN", 1)
+        frozen = FrozenObjects(loop, budget)
+        frozen.check()
+        link = Link()
+        weakref.finalize(link, gone.append, 1)
+        gc.collect()  # and so it is frozen
+        del link
+        frozen.check()
+        assert not gone
+        kept = [[number] for number in range(gc.get_freeze_count() + 100_000)]
+        gc.collect()
+        frozen.check()
+        assert gone
+        assert len(kept) > 100_000
+        assert gc.get_freeze_count() > len(kept)
 
 
 def test_a_pause_for_garbage_is_no_callbacks_fault(loop: asyncio.AbstractEventLoop) -> None:

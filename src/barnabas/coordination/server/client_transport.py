@@ -122,6 +122,9 @@ class ClientTransport:
         if error is not None:
             logger.info("The connection of %s failed: %s", self.client.address, error)
         self._server.closed(self)
+        # What the processor still has to do with the client goes nowhere. And the two are in no cycle any more: what was frozen
+        # while it lived would never be freed.
+        self.client.transport = _ClosedTransport(self._now_ms, self._later)
 
     # From the processor
 
@@ -179,6 +182,29 @@ class ClientTransport:
         if not self.client.is_closed:
             self.is_closing = True
             self._connection.close()
+
+
+class _ClosedTransport:
+    """The way back to a client whose connection is gone."""
+
+    __slots__ = ("_later", "_now_ms")
+
+    def __init__(self, now_ms: Callable[[], int], later: Callable[[float, Callable[[], None]], object]) -> None:
+        self._now_ms = now_ms
+        self._later = later
+
+    takes_requests = False
+
+    def send(self, frames: bytes | bytearray) -> None: ...
+
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def soon(self, work: Callable[[int], None]) -> None:
+        self._later(0, lambda: work(self._now_ms()))
 
 
 def _count_word(processor: Processor, word: bytes) -> None:
