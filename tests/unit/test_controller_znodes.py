@@ -131,6 +131,12 @@ def test_partitions_are_read_as_json_has_them(partitions: str, expected: dict[in
     else:
         found = decode_topic("t", data).partitions
         assert {number: assignment.replicas for number, assignment in found.items()} == expected
+    twice = b'{"partitions":%b,"p\\u0061rtitions":{"7":[7]}}' % partitions.encode()
+    with contextlib.suppress(ZnodeFormatError):
+        assert list(decode_topic("t", twice).partitions) == [7]
+    other = b'{"partitions":null,"x":%b}' % data
+    with contextlib.suppress(ZnodeFormatError):
+        assert decode_topic("t", other).partitions == {}
     inner = b'{"version":3,"x":%b}' % data
     with contextlib.suppress(ZnodeFormatError):
         assert decode_topic("t", inner).partitions == {}

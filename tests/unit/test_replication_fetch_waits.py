@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.base.slices import Sliced, at_once
+from barnabas.base.slices import Sliced
 from barnabas.broker.cluster.channels import BrokenConnectionError
 from barnabas.broker.replication.service import _ReplicaFetcherLoop
 from barnabas.testing.simulation.loop import SimulatedClock, SimulatedLoop
@@ -89,7 +89,6 @@ class Follower:
             clock=clock,
             broker_epoch=lambda: 1,
             metadata=SimpleNamespace(mark_unreachable=None, mark_reachable=None),
-            slices=SimpleNamespace(start=at_once),
         )
         channels: Any = self.leader
         self.copying = _ReplicaFetcherLoop(dependencies, 1, channels, fetcher, lambda: False, lambda _: (yield))

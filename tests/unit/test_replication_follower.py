@@ -153,6 +153,24 @@ def test_a_partition_that_leaves_while_a_request_is_made_in_slices_is_not_asked_
     assert [pair.follower_log(name).log_end_offset for name in names] == [1, 0, 1]
 
 
+def test_a_request_that_is_made_while_a_partition_comes_does_not_wait_at_the_leader(pair: Pair) -> None:
+    """The next one has it."""
+    for number in range(2):
+        pair.lead(0, TopicPartition("t", number))
+        pair.follow(0, TopicPartition("t", number))
+    copying = pair.fetcher = pair.another_fetcher(limits=replace(LIMITS, wait_ms=500))
+    for partition in pair.partitions.values():
+        copying.follow(partition)
+    asking = copying.request_in_slices(VERSION, -1, 500)
+    next(asking)
+    pair.lead(0, TopicPartition("t", 2))
+    pair.follow(0, TopicPartition("t", 2))
+    request = at_once(asking)
+    assert request.max_wait_ms == 0
+    assert copying.handle_response(pair.wire.ask(request, VERSION), VERSION, 0, START_MS)
+    assert [partition.partition for partition in copying.request(VERSION, -1, 500).topics[0].partitions] == [2]
+
+
 def test_the_contents_of_an_answer_that_was_not_applied_are_sent_again(pair: Pair) -> None:
     """The leader believes that the follower has the high watermark; the follower was in another role when it came."""
     write(pair.lead(0), 0, b"a")

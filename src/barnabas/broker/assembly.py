@@ -223,7 +223,6 @@ class BrokerComponents:
                 quota=self.replication_quotas.follower,
                 truncate=lambda topic_partition, offset: self.log_dirs.truncate({topic_partition: offset}),
                 on_change=self.purgatory.check_and_complete,
-                slices=self.slices,
                 write_leader_epochs=lambda logs: self.slices.start(write_leader_epochs(logs)),
             )
         )

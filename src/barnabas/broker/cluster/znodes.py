@@ -440,7 +440,7 @@ def decode_topic_in_slices(topic: str, data: bytes | None) -> Sliced[TopicAssign
     what = f"The assignment of topic {topic}"
     rest, plain = yield from _plain_partitions(what, data or b"")
     value = _load(what, rest)
-    if plain and "partitions" not in value:
+    if plain and value.get("partitions") != {}:  # they were another field's
         plain, value = None, _load(what, data)
     parts = [value.get(key) or {} for key in ("partitions", "adding_replicas", "removing_replicas")]
     if not all(isinstance(part, dict) for part in parts):

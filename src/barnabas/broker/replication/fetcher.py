@@ -287,6 +287,8 @@ class Fetcher:
                     partition_max_bytes=limits.partition_bytes,
                 )
             )
+        if self._states.within(FetchState.STARTING):
+            wait_ms = 0  # it came between two slices
         forgotten: dict[str, ForgottenTopic] = {}
         for (name, index), topic_id in step.to_forget:
             if name not in forgotten:

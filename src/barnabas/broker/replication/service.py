@@ -84,7 +84,6 @@ class FetcherDependencies:
     """Truncates a log and records that on disk."""
     on_change: Callable[[TopicPartition], None]
     """Wakes requests that wait for a partition."""
-    slices: Slices
     write_leader_epochs: Callable[[Sequence[PartitionLog]], None]
     """Begins to write the leader epochs of logs beside the event loop."""
 
@@ -330,20 +329,23 @@ class _ReplicaFetcherLoop:
             await asyncio.sleep(min(worked_ms, _LONGEST_REST_MS) / 1000)
 
     async def _in_slices(self, work: Sliced[T]) -> T:
-        """The result of work in slices; raises what it raises."""
-        over: asyncio.Future[T] = self._loop.create_future()
+        """The result of work in slices; raises what it raises.
 
-        def perform() -> Sliced[None]:
-            try:
-                while not over.done():  # it is, when the loop was closed
-                    yield next(work)
-            except StopIteration as end:
-                over.set_result(end.value)
-            except Exception as error:
-                over.set_exception(error)
-
-        self._dependencies.slices.start(perform())
-        return await over
+        It does not wait behind other work in slices: clients choose how much there is of that, and acks=all waits for this.
+        """
+        clock = self._dependencies.clock
+        is_over = clock.time_slice()
+        try:
+            while True:
+                next(work)
+                if is_over():
+                    await asyncio.sleep(0)
+                    is_over = clock.time_slice()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            work.close()
 
     async def _sync(self) -> None:
         """A fetch says that we have what is before its offsets: where that is a promise, have it on disk first."""
