@@ -69,13 +69,14 @@ def test_a_table_that_is_replaced_while_the_flow_runs_is_seen_by_the_next_micro_
     assert seen == [(1, "one"), (2, "two 0"), (1, "one 1")]
 
 
-def test_a_row_that_an_expression_cannot_bear_ends_the_flow_with_its_field_and_its_records(
+def test_a_row_that_an_expression_of_a_step_cannot_bear_ends_the_flow_with_its_field_and_its_records(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
     """A JSON object with none of the columns is a bad row, and dry-run names the column that was meant."""
     name = cluster.topic(1)
     text = SOURCE.format(topic=name, bootstrap=cluster.bootstrap).replace("price = ", "prise = ") + (
-        '[transform]\nderive = { share = "prise / id" }\n[[sinks]]\ntype = "sqlite"\npath = "out.db"\ntable = "t"\n'
+        '[[steps]]\nname = "shares"\nderive = { share = "prise / id" }\n'
+        '[[sinks]]\ntype = "sqlite"\npath = "out.db"\ntable = "t"\n'
     )
     flow = spec.parse(text, file=str(tmp_path / "flow.toml"))
     values = [{"id": 1, "price": 5}, {"ID": 2}]
@@ -95,7 +96,7 @@ def test_a_row_that_an_expression_cannot_bear_ends_the_flow_with_its_field_and_i
     cluster.produce(name, [(None, b'{"id": 3, "price": 1}'), (None, b'{"id": 0, "price": 1}')])
     with pytest.raises(BarnabasError) as raised:
         run_on(spark, flow)
-    assert str(raised.value).startswith(f"{tmp_path}/flow.toml:9: transform.derive.share: ")
+    assert str(raised.value).startswith(f"{tmp_path}/flow.toml:10: steps[0].derive.share: ")
     assert f"({name}-0 offsets 2 to 3)" in str(raised.value)
     assert Checkpoint(flow).last_run()["reason"] == str(raised.value)
     borne = text.replace("prise / id", "try_divide(price, id)").replace("prise", "price")
