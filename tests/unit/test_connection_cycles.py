@@ -60,7 +60,30 @@ def test_connections_of_every_kind_leave_nothing_for_the_collection_of_garbage()
             gc.enable()
 
 
+def test_a_failed_handshake_leaves_nothing_for_the_collection_of_garbage() -> None:
+    """Of whatever is not TLS, on a port that is for it."""
+    with Cluster(brokers=1, security="SASL_SSL", users={"alice": "a secret of hers"}) as cluster:
+        port = int(cluster.bootstrap_servers.rpartition(":")[2])
+
+        def stranger() -> None:
+            with socket.create_connection(("127.0.0.1", port), 30) as connection:
+                connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                while connection.recv(100):
+                    pass  # the alert, and the end
+
+        stranger()
+        gc.collect()
+        gc.disable()
+        try:
+            before = open_connections()
+            for _ in range(5):
+                stranger()
+            eventually(lambda: open_connections() <= before, timeout_s=20, what="all are closed")
+        finally:
+            gc.enable()
+
+
 def open_connections() -> Counter[str]:
     """Which parts of connections that servers have accepted are still there."""
-    kinds = ("ClientTransport", "ServerConnection", "ClientConnection", "_SocketConnection")
+    kinds = ("ClientTransport", "ServerConnection", "ClientConnection", "_SocketConnection", "TlsLink")
     return Counter(name for found in gc.get_objects() if (name := type(found).__name__) in kinds)

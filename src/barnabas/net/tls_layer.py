@@ -219,7 +219,7 @@ class TlsLink:
 
     def _fail(self, error: Exception) -> None:
         """End the connection; OpenSSL has put an alert for the other side among what is to be sent."""
-        self._failure = error
+        self._failure = error.with_traceback(None)  # whose frames hold this connection
         if not self._is_closing:
             # Strangers cause these: they are no warnings.
             where = "handshake with" if not self._is_open else "connection of"
