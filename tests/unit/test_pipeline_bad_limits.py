@@ -1,14 +1,16 @@
 """How many rows of a source may be bad, over runs that break, without Spark."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from barnabas.pipelines.bad_limits import BadRowLimits
+from barnabas.pipelines.checkpoints import Checkpoint
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.progress import Totals
-from barnabas.pipelines.run import run_flow
+from barnabas.pipelines.run import run_flow, run_on
 from barnabas.pipelines.spec import Flow, parse
 
 FLOW = """\
@@ -49,12 +51,17 @@ def test_a_flow_that_its_bad_rows_ended_does_not_start_until_they_are_accepted(t
         PipelineError, match=r"^21 of 200 rows of source are bad, more than max_bad = 10% \(WRONG_TYPE: 21\)"
     ):
         running.check(totals(200, 21))
-    for _ in range(2):
+    notes = Checkpoint(flow_in(tmp_path))
+    notes.note_run({"rows": 200})
+    notes.note_end("failed", "21 of 200 rows of source are bad")
+    before = notes.last_run()
+    for start in (run_flow, partial(run_on, None)):
         with pytest.raises(PipelineError, match="passed max_bad: 21 of 200 rows .* rewind .*--accept-bad-rows"):
-            run_flow(flow_in(tmp_path))
+            start(flow_in(tmp_path))
+    assert notes.last_run() == before, "what `status` shows is the run, not the start that was refused"
     limits_in(tmp_path, FLOW.replace("10%", "11%")).require_start()
     limits_in(tmp_path, FLOW.replace('"10%"', '"10%"\non_max_bad = "warn"')).require_start()
-    limits_in(tmp_path).accept()
+    limits_in(tmp_path).forget()
     accepted = limits_in(tmp_path)
     accepted.require_start()
     accepted.check(totals(100, 10))
@@ -79,10 +86,10 @@ def test_a_run_that_was_killed_leaves_its_counts_to_the_next_one(tmp_path: Path)
     restarted.check(totals(20, 5))
     with pytest.raises(PipelineError, match="13 of 120 rows"):
         restarted.check(totals(20, 7))
-    limits_in(tmp_path).accept()
+    limits_in(tmp_path).forget()
     well = limits_in(tmp_path)
     well.note(totals(100, 6))
-    well.accept()
+    well.forget()
     limits_in(tmp_path).check(totals(20, 7))
 
 

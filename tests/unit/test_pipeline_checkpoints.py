@@ -235,7 +235,7 @@ def test_status_shows_how_the_last_run_ended_also_if_it_could_not_say_so(
     killed = subprocess.run([sys.executable, "-c", program, str(begun / "flow.toml")], check=False)
     assert killed.returncode == -signal.SIGKILL
     text, last = status()
-    assert f"last run: began {last['started']}, lost: its process ended without a word" in text
+    assert f"last run: began {last['started']}, lost: its process ended without noting why" in text
     assert (last["ended"], last["status"]) == (None, "lost")
     with (begun / "state" / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -49,7 +49,7 @@ def test_a_result_inside_of_the_checkpoint_is_refused(kind: str, tmp_path: Path)
     (tmp_path / "link").symlink_to("state")
     for path in ("state/out", "link/out", "state"):
         with pytest.raises(
-            SpecError, match=rf"flow.toml:\d+: sinks\[1\].path: is .*/{path}, which is inside of the check"
+            SpecError, match=rf"flow.toml:\d+: sinks\[1\].path: is .*/{path}, which is inside the check"
         ):
             flow_of(tmp_path, kind, path, "state")
     assert flow_of(tmp_path, kind, "state/out", "state/f") == str(tmp_path / "state" / "f")
@@ -65,7 +65,7 @@ def test_tables_models_and_modules_inside_of_the_checkpoint_are_refused(tmp_path
         ('"models"', '"state/models"', r"model\.path"),
         ("[model]", '[resources]\npy_files = ["state/a.py"]\n[model]', r"resources\.py_files\[0\]"),
     ):
-        with pytest.raises(SpecError, match=f": {field}: is .*, which is inside of the checkpoint"):
+        with pytest.raises(SpecError, match=f": {field}: is .*, which is inside the checkpoint"):
             flow_of(tmp_path, "sqlite", "out.db", "state", (old, new))
 
 
@@ -78,5 +78,5 @@ def test_a_checkpoint_that_holds_the_flow_is_refused(checkpoint: str, tmp_path: 
 
 def test_a_checkpoint_inside_of_a_table_of_files_is_refused(tmp_path: Path) -> None:
     """Who moves the table away would move the position, too."""
-    with pytest.raises(SpecError, match=r"flow.toml:2: checkpoint: is .*, which is inside of sinks\[1\].path, "):
+    with pytest.raises(SpecError, match=r"flow.toml:2: checkpoint: is .*, which is inside sinks\[1\].path, "):
         flow_of(tmp_path, "delta", "lake", "lake/state")

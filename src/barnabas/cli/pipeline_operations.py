@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["OPERATION_ACTIONS", "add_operation_actions", "lag_text"]
 
 _SHOWN = 60
-_WITHOUT_A_WORD = {
+_LOST = {
     "status": "lost",
-    "reason": "its process ended without a word, so it was killed, or the machine went down",
+    "reason": "its process ended without noting why: it was killed, or the machine went down",
 }
 """How a run ended whose end was not noted."""
 
@@ -147,7 +147,7 @@ def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     checkpoint = Checkpoint(flow)
     running, last = checkpoint.is_running(), checkpoint.last_run()
     if "started" in last and "ended" not in last:
-        last |= {"ended": None, **({"status": "running", "reason": None} if running else _WITHOUT_A_WORD)}
+        last |= {"ended": None, **({"status": "running", "reason": None} if running else _LOST)}
     state: dict[str, Any] = {
         "flow": flow.name,
         "running": running,

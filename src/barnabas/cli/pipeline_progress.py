@@ -33,7 +33,7 @@ class RunDisplay:
 
     def __exit__(self, *_: object) -> None:
         if self._terminal and not self._quiet:
-            self._waits.__exit__()
+            self._waits.end()
         if self._terminal and self._last_line:
             print(file=sys.stderr)
 
@@ -51,7 +51,7 @@ class RunDisplay:
             + (f", {totals.late_rows:,} late" if totals.late_rows else "")
         )
         if self._terminal:
-            self._waits.__exit__()
+            self._waits.end()
             self._clear()
             sys.stderr.write(line)
             sys.stderr.flush()

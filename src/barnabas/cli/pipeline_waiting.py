@@ -30,6 +30,10 @@ class WaitDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Show nothing more, but what `say` is given; safe to call again."""
         if self._ended.is_set():
             return
         self._ended.set()
@@ -58,6 +62,8 @@ class WaitDisplay:
             self._draw()
 
     def _draw(self) -> None:
+        if not self._text:
+            return
         with self._lock:
             self._stream.write(f"\r\x1b[K{self._text}, {time.monotonic() - self._began:.0f} s")
             self._stream.flush()

@@ -6,7 +6,7 @@ that starts what has ended would go past any limit. So ``limits.json`` in the ch
 - A run that ended well, done or stopped by a person, deletes it.
 - A run that broke or was killed leaves it, and the next one goes on counting.
 - After a run that its bad rows ended, no run starts until the limit is above what was counted, the bad rows are accepted
-  (`BadRowLimits.accept`), or position and state are others (``rewind``, ``reset``).
+  (`BadRowLimits.forget`), or position and state are others (``rewind``, ``reset``).
 """
 
 import contextlib
@@ -98,8 +98,8 @@ class BadRowLimits:
                 text = json.dumps({"counts": counts, "passed": self._passed})
                 OsFiles().write_atomically(str(self._path), text.encode())
 
-    def accept(self) -> None:
-        """Count from 0."""
+    def forget(self) -> None:
+        """Count from 0: the file is deleted."""
         self._before, self._passed = {}, {}
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()

@@ -31,7 +31,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
-from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.errors import OTHER_STATE_ADVICE, PipelineError
 from barnabas.pipelines.offsets import Offsets, Range, from_json, from_spark, least_offsets, to_json
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.spec import Aggregate, DatabaseSink, Flow, FunctionSink, Source, TopicSink
@@ -140,17 +140,13 @@ class Checkpoint:
         if self.has_begun and before and list(order) != before:
             raise PipelineError(
                 f"the checkpoint {self.folder} keeps positions by the order in which sources are read, which was "
-                f"{', '.join(before)} and is {', '.join(order)} now: undo the change in what is joined with what, give the flow "
-                "another checkpoint, or forget position and state with `barnabas pipeline reset`"
+                f"{', '.join(before)} and is {', '.join(order)} now, by a change in what is joined with what: {OTHER_STATE_ADVICE}"
             )
 
     def require_state(self, operations: Sequence[str], version: str) -> None:
         """Raise `PipelineError` if the state was made by other operations; ``version`` of Spark says what their texts are of."""
         if problem := self.state_problem(operations, version):
-            raise PipelineError(
-                f"{problem}: undo the change, give the flow another checkpoint, or forget position and state with "
-                "`barnabas pipeline reset`"
-            )
+            raise PipelineError(f"{problem}: {OTHER_STATE_ADVICE}")
 
     def state_problem(self, operations: Sequence[str], version: str) -> str:
         """How the operations differ from those that made the state; "" if they do not, or nothing can be said."""

@@ -9,8 +9,14 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["DataLossError", "PipelineError", "reason_of", "with_advice"]
+__all__ = ["OTHER_STATE_ADVICE", "REFILL_ADVICE", "DataLossError", "PipelineError", "reason_of", "with_advice"]
 
+OTHER_STATE_ADVICE = (
+    "undo the change, give the flow another checkpoint, or forget position and state with `barnabas pipeline reset`"
+)
+"""What to do about a flow whose checkpoint is of another."""
+REFILL_ADVICE = "let the flow fill it again from the topics, with `barnabas pipeline rewind FILE --to earliest --yes`"
+"""What to do about a sink that lost rows."""
 _PYTHON_ERROR = re.compile(r"^\s*([A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
@@ -32,8 +38,7 @@ _JVM_ERROR = re.compile(r"^(?:Caused by: )(?:[\w.$]+): (.+)$", re.MULTILINE)
 _THROWN = re.compile(r"^: (?:[\w.$]+): (.+)$", re.MULTILINE)
 _OTHER_STATE = re.compile(r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE")
 _OTHER_TYPES = (
-    "the state in the checkpoint was made with other types of columns than the flow has now: undo the change, give the flow another "
-    "checkpoint, or forget position and state with `barnabas pipeline reset`"
+    f"the state in the checkpoint was made with other types of columns than the flow has now: {OTHER_STATE_ADVICE}"
 )
 _NO_REASON = "Spark broke off a micro-batch and gave no reason: run the flow again, it goes on from its checkpoint"
 

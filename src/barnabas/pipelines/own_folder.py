@@ -22,6 +22,6 @@ def require_own_folder(root: SpecTable, checkpoint: str, file: str, places: Mapp
             continue
         path = Path(place).resolve()
         if path.is_relative_to(folder):
-            raise root.fail(name, f"is {place}, which is inside of the checkpoint {checkpoint}: {advice}")
+            raise root.fail(name, f"is {place}, which is inside the checkpoint {checkpoint}: {advice}")
         if folder.is_relative_to(path):
-            raise root.fail("checkpoint", f"is {checkpoint}, which is inside of {name}, {place}: {advice}")
+            raise root.fail("checkpoint", f"is {checkpoint}, which is inside {name}, {place}: {advice}")

@@ -22,7 +22,7 @@ from barnabas.base.files import OsFiles
 from barnabas.pipelines.admission import admission_file
 from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
-from barnabas.pipelines.errors import PipelineError, reason_of, with_advice
+from barnabas.pipelines.errors import OTHER_STATE_ADVICE, PipelineError, reason_of, with_advice
 from barnabas.pipelines.expression_places import failed_expression
 from barnabas.pipelines.offsets import from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
@@ -58,34 +58,35 @@ def run_flow(
     checkpoint = Path(flow.checkpoint)
     _refuse_other_state(flow, say)
     notes = Checkpoint(flow)
-    with _locked(checkpoint), _stop_signals() as stopped, _broken_end_noted(notes):
+    with _locked(checkpoint), _stop_signals() as stopped:
         limits = BadRowLimits(flow, say)
         if accept_bad_rows:
-            limits.accept()
+            limits.forget()
         limits.require_start()
-        with contextlib.suppress(OSError):  # noted again when Spark is there
-            notes.note_run({})  # so that `pipeline stop` knows the process from now on
-        resources = flow.resources
-        say(f"starting Spark for {flow.name}{' on ' + resources.master if resources.master else ''}")
-        session = open_session(
-            flow.name,
-            cores=resources.cores,
-            memory=resources.memory,
-            shuffle_partitions=resources.shuffle_partitions,
-            conf=resources.spark,
-            master=resources.master,
-            py_files=resources.py_files,
-            imports=_IMPORTED,
-        )
-        try:
-            if stopped.is_set():
-                summary: dict[str, Any] = {"flow": flow.name, "status": "stopped"}
-            else:
-                summary = _Run(flow, session.spark, checkpoint, show, say, stopped).run(once=once)
-        finally:
-            session.close()
-        _note_end(notes, summary["status"])
-        return summary
+        with _broken_end_noted(notes):
+            with contextlib.suppress(OSError):  # noted again when Spark is there
+                notes.note_run({})  # so that `pipeline stop` knows the process from now on
+            resources = flow.resources
+            say(f"starting Spark for {flow.name}{' on ' + resources.master if resources.master else ''}")
+            session = open_session(
+                flow.name,
+                cores=resources.cores,
+                memory=resources.memory,
+                shuffle_partitions=resources.shuffle_partitions,
+                conf=resources.spark,
+                master=resources.master,
+                py_files=resources.py_files,
+                imports=_IMPORTED,
+            )
+            try:
+                if stopped.is_set():
+                    summary: dict[str, Any] = {"flow": flow.name, "status": "stopped"}
+                else:
+                    summary = _Run(flow, session.spark, limits, show, say, stopped).run(once=once)
+            finally:
+                session.close()
+            _note_end(notes, summary["status"])
+            return summary
 
 
 def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
@@ -96,22 +97,21 @@ def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
             say(f"changed since the last run: {each.field} {each.message}")
     wrong = [str(flow.places.error(each.field, each.message)) for each in changes if not each.fits]
     if wrong:
-        wrong.append(
-            f"the checkpoint {flow.checkpoint} does not fit this flow: undo the change, give the flow another checkpoint, "
-            "or forget position and state with `barnabas pipeline reset`"
-        )
+        wrong.append(f"the checkpoint {flow.checkpoint} does not fit this flow: {OTHER_STATE_ADVICE}")
         raise SpecError("\n".join(wrong))
 
 
 def run_on(spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """Runs the flow on a session that is there already, until all that is in its topics now is done: for tests."""
-    checkpoint, notes = Path(flow.checkpoint), Checkpoint(flow)
-    with _locked(checkpoint), _broken_end_noted(notes):
-        BadRowLimits(flow, say).require_start()
-        run = _Run(flow, spark, checkpoint, lambda _: None, say, threading.Event(), settles=True)
-        summary = run.run(once=True)
-        _note_end(notes, summary["status"])
-        return summary
+    notes = Checkpoint(flow)
+    with _locked(Path(flow.checkpoint)):
+        limits = BadRowLimits(flow, say)
+        limits.require_start()
+        with _broken_end_noted(notes):
+            run = _Run(flow, spark, limits, lambda _: None, say, threading.Event(), settles=True)
+            summary = run.run(once=True)
+            _note_end(notes, summary["status"])
+            return summary
 
 
 @contextlib.contextmanager
@@ -169,7 +169,7 @@ class _Run:
         self,
         flow: Flow,
         spark: Any,
-        checkpoint: Path,
+        limits: BadRowLimits,
         show: Callable[[Any], None],
         say: Callable[[str], None],
         stopped: threading.Event,
@@ -181,7 +181,7 @@ class _Run:
 
         self._flow = flow
         self._spark = spark
-        self._checkpoint = checkpoint
+        self._checkpoint = Path(flow.checkpoint)
         self._say = say
         self._stopped = stopped
         self._sinks: list[Any] = []
@@ -211,7 +211,7 @@ class _Run:
             if source.group
         ]
         self._notes = Checkpoint(flow)
-        self._limits = BadRowLimits(flow, say)
+        self._limits = limits
         self._show = show
         self._progress = Progress(committers, self._note)
 
@@ -246,7 +246,7 @@ class _Run:
                 finally:
                     self._put_away()
             self._limits.check(self._progress.totals, is_final=is_done)
-            self._limits.accept()
+            self._limits.forget()
         except ClusterError:
             if not self._stopped.is_set():
                 raise
@@ -270,8 +270,9 @@ class _Run:
         )
         return self._flow.places.error(
             field,
-            f"{reason}. Nothing of the micro-batch{f' ({where})' if where else ''} is in a sink, and the next run ends here, too. Let "
-            "the expression bear such rows (try_divide, try_cast, coalesce), or put them aside with an expectation of the source",
+            f"{reason}. Nothing of the micro-batch{f' ({where})' if where else ''} is in a sink, and the next run ends here, too. "
+            "Change the expression so that it accepts such rows (try_divide, try_cast, coalesce), or exclude them with an expectation "
+            "on the source",
         )
 
     def _require_same_topics(self) -> None:

@@ -203,7 +203,7 @@ class SpecTable:
         value = self.text(name)
         if not value:
             self.report(name, f"is missing{': ' + hint if hint else ''}" if value is None else "is empty")
-            raise self.fail(name, "is needed")
+            raise self.fail(name, "is needed")  # leaves the table; the report above is what is shown
         return value
 
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
@@ -212,7 +212,7 @@ class SpecTable:
             was = "is missing" if value is None else f"is {value!r}"
             self.report(name, f"{was}, but must be one of {', '.join(choices)}")
             if default is None:
-                raise self.fail(name, "is needed")
+                raise self.fail(name, "is needed")  # leaves the table; the report above is what is shown
             return default
         return str(value)
 
@@ -316,6 +316,7 @@ class SpecTable:
 
     def refuse_rest(self) -> None:
         """Report each field that is unknown here, and in the tables below, as far as they were read."""
+        # A root of which nothing was read would report every field.
         has_been_read = self._read or not self.problems.found
         for name in self._values if has_been_read and not self._is_left else ():
             if name not in self._read:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of
+from barnabas.pipelines.errors import REFILL_ADVICE
 
 __all__ = [
     "DROPPED_TABLE_ADVICE",
@@ -23,10 +24,7 @@ __all__ = [
 ]
 
 EPOCHS_TABLE = "barnabas_epochs"
-DROPPED_TABLE_ADVICE = (
-    f"It was there when the flow began. Restore it, together with {EPOCHS_TABLE}; or let the flow fill it "
-    "again from the topics, with `barnabas pipeline rewind FILE --to earliest --yes`"
-)
+DROPPED_TABLE_ADVICE = f"It was there when the flow began. Restore it, together with {EPOCHS_TABLE}; or {REFILL_ADVICE}"
 """What to do about a table that was dropped."""
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from barnabas.base.files import OsFiles
+from barnabas.pipelines.errors import REFILL_ADVICE
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError
 from barnabas.pipelines.outputs.table import TableState, require_writable
 
@@ -28,10 +29,7 @@ _NOTES = "_barnabas"
 """The flows that write to a folder, and of each the query, as empty folders: some readers take every file for Parquet."""
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _APPEND, _MERGE = "append", "merge"
-_DELETED = (
-    "it was deleted while the flow ran, or is an older copy, and lacks rows up to now. Restore it as it was; or let the flow fill "
-    "it again from the topics, with `barnabas pipeline rewind FILE --to earliest --yes`"
-)
+_DELETED = f"it was deleted while the flow ran, or is an older copy, and lacks rows up to now. Restore it as it was; or {REFILL_ADVICE}"
 
 
 def open_lake(sink: LakeSink, schema: pa.Schema, *, rows_change: bool) -> "ParquetFolder | DeltaTableSink":

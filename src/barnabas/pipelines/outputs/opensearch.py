@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from barnabas.client.web import basic_authorization, open_request
 from barnabas.pipelines.arrow_values import row_dicts
+from barnabas.pipelines.errors import REFILL_ADVICE
 from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError
 from barnabas.pipelines.texts import as_json, as_text_value
 
@@ -142,8 +143,7 @@ class OpenSearchIndex:
         if state is None or (self._uuid and state.uuid != self._uuid):
             raise OutputError(
                 f"OpenSearch at {self._url}, index {self._sink.table}: it was deleted while the flow ran, and the rows up to now "
-                "with it. Restore it; or delete what is there of it, and let the flow fill it again from the topics, with "
-                "`barnabas pipeline rewind FILE --to earliest --yes`"
+                f"with it. Restore it; or delete what is there of it, and {REFILL_ADVICE}"
             )
         self._uuid = state.uuid
         if state.uuid and state.query_of(flow) != query:
