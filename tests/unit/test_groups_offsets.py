@@ -446,7 +446,7 @@ def test_a_commit_applied_by_columns_is_one_applied_offset_by_offset(
         under_way.append(partitions)
         assert all(map(by_columns.is_unstable, partitions))
         values = [CommittedOffset(number * 100 + at, -1, "", 0) for at in range(len(partitions))]
-        by_columns.apply_all(partitions, values, record_offset)
+        by_columns.apply_batch(partitions, values, record_offset)
         for partition, value in zip(partitions, values, strict=True):
             one_by_one.apply(partition, value, record_offset)
         if ends:

@@ -400,20 +400,8 @@ class GroupCoordinator:
     def committed(self, append: Append, base_offset: int, now: Now) -> list[Effect]:
         """The records of ``append`` are in the log from ``base_offset`` on, and committed: apply them, then answer."""
         self._out.now = now
-        group = append.group
-        if self._groups.get(group.group_id) is not group:
-            pass  # it is gone
-        elif append.committed is not None:
-            group.offsets.apply_all(*append.committed, base_offset)
-        else:
-            for record in append.records:
-                if isinstance(record, OffsetRecord):
-                    if record.value is None:
-                        group.offsets.remove(record.topic_partition, base_offset)
-                    else:
-                        group.offsets.apply(record.topic_partition, record.value, base_offset)
-                elif record.value is not None:
-                    group.apply_assignment(record.value, now.wall_ms)
+        if self._groups.get(append.group.group_id) is append.group:  # else it is gone
+            _apply(append, base_offset, now)
         return self._finish(append, ErrorCode.NONE)
 
     def failed(self, append: Append, error: ErrorCode, now: Now) -> list[Effect]:
@@ -468,3 +456,19 @@ class GroupCoordinator:
             if group.state is not GroupState.DEAD:
                 self._membership.unload(group)
         return self._out.take()
+
+
+def _apply(append: Append, base_offset: int, now: Now) -> None:
+    """Take over into the group what is in the log from ``base_offset`` on."""
+    group = append.group
+    if append.offsets is not None:
+        group.offsets.apply_batch(*append.offsets, base_offset)
+        return
+    for record in append.records:
+        if isinstance(record, OffsetRecord):
+            if record.value is None:
+                group.offsets.remove(record.topic_partition, base_offset)
+            else:
+                group.offsets.apply(record.topic_partition, record.value, base_offset)
+        elif record.value is not None:
+            group.apply_assignment(record.value, now.wall_ms)

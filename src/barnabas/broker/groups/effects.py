@@ -27,7 +27,7 @@ class Reply(NamedTuple):
 
 
 OffsetColumns = tuple[Sequence[TopicPartition], Sequence[CommittedOffset]]
-"""Partitions and what was committed for each."""
+"""Partitions and what is to be committed for each."""
 
 
 class Append:
@@ -36,7 +36,7 @@ class Append:
     The edge reports the outcome to `GroupCoordinator.committed` or `GroupCoordinator.failed`.
     """
 
-    __slots__ = ("committed", "done", "encoded", "group", "records")
+    __slots__ = ("done", "encoded", "group", "offsets", "records")
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class Append:
         records: Sequence[StoredRecord],
         done: Callable[[ErrorCode], None] | None,
         encoded: Buffer | None = None,
-        committed: OffsetColumns | None = None,
+        offsets: OffsetColumns | None = None,
     ) -> None:
         self.group = group
         self.records = records
         self.encoded = encoded
         """The records as `build_batch_around` takes them, where they are known."""
-        self.committed = committed
-        """The records as columns, where all are committed offsets."""
+        self.offsets = offsets
+        """The records as columns, where all are offsets to commit."""
         self.done = done
         """What to decide once the outcome is known; None when it was (a timeout came first)."""
 
@@ -81,9 +81,9 @@ class Outbox:
         records: Sequence[StoredRecord],
         done: Callable[[ErrorCode], None],
         encoded: Buffer | None = None,
-        committed: OffsetColumns | None = None,
+        offsets: OffsetColumns | None = None,
     ) -> None:
-        self._effects.append(Append(group, records, done, encoded, committed))
+        self._effects.append(Append(group, records, done, encoded, offsets))
 
     def take(self) -> list[Effect]:
         """The effects since the last call."""

@@ -42,7 +42,10 @@ _PARTITION_BYTES = 4
 _PLAIN_FIELDS = 4
 
 _Latest = tuple[Any, ...]
-"""A value and the base offset of its batch, or of a plain offset: the offset, leader epoch, commit timestamp and base offset."""
+"""A value and the base offset of its batch, or of a plain offset: the offset, leader epoch, commit timestamp and base offset.
+
+A tuple without a class, for there is one for each offset of the partition, and `zip` makes it. Its length says which of the two it
+is (`_PLAIN_FIELDS`); both are in one table, because the later one of a key replaces the other. The base offset is last in both."""
 
 
 class Loader:
@@ -55,8 +58,8 @@ class Loader:
         """The errors of records that were skipped. Keys that later versions of Kafka write are skipped without a report."""
         self._partition = partition
         self._latest: dict[bytes, dict[bytes, _Latest]] = {}
-        """By the first bytes of a key and its last four, which are the partition of an offset: so those before it, the group
-        and the topic, are looked at once."""
+        """Keyed by all but the last four bytes of the record's key, then by these. For an offset these are its partition, so
+        group and topic are decoded once."""
         self._transactions: dict[int, dict[bytes, tuple[bytes | None, int]]] = {}
 
     def read(self, batches: Buffer) -> Iterator[int]:
@@ -191,7 +194,7 @@ class Loader:
             partitions = [
                 new_tuple(TopicPartition, (topic, number)) for number in unpack(f">{len(tails)}i", b"".join(tails))
             ]
-            self._group(group_id).offsets.load(partitions, values, record_offsets)
+            self._group(group_id).offsets.apply_loaded(partitions, values, record_offsets)
 
     def _group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)

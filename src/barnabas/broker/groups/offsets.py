@@ -81,10 +81,11 @@ class GroupOffsets:
             self._record_offsets[topic_partition] = record_offset
             self._last_record_offset = max(self._last_record_offset, record_offset)
 
-    def apply_all(
+    def apply_batch(
         self, partitions: Sequence[TopicPartition], values: Sequence[CommittedOffset], record_offset: int
     ) -> None:
-        """As `apply` for each of these in their order: a large commit is one step, so it is done by whole columns."""
+        """As `apply` for each of these in their order, all from one batch: a large commit is one step, so it is done by
+        whole columns."""
         if record_offset < self._last_record_offset:
             for topic_partition, value in zip(partitions, values, strict=True):
                 self.apply(topic_partition, value, record_offset)
@@ -93,8 +94,10 @@ class GroupOffsets:
         self.committed.update(zip(partitions, values, strict=True))
         self._record_offsets.update(dict.fromkeys(partitions, record_offset))
 
-    def load(self, partitions: list[TopicPartition], values: list[CommittedOffset], record_offsets: list[int]) -> None:
-        """As `apply` for each of these. A partition may be among them once."""
+    def apply_loaded(
+        self, partitions: list[TopicPartition], values: list[CommittedOffset], record_offsets: list[int]
+    ) -> None:
+        """As `apply` for each of these, from batches of their own. A partition may be among them once."""
         if self.committed and not self.committed.keys().isdisjoint(partitions):
             for each in zip(partitions, values, record_offsets, strict=True):
                 self.apply(*each)
