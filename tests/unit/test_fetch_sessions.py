@@ -172,7 +172,7 @@ def test_a_follower_whose_session_has_no_room_to_grow_is_served_with_all_its_par
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It names them in several requests, is refused once, and then asks for all at once, without a session."""
-    monkeypatch.setattr(fetch_session_handler, "NEW_A_REQUEST", 2)
+    monkeypatch.setattr(fetch_session_handler, "MAX_NEW_PARTITIONS", 2)
     sessions = bounded(10)
     opened(request(sessions, 0, 0, several("other", 5), privileged=True))
     handler = FetchSessionHandler()

@@ -65,7 +65,7 @@ class WorkingClock(SimulatedClock):
 class Follower:
     """The loop that copies from one leader; what it asks for is the wait of the fetch alone."""
 
-    def __init__(self, loop: SimulatedLoop, *, works_ms: int = 0, is_for_behind: bool = False) -> None:
+    def __init__(self, loop: SimulatedLoop, *, works_ms: int = 0, copies_what_is_behind: bool = False) -> None:
         """To append what came takes ``works_ms``."""
         self.leader = Leader(loop)
         clock = WorkingClock(loop, works_ms)
@@ -80,7 +80,7 @@ class Follower:
             names_many=False,
             request=lambda version, broker_epoch, wait_ms: min(wait_ms, LONGEST_WAIT_MS),
             handle_response_in_slices=clock.work,
-            is_for_behind=is_for_behind,
+            copies_what_is_behind=copies_what_is_behind,
             take_logs_with_new_epochs=list,
             failed=lambda: None,
         )
@@ -145,13 +145,15 @@ def test_fetches_wait_long_again_half_a_second_after_the_last_piece() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_for_behind", "works_ms", "rests_ms"), [(True, 3, 3), (True, 0, 0), (True, 400, 50), (False, 3, 0)]
+    ("copies_what_is_behind", "works_ms", "rests_ms"), [(True, 3, 3), (True, 0, 0), (True, 400, 50), (False, 3, 0)]
 )
-def test_a_copy_that_is_behind_rests_as_long_as_it_worked(is_for_behind: bool, works_ms: int, rests_ms: int) -> None:
+def test_a_copy_that_is_behind_rests_as_long_as_it_worked(
+    copies_what_is_behind: bool, works_ms: int, rests_ms: int
+) -> None:
     """What is in sync is asked for at once: producers wait for it."""
 
     async def scenario(loop: SimulatedLoop) -> None:
-        follower = Follower(loop, works_ms=works_ms, is_for_behind=is_for_behind)
+        follower = Follower(loop, works_ms=works_ms, copies_what_is_behind=copies_what_is_behind)
         await asyncio.sleep(6)
         times_ms = [round(time_s * 1000) for time_s, _ in follower.leader.fetches]
         assert {after - before for before, after in pairwise(times_ms)} == {LONGEST_WAIT_MS + rests_ms}

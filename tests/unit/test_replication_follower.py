@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.slices import at_once
 from barnabas.broker.replication import fetch_session_handler, fetcher
-from barnabas.broker.replication.fetch_session_handler import NEW_A_REQUEST, FetchSessionHandler
+from barnabas.broker.replication.fetch_session_handler import MAX_NEW_PARTITIONS, FetchSessionHandler
 from barnabas.broker.replication.offset_truncation import Truncation, truncation_for
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition_fetch_state import (
@@ -576,7 +576,7 @@ def test_an_incremental_request_names_what_changed_and_costs_no_look_at_the_rest
     """With thousands of partitions in a session, a request for one that moved on names that one."""
     wanted = [TopicPartition("t", index) for index in range(5000)]
     session = session_of(*wanted)
-    while not session.next().is_all:
+    while not session.next().names_all:
         session.handle_response(7, ErrorCode.NONE)
     session.handle_response(7, ErrorCode.NONE)
     session.change(wanted[4321])
@@ -587,15 +587,15 @@ def test_an_incremental_request_names_what_changed_and_costs_no_look_at_the_rest
 
 def test_thousands_of_new_partitions_are_named_in_several_requests_of_a_session() -> None:
     """Whether the session is new or was lost; what moved on is named at once, for the other side would send it again."""
-    wanted = [TopicPartition("t", index) for index in range(2 * NEW_A_REQUEST + 1)]
+    wanted = [TopicPartition("t", index) for index in range(2 * MAX_NEW_PARTITIONS + 1)]
     session = session_of(*wanted)
     for _ in range(2):
-        assert session.next() == (session._id, 0, wanted[:NEW_A_REQUEST], [], False)
+        assert session.next() == (session._id, 0, wanted[:MAX_NEW_PARTITIONS], [], False)
         session.handle_response(7, ErrorCode.NONE)
         session.change(wanted[0])
         session.remove(wanted[-1])
         session.add(wanted[-1], ZERO_UUID)
-        assert session.next() == (7, 1, [wanted[0], *wanted[NEW_A_REQUEST : 2 * NEW_A_REQUEST]], [], False)
+        assert session.next() == (7, 1, [wanted[0], *wanted[MAX_NEW_PARTITIONS : 2 * MAX_NEW_PARTITIONS]], [], False)
         session.handle_response(7, ErrorCode.NONE)
         assert session.next() == (7, 2, [wanted[-1]], [], True)
         session.lost()
@@ -603,14 +603,14 @@ def test_thousands_of_new_partitions_are_named_in_several_requests_of_a_session(
 
 def test_without_a_session_each_request_names_all() -> None:
     """The other side remembers nothing, so what is not named is not fetched."""
-    wanted = [TopicPartition("t", index) for index in range(2 * NEW_A_REQUEST)]
+    wanted = [TopicPartition("t", index) for index in range(2 * MAX_NEW_PARTITIONS)]
     session = session_of(*wanted)
-    assert not session.next().is_all
+    assert not session.next().names_all
     session.handle_response(0, ErrorCode.NONE)
     assert session.next() == (0, 0, wanted, [], True)
     session.handle_response(7, ErrorCode.NONE)
     session.lost()
-    assert not session.next().is_all
+    assert not session.next().names_all
 
 
 def test_a_fetch_that_leaves_partitions_out_does_not_wait_at_the_leader(pair: Pair) -> None:
@@ -618,7 +618,7 @@ def test_a_fetch_that_leaves_partitions_out_does_not_wait_at_the_leader(pair: Pa
     names = [TopicPartition("t", number) for number in range(3)]
     with pytest.MonkeyPatch.context() as patch:
         for module in (fetcher, fetch_session_handler):
-            patch.setattr(module, "NEW_A_REQUEST", 2)
+            patch.setattr(module, "MAX_NEW_PARTITIONS", 2)
         pair.fetcher = pair.another_fetcher(limits=replace(LIMITS, wait_ms=500))
         for name in names:
             write(pair.lead(0, name), 0, b"a")

@@ -15,11 +15,11 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.replication.fetch_sessions import NO_SESSION
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["NEW_A_REQUEST", "FetchSessionHandler", "SessionRequest"]
+__all__ = ["MAX_NEW_PARTITIONS", "FetchSessionHandler", "SessionRequest"]
 
 _INITIAL_EPOCH = 0
 _MAX_EPOCH = (1 << 31) - 1
-NEW_A_REQUEST = 1_000
+MAX_NEW_PARTITIONS = 1_000
 
 
 class SessionRequest(NamedTuple):
@@ -29,7 +29,7 @@ class SessionRequest(NamedTuple):
     epoch: int
     to_send: list[TopicPartition]
     to_forget: list[tuple[TopicPartition, Uuid]]
-    is_all: bool
+    names_all: bool
     """Whether nothing is left that the other side does not know yet."""
 
 
@@ -83,7 +83,7 @@ class FetchSessionHandler:
     def next(self) -> SessionRequest:
         """The next request for all that is wanted."""
         if self._epoch == _INITIAL_EPOCH:
-            count = len(self._wanted) if self._is_refused else NEW_A_REQUEST
+            count = len(self._wanted) if self._is_refused else MAX_NEW_PARTITIONS
             self._known = dict(islice(self._wanted.items(), count))
             self._changed = dict.fromkeys(islice(self._wanted, count, None))
             self._topic_names = {topic_id: wanted.topic for wanted, topic_id in self._wanted.items()}
@@ -97,11 +97,11 @@ class FetchSessionHandler:
             new: list[TopicPartition] = []
             for changed in self._changed:
                 (to_send if changed in self._known else new).append(changed)
-            to_send += new[:NEW_A_REQUEST]
+            to_send += new[:MAX_NEW_PARTITIONS]
             self._has_grown = bool(new)
             for changed in to_send:
                 self._known[changed] = self._wanted[changed]
-            self._changed = dict.fromkeys(new[NEW_A_REQUEST:])
+            self._changed = dict.fromkeys(new[MAX_NEW_PARTITIONS:])
             step = SessionRequest(self._id, self._epoch, to_send, to_forget, not self._changed)
         self._removed.clear()
         return step

@@ -17,7 +17,8 @@ knows that. A watch at the partition brings it back at the first change.
 The cache holds max.incremental.fetch.session.cache.slots sessions, with 100,000 partitions in all, of some 450 bytes each,
 because a client may name partitions by ten thousands. A new one gets in by pushing out those that were not used for two
 minutes, or, when all are in use, those that are older than that and smaller than the new one. A follower's counts as larger
-than any consumer's, and need not wait for these to be old. Where that does not make enough room the client is served without a session; one that grows too large ends.
+than any consumer's, and need not wait for these to be old. Where that does not make enough room the client is served without a
+session; one that grows too large ends.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

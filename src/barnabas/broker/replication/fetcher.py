@@ -23,7 +23,7 @@ from itertools import islice
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.base.slices import Sliced, at_once
-from barnabas.broker.replication.fetch_session_handler import NEW_A_REQUEST
+from barnabas.broker.replication.fetch_session_handler import MAX_NEW_PARTITIONS
 from barnabas.broker.replication.fetch_transitions import FetchTransitions
 from barnabas.broker.replication.log_alignment import EpochAlignment, OffsetAlignment
 from barnabas.broker.replication.offset_truncation import truncation_for
@@ -111,7 +111,7 @@ class Fetcher:
         return topic_partition in self._states
 
     @property
-    def is_for_behind(self) -> bool:
+    def copies_what_is_behind(self) -> bool:
         """Whether another fetcher takes what is in sync."""
         return self._for_in_sync is False
 
@@ -234,7 +234,7 @@ class Fetcher:
 
         With the first thousand, if there are more: see `FetchSessionHandler`.
         """
-        for fetch_state in tuple(islice(self._states.within(FetchState.STARTING).values(), NEW_A_REQUEST)):
+        for fetch_state in tuple(islice(self._states.within(FetchState.STARTING).values(), MAX_NEW_PARTITIONS)):
             epoch = fetch_state.partition.log.leader_epochs.latest_epoch
             if version >= DIVERGING_EPOCHS_VERSION:
                 self._transitions.move(fetch_state, FetchEvent.DIVERGENCE_IS_REPORTED)
@@ -261,7 +261,7 @@ class Fetcher:
         self.speak(version)
         limits = self._limits
         step = self._session.next()
-        if not step.is_all or self._states.within(FetchState.STARTING):
+        if not step.names_all or self._states.within(FetchState.STARTING):
             wait_ms = 0
         fetching = self._states.within(FetchState.FETCHING)
         topics: dict[str, FetchTopic] = {}

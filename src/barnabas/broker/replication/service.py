@@ -188,7 +188,7 @@ class _ReplicaFetcherLoop:
         must_exchange: Callable[[], bool],
         between_fetches: Callable[[Fetcher], Sliced[None]],
     ) -> None:
-        """``between_fetches`` is called with the fetcher before each fetch where ``must_exchange``."""
+        """Before each fetch, ``between_fetches`` is called if ``must_exchange`` says so."""
         self._must_exchange = must_exchange
         self._between_fetches = between_fetches
         self._fetcher = fetcher
@@ -324,8 +324,9 @@ class _ReplicaFetcherLoop:
             logger.debug("Broker %d does not know our fetch session any more", self._source)
         if logs := fetcher.take_logs_with_new_epochs():
             dependencies.write_leader_epochs(logs)
+        # With what ran between the slices: a busy broker rests longer, up to _LONGEST_REST_MS.
         worked_ms = clock.worked_ms() - began_ms
-        if worked_ms >= _LEAST_WORK_MS and fetcher.is_for_behind:
+        if worked_ms >= _LEAST_WORK_MS and fetcher.copies_what_is_behind:
             await asyncio.sleep(min(worked_ms, _LONGEST_REST_MS) / 1000)
 
     async def _in_slices(self, work: Sliced[T]) -> T:
