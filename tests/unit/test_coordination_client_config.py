@@ -54,8 +54,8 @@ def test_a_password_comes_from_its_file() -> None:
         ({"zookeeper.ssl.trustStore.location": "ca.pem"}, "would not be protected"),
         ({**SECURE, "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO"}, "without TLS"),
         ({**SECURE, "zookeeper.ssl.crl": "true"}, "not supported"),
-        ({"zookeeper.client.secured": "true"}, "typing error"),
-        ({"client.secure": "true"}, "typing error"),
+        ({"zookeeper.client.secured": "true"}, "misspelled"),
+        ({"client.secure": "true"}, "misspelled"),
         ({"zookeeper.ssl.client.enable": "true", "zookeeper.client.secure": "false"}, "contradict each other"),
         (
             {
@@ -65,9 +65,9 @@ def test_a_password_comes_from_its_file() -> None:
             },
             "contradict each other",
         ),
-        ({**SECURE, "zookeeper.ssl.trustStore.locaton": "ca.pem"}, "typing error"),
+        ({**SECURE, "zookeeper.ssl.trustStore.locaton": "ca.pem"}, "misspelled"),
         ({**SECURE, "zookeeper.ssl.endpoint.identification.algorithm": "LDAPS"}, "HTTPS is expected"),
-        ({"zookeeper.sasl.clientConfig": "Client"}, "typing error"),
+        ({"zookeeper.sasl.clientConfig": "Client"}, "misspelled"),
         ({**SECURE, "zookeeper.ssl.protocol": "TLSv1"}, "must be one of"),
     ],
 )

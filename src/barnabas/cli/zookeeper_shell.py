@@ -124,7 +124,7 @@ class _Access:
     """What the client's configuration says about TLS and SASL."""
 
     def __init__(self, path: str | None) -> None:
-        """``path`` of the file, None for no protection. Raises `ConfigError`, also for a name that asks for other protection."""
+        """``path`` of the file, None for no protection. Raises `ConfigError`, also for names that are unknown."""
         values = read_client_config(properties_file(path))
         for name in values.unknown():
             print(f"warning: {name} in {path} has no effect", file=sys.stderr)

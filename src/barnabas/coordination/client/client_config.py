@@ -33,14 +33,16 @@ _KAFKA_NAMES = {
 }
 _REALM = "zk-sasl-md5"  # that of ZooKeeper's servers
 
-
 _WITHOUT_EFFECT = {"jute.maxbuffer", "zookeeper.disableAutoWatchReset", "zookeeper.request.timeout"}
 
 
 def _unknown(name: str, _text: str) -> str | None:
     if name in _WITHOUT_EFFECT:
         return None
-    return "no property of ZooKeeper's clients has this name here: it may have a typing error, or ask for protection that is not supported"
+    return (
+        "this is not a property of ZooKeeper's clients that is known here: it may be misspelled, or ask for protection that is "
+        "not supported"
+    )
 
 
 _DEFINITIONS = Definitions(
