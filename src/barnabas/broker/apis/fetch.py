@@ -170,7 +170,7 @@ def _reply(services: Services, request: Request, session_id: int, found: Sequenc
         topics[-1].partitions.append(partition)
     response = FetchResponse(session_id=session_id, responses=topics)
     if request.version >= _LEADER_HINTS and any(code in _MOVED for code in errors):
-        _hint(services, request, found, response)
+        _add_leader_hints(services, request, found, response)
     request.reply(response)
 
 
@@ -208,8 +208,10 @@ def _refusal(wanted: PartitionFetch, code: ErrorCode) -> PartitionData:
     )
 
 
-def _hint(services: Services, request: Request, found: Sequence[FetchPartitionData], response: FetchResponse) -> None:
-    """Say where the partitions went that this broker does not lead."""
+def _add_leader_hints(
+    services: Services, request: Request, found: Sequence[FetchPartitionData], response: FetchResponse
+) -> None:
+    """Add the current leaders of partitions that this broker does not lead (KIP-951)."""
     hints = LeaderHints(services.replicas, services.metadata, request.client.listener)
     answers = (partition for topic in response.responses for partition in topic.partitions)
     for data, answer in zip(found, answers, strict=True):

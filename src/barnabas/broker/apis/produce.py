@@ -173,12 +173,12 @@ def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
 
 def _reply(services: Services, request: Request, response: ProduceResponse, failed: bool) -> None:
     if failed:
-        _hint(services, request.client.listener, request.version, response)
+        _add_leader_hints(services, request.client.listener, request.version, response)
     request.reply(response)
 
 
-def _hint(services: Services, listener: str, version: int, response: ProduceResponse) -> None:
-    """Say where the partitions went that this broker does not lead."""
+def _add_leader_hints(services: Services, listener: str, version: int, response: ProduceResponse) -> None:
+    """Add the current leaders of partitions that this broker does not lead (KIP-951)."""
     if version < _LEADER_HINTS:
         return
     hints = LeaderHints(services.replicas, services.metadata, listener)
@@ -203,7 +203,7 @@ def unacknowledged_response(
     _refuse(answer, KafkaError(code))
     refused = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
     response = ProduceResponse(responses=[refused])
-    _hint(services, listener, version, response)
+    _add_leader_hints(services, listener, version, response)
     return response
 
 

@@ -6,7 +6,8 @@ One request of a connection is served at a time, in order, as Apache's brokers d
 the connection is paused, so a client that pipelines waits in its own socket. A handler that replies at once costs no
 task and no pause.
 
-Usual Produce requests need no handler: `FastPath` serves those that arrived together, and leaves the others.
+Usual Produce requests need no handler: `FastPath` serves those that arrived together, which with acks=all also wait together
+(`Unanswered`), and leaves the others.
 
 A request that cannot be decoded, or whose API or version is not advertised, closes the connection, as in Apache's
 brokers. Only ApiVersions in an unknown version is answered, in version 0 and with UNSUPPORTED_VERSION, so that newer

@@ -119,13 +119,13 @@ def plan_creation(
                 ErrorCode.INVALID_PARTITIONS,
                 f"The request asks for more than {MAX_REPLICAS_A_REQUEST} replicas in all: split it.",
             )
-        _check_size(partitions, factor, racks)
+        _require_storable(partitions, factor, racks)
         assignment = yield from assign_replicas_in_slices(racks, partitions, factor, rng)
     _validate_name(topic.name, existing)
     _validate_assignment(assignment, len(topic.assignments or ()))
     if topic.assignments:
         brokers = (max(replicas) for replicas in assignment.values())
-        _check_size(len(assignment), len(assignment[0]), brokers)
+        _require_storable(len(assignment), len(assignment[0]), brokers)
     configs = {config.name: config.value or "" for config in topic.configs}
     try:
         if configs:
@@ -158,7 +158,7 @@ def _validate_assignment(assignment: Mapping[int, Sequence[int]], given: int) ->
         raise KafkaError(bad, "partitions should be a consecutive 0-based integer sequence")
 
 
-def _check_size(partitions: int, factor: int, brokers: Iterable[int]) -> None:
+def _require_storable(partitions: int, factor: int, brokers: Iterable[int]) -> None:
     """Raises `KafkaError` when a topic's znode could be too large, as it would be if all its numbers were long ones."""
     broker_digits = len(str(max(brokers, default=0)))
     entry_bytes = len(str(partitions)) + len('"":[],') + factor * (broker_digits + len(","))
@@ -204,7 +204,7 @@ def plan_growth(
             f"The topic '{name}' would get more than {MAX_REPLICAS_A_REQUEST} new replicas at once: add its partitions in "
             f"several requests.",
         )
-    _check_size(count, len(first), (*racks, *first))
+    _require_storable(count, len(first), (*racks, *first))
     if assignments is None:
         ids = sorted(racks)
         start = max(0, next((index for index, broker in enumerate(ids) if broker >= first[0]), -1))

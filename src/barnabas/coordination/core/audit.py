@@ -2,8 +2,9 @@
 
     session=0x1000  user=10.0.0.7,bob  ip=10.0.0.7  operation=create  znode=/a  znode_type=persistent  result=success
 
-What the server does itself (ephemerals of a session that ends, its own start and stop) has the server's user. Fields are tab-separated. A write of several parts has a line for each if it succeeds, and one line otherwise. Hashes of
-passwords in ACLs are not shown, and what is no printable character is escaped, so that a client cannot forge lines.
+What the server does itself (ephemerals of a session that ends, its own start and stop) has the server's user. Fields are
+tab-separated. A write of several parts has a line for each if it succeeds, and one line otherwise. Hashes of passwords in ACLs
+are not shown, and what is no printable character is escaped, so that a client cannot forge lines.
 
 In ZooKeeper: ZKAuditProvider, AuditHelper and AuditEvent.
 """

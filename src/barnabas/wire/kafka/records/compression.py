@@ -120,7 +120,8 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
 def _gzip_member(member: "zlib._Decompress", data: Buffer, most_bytes: int) -> Buffer | None:
     """What a member holds; None, or so many bytes, if it holds ``most_bytes`` or more.
 
-    zlib itself would need twice as much memory for large ones. One that unpacks to very much more than it has is counted before it is kept: most bombs need no memory then.
+    zlib itself would need twice as much memory for large ones. A member that unpacks to far more than its size is counted before
+    it is kept, so most bombs need no memory.
     """
     part = member.decompress(data, min(most_bytes, _GZIP_PIECE_BYTES))
     if member.eof or len(part) < _GZIP_PIECE_BYTES or len(part) == most_bytes:
