@@ -26,6 +26,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -189,6 +190,7 @@ class _SocketConnection:
         "_cold_ranges",
         "_cold_reads",
         "_descriptor",
+        "_disk_read",
         "_filled",
         "_frame",
         "_frame_bytes",
@@ -206,7 +208,6 @@ class _SocketConnection:
         "_partial",
         "_paused",
         "_peer",
-        "_read_ahead",
         "_reading",
         "_scratch",
         "_socket",
@@ -254,7 +255,7 @@ class _SocketConnection:
         self._writing = False  # what is unsent leaves when the socket is writable, or the file in memory
         self._has_writer = False
         self._in_memory_bytes = 0  # of the first piece
-        self._read_ahead: asyncio.Future[Any] | None = None  # while a file is not in memory
+        self._disk_read: asyncio.Future[Any] | None = None  # while a file is not in memory
         self._cold_ranges = 0  # how many of the next are left to a thread
         self._closing = False
         self._closed = False
@@ -492,7 +493,7 @@ class _SocketConnection:
 
     def _go_on_when_writable(self) -> None:
         self._writing = True
-        if not self._has_writer and self._read_ahead is None:
+        if not self._has_writer and self._disk_read is None:
             self._has_writer = True
             self._loop.add_writer(self._descriptor, self._flush)
 
@@ -522,8 +523,7 @@ class _SocketConnection:
             if len(batch) == _IOV_MAX:
                 break
         if not batch:
-            small = small_ranges(islice(outgoing, _IOV_MAX))
-            self._wait_for_disk(self._cold_reads.begin(self._loop, read_ranges, small))
+            self._begin_disk_read(read_ranges, small_ranges(islice(outgoing, _IOV_MAX)), self._take_small_ranges)
             return True
         if len(batch) == 1:
             sent = self._socket.send(batch[0], more)  # type: ignore[arg-type]  # no slices in the batch
@@ -545,7 +545,7 @@ class _SocketConnection:
             ahead_bytes = min(piece.size, READ_AHEAD_BYTES)
             if self._cold_ranges or not is_in_memory(descriptor, piece.offset, ahead_bytes):
                 ahead = FileSlice(piece.file, piece.offset, ahead_bytes)
-                self._wait_for_disk(self._cold_reads.begin(self._loop, read_into_memory, ahead))
+                self._begin_disk_read(read_into_memory, ahead, self._take_range_in_memory)
                 return True
             self._in_memory_bytes = ahead_bytes
         wanted_bytes = min(piece.size, self._in_memory_bytes)
@@ -561,29 +561,30 @@ class _SocketConnection:
             self._outgoing[0] = FileSlice(piece.file, piece.offset + sent, piece.size - sent)
         return sent < wanted_bytes
 
-    def _wait_for_disk(self, reading: "asyncio.Future[bool] | asyncio.Future[list[bytes]]") -> None:
+    def _begin_disk_read(self, read: Callable[[Any], Any], what: Any, take: Callable[[Any], None]) -> None:
+        self._disk_read = self._cold_reads.begin(self._loop, read, what)
         self._stop_writer()
-        self._read_ahead = reading
-        reading.add_done_callback(self._has_read_ahead)
+        self._disk_read.add_done_callback(partial(self._disk_read_ended, take))
 
-    def _has_read_ahead(self, done: "asyncio.Future[Any]") -> None:
-        self._read_ahead = None
+    def _disk_read_ended(self, take: Callable[[Any], None], done: "asyncio.Future[Any]") -> None:
+        self._disk_read = None
         if self._closed or done.cancelled():
             return
         if (error := done.exception()) is not None:
             self._finish(error if isinstance(error, Exception) else None)
             return
-        read = done.result()
-        if isinstance(read, list):  # the first small ranges; nothing was sent meanwhile
-            for number, part in enumerate(islice(self._outgoing, _IOV_MAX)):
-                if read and isinstance(part, FileSlice):
-                    self._outgoing[number] = read.pop(0)
-        else:
-            self._in_memory_bytes = min(
-                len(self._outgoing[0]), READ_AHEAD_BYTES
-            )  # sent, even if dropped again meanwhile
-            self._cold_ranges = _COLD_RANGES if read else max(self._cold_ranges - 1, 0)
+        take(done.result())
         self._flush()
+
+    def _take_small_ranges(self, read: list[bytes]) -> None:
+        for number, part in enumerate(islice(self._outgoing, _IOV_MAX)):  # nothing was sent meanwhile
+            if read and isinstance(part, FileSlice):
+                self._outgoing[number] = read.pop(0)
+
+    def _take_range_in_memory(self, has_waited: bool) -> None:
+        # It is sent, even if it was dropped from memory again meanwhile.
+        self._in_memory_bytes = min(len(self._outgoing[0]), READ_AHEAD_BYTES)
+        self._cold_ranges = _COLD_RANGES if has_waited else max(self._cold_ranges - 1, 0)
 
     # Closing
 
@@ -606,8 +607,8 @@ class _SocketConnection:
         self._closed = True
         self._read(False)
         self._stop_writer()
-        if self._read_ahead is not None:
-            self._read_ahead.cancel()
+        if self._disk_read is not None:
+            self._disk_read.cancel()
         self._outgoing.clear()
         self._unsent_bytes = 0
         self._partial = b""
