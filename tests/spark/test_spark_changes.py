@@ -43,7 +43,7 @@ def ids_in(path: Path) -> list[int]:
 def test_a_table_that_is_replaced_while_the_flow_runs_is_seen_by_the_next_micro_batch(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
-    """Within one run, which reads it anew because it is another file by now."""
+    """Within one run, which reads it again because the file was replaced."""
     name, table = cluster.topic(1), tmp_path / "names.csv"
     table.write_text("id,name\n1,one\n2,two\n")
     seen: list[tuple[int, str]] = []

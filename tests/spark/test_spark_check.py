@@ -196,7 +196,7 @@ key = ["place"]
 """
 
 
-def test_what_the_state_means_is_told_from_what_may_change(spark: Any, tmp_path: Path) -> None:
+def test_changes_of_what_the_state_means_are_distinguished_from_others(spark: Any, tmp_path: Path) -> None:
     """Spark compares types only: of other groups of equal types it would mix old and new."""
 
     def operations(*change: str) -> list[str]:
