@@ -9,7 +9,10 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
+from pyspark.sql import functions as F  # noqa: E402, N812  # its name in every Spark program
+
 from barnabas.pipelines import transforms  # noqa: E402
+from barnabas.pipelines.attempts import every_row  # noqa: E402
 from barnabas.pipelines.expectations import is_met  # noqa: E402
 from barnabas.pipelines.spec import Aggregate, Expectation, Format, Transform  # noqa: E402
 
@@ -80,7 +83,20 @@ def test_rows_for_which_an_expression_raises_are_bad(spark: Any) -> None:
     marked = transforms.mark_unexpected(parsed, check, "source")
     unmet = [row.source_offset for row in marked.where("_barnabas_error = 'NOT_EXPECTED'").collect()]
     assert unmet == [1, 3], "without a value, and with one that is too small"
-    assert [row.source_offset for row in transforms.good_rows(parsed).where(is_met(check[1])).collect()] == [0, 2, 3]
+    good = transforms.good_rows(parsed)
+    assert [row.source_offset for row in good.where(is_met(check[1], every_row(good))).collect()] == [0, 2, 3]
+
+
+def test_a_check_that_cannot_be_computed_is_not_met_though_it_shares_parts_with_others(spark: Any) -> None:
+    """Spark computes a part that comes twice, in one check or in two, before both of them: it must not end the query."""
+    how = Format("json", {"id": "int", "price": "double"})
+    values = [{"id": 2, "price": 8}, {"id": 0, "price": 1}, {"id": 1, "price": 4}, {"id": 4, "price": 0}]
+    rows = transforms.good_rows(transforms.parse_records(records(spark, *map(json.dumps, values)), how))
+    checks = ["price / id > 1 and price / id < 5", "price / id > 3"]
+    met = [is_met(Expectation(each, each, "source"), every_row(rows)) for each in checks]
+    assert [row.source_offset for row in rows.where(met[0]).where(met[1]).collect()] == [0, 2]
+    (counts,) = rows.agg(*[F.count_if(~each) for each in met]).collect()
+    assert tuple(counts) == (2, 2)
 
 
 def test_bad_rows_are_counted(spark: Any) -> None:

@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     try:
         flow = load_flow(arguments.file, [*arguments.set, *([f"resources.master={master}"] if master else [])])
         if arguments.action == "check":
-            _require_known_properties(flow)
+            _require_consistent_properties(flow)
     except SpecError as error:
         if arguments.action != "check":
             raise
@@ -96,13 +96,13 @@ def _refused(error: SpecError, arguments: argparse.Namespace) -> int:
     return 1
 
 
-def _require_known_properties(flow: spec.Flow) -> None:
+def _require_consistent_properties(flow: spec.Flow) -> None:
     kafka = [source.kafka for source in flow.sources]
     kafka += [each.kafka for each in (*flow.sinks, *flow.lookups) if isinstance(each, spec.TopicSink | spec.Lookup)]
     if any(kafka):
-        from barnabas.pipelines.kafka import require_known_properties
+        from barnabas.pipelines.kafka import require_consistent_properties
 
-        require_known_properties(flow)
+        require_consistent_properties(flow)
 
 
 def _require_topics(flow: spec.Flow) -> None:

@@ -129,7 +129,7 @@ class _Check:
         return self._problems
 
     def _source(self, source: Source) -> DataFrame:
-        field = self._flow.field_of(source)
+        field = source.field
         how = self._format(f"{field}.format", source.format)
         # A stream of files from an empty folder: it has no rows, and needs no cluster.
         schema = transforms.record_schema(source)
@@ -309,9 +309,7 @@ class _Check:
     def _charts(self, types: dict[str, str]) -> None:
         for number, chart in enumerate(self._flow.charts):
             if chart.query is None and chart.type != "table":
-                parts = [("x", chart.x), *[("y", each) for each in chart.y]]
-                parts += [("color", chart.color)] if chart.color else []
-                for part, column in parts:
+                for part, column in chart.columns:
                     self._must_be_column(f"charts[{number}].{part}", column, types)
             elif chart.query and (problem := query_problem(chart, list(types))):
                 self._problems.append(Problem(f"charts[{number}].{problem[0]}", problem[1]))

@@ -21,6 +21,12 @@ class Chart:
     sink: int | None = None
     """Which of the flow's sinks; the first that can be read if None."""
 
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """The columns that are drawn, each behind the name of its field."""
+        color = [("color", self.color)] if self.color else []
+        return [("x", self.x), *[("y", each) for each in self.y], *color]
+
 
 def declare_chart(table: SpecTable, number_of_sinks: int) -> Chart:
     """One table ``[[charts]]``."""

@@ -415,7 +415,7 @@ def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
         text = f"were {', '.join(old_sources)}; the checkpoint keeps positions in that order"
         return [Change("sources", text, fits=False)]
     for source in flow.sources:
-        changes += _source_changes(flow.field_of(source), old_sources[source.name], new_sources[source.name], source)
+        changes += _source_changes(source.field, old_sources[source.name], new_sources[source.name], source)
     for name in sorted({*before["state"], *now["state"]}):
         old, new = before["state"].get(name), now["state"].get(name)
         if old != new:

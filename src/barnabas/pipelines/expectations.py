@@ -7,7 +7,7 @@ micro-batch reaches a sink. ``quarantine`` makes a source's row a bad one (`tran
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 
-from barnabas.pipelines.attempts import attempted
+from barnabas.pipelines.attempts import attempted_value, every_row
 from barnabas.pipelines.spec import Expectation, Flow
 
 __all__ = ["expected_rows", "is_met"]
@@ -18,9 +18,9 @@ _STUCK = (
 )
 
 
-def is_met(expectation: Expectation) -> Column:
-    """Whether a row fulfils the condition; never null. A row for which it cannot be computed does not."""
-    return F.coalesce(attempted(F.expr(expectation.check).cast("boolean")), F.lit(False))
+def is_met(expectation: Expectation, asked: Column) -> Column:
+    """Whether a row fulfils the condition; never null. One for which it cannot be computed, or that is not asked, does not."""
+    return F.coalesce(attempted_value(asked, F.expr(expectation.check).cast("boolean"))["v"], F.lit(False))
 
 
 def expected_rows(rows: DataFrame, flow: Flow, view: str, *, observed: bool) -> DataFrame:
@@ -28,15 +28,16 @@ def expected_rows(rows: DataFrame, flow: Flow, view: str, *, observed: bool) -> 
     ours = [each for each in flow.expectations if each.of == view and each.on_fail != "quarantine"]
     if not ours:
         return rows
+    asked = every_row(rows)
     if observed:
-        counts = [F.count_if(~is_met(each)).alias(each.name) for each in ours]
+        counts = [F.count_if(~is_met(each, asked)).alias(each.name) for each in ours]
         rows = rows.observe(f"barnabas.expect.{view}", *counts)
     for each in ours:
         if each.on_fail == "drop":
-            rows = rows.where(is_met(each))
+            rows = rows.where(is_met(each, asked))
         elif each.on_fail == "fail":
             text = f"the expectation {each.name} is not met: {each.check}"
             row = F.to_json(F.struct(*rows.columns))
             broken = F.raise_error(F.concat(F.lit(f"{text}; the row is "), row, F.lit(f". {_STUCK}")))
-            rows = rows.where(F.when(is_met(each), True).otherwise(broken.cast("boolean")))
+            rows = rows.where(F.when(is_met(each, asked), True).otherwise(broken.cast("boolean")))
     return rows

@@ -22,7 +22,7 @@ from barnabas.pipelines.options import SourceOptions, Start, client_config
 from barnabas.pipelines.spec import Flow, TopicSink
 from barnabas.pipelines.spec_fields import SpecError
 
-__all__ = ["ClusterError", "KafkaCluster", "open_client", "require_known_properties"]
+__all__ = ["ClusterError", "KafkaCluster", "open_client", "require_consistent_properties"]
 
 _SPECS: Any = vars(client_admin)["OffsetSpec"]  # its stubs forget to export it
 logger = logging.getLogger(__name__)
@@ -57,13 +57,16 @@ def open_client(kind: Any, config: Mapping[str, object]) -> Any:
         raise ConfigError(f"librdkafka refuses the kafka. options: {error.args[0].str()}") from error
 
 
-def require_known_properties(flow: Flow) -> None:
-    """Raise `SpecError` for properties of clients that librdkafka does not know or like; asks no broker."""
+def require_consistent_properties(flow: Flow) -> None:
+    """Raise `SpecError` for properties that librdkafka refuses together; each by itself was checked when the file was read.
+
+    Asks no broker.
+    """
     wanted: list[tuple[str, Any, Mapping[str, str]]] = []
     for source in flow.sources:
-        wanted.append((f"{flow.field_of(source)}.kafka", Consumer, source.kafka))
+        wanted.append((f"{source.field}.kafka", Consumer, source.kafka))
         if source.bad_rows_topic:
-            wanted.append((f"{flow.field_of(source)}.kafka", Producer, source.producer_kafka))
+            wanted.append((f"{source.field}.kafka", Producer, source.producer_kafka))
     wanted += [(f"tables.{each.name}.kafka", Consumer, each.kafka) for each in flow.lookups if each.kafka]
     wanted += [
         (f"sinks[{n}].kafka", Producer, each.kafka) for n, each in enumerate(flow.sinks) if isinstance(each, TopicSink)

@@ -486,7 +486,7 @@ class _Run:
         try:
             require_known(asked.start.offsets, partitions)
         except BarnabasError as error:
-            raise self._flow.places.error(f"{source.table}.starting_offsets", str(error)) from error
+            raise self._flow.places.error(f"{source.field}.starting_offsets", str(error)) from error
         start = to_json(cluster.resolve(partitions, asked.start))
         OsFiles().write_atomically(str(path), start.encode())
         return start

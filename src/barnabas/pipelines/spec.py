@@ -103,7 +103,7 @@ class Source:
     """Of the record beside its value: ``key``, ``timestamp``, ``headers``; they become ``source_key`` and so on."""
 
     @property
-    def table(self) -> str:
+    def field(self) -> str:
         """The path of the source's table in the file."""
         return "source" if self.name == "source" else f"sources.{self.name}"
 
@@ -220,10 +220,6 @@ class Flow:
         aggregates = [self.aggregate, *(step.aggregate for step in self.steps)]
         watermarks = [*(source.watermark for source in self.sources), *(step.watermark for step in self.steps)]
         return any(watermarks) or any(each.watermark for each in aggregates if each)
-
-    def field_of(self, source: Source) -> str:
-        """The path of a source's table in the file."""
-        return source.table
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Flow:
@@ -543,7 +539,7 @@ def _refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:
 def _refuse_loops(root: SpecTable, sources: Sequence[Source], sinks: Sequence[Sink]) -> None:
     """A flow that reads what it writes would never end, and its topics would grow for ever."""
     written: list[tuple[str, str, Source | TopicSink]] = [
-        (f"{each.table}.bad_rows_topic", each.bad_rows_topic, each) for each in sources if each.bad_rows_topic
+        (f"{each.field}.bad_rows_topic", each.bad_rows_topic, each) for each in sources if each.bad_rows_topic
     ]
     written += [(f"sinks[{n}].topic", each.topic, each) for n, each in enumerate(sinks) if isinstance(each, TopicSink)]
     for field_name, topic, where in written:

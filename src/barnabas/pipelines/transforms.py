@@ -19,6 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType
 
 from barnabas.pipelines.attempts import attempted_value
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
+from barnabas.pipelines.expectations import is_met
 from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS, TIME_OUT_OF_RANGE
 
@@ -212,7 +213,7 @@ def mark_unexpected(parsed: DataFrame, expectations: Sequence[Expectation], sour
         return parsed
     reasons = [
         F.when(
-            ~F.coalesce(attempted_value(F.col(_BAD).isNull(), F.expr(each.check).cast("boolean"))["v"], F.lit(False)),
+            ~is_met(each, F.col(_BAD).isNull()),
             F.lit(f"{_unmet(each.name)}: {each.check}"),
         )
         for each in ours

@@ -6,7 +6,7 @@ Both read a few of the newest records of each source as tables, and take them th
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,6 @@ _ACL_OPERATION: Any = vars(client_admin)["AclOperation"]  # its stubs forget to 
 _SAMPLE = 1000
 """Records of each partition that are looked at."""
 _TIMEOUT_MS = 10_000
-_NO_TOPIC = "no topic matches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +147,7 @@ def try_flow(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
         yield Finding("ok", "flow", "every expression, column and type is right")
     reachable: list[Source] = []
     for source in flow.sources:
-        finding = _try(f"source {source.name}", lambda source=source: _topics(source))  # type: ignore[misc]
-        if finding.state == "ok" and finding.message.startswith(_NO_TOPIC):
-            finding = replace(finding, state="warning")
+        finding = _try(f"source {source.name}", partial(_topics, source))
         yield finding
         if finding.state == "ok":
             reachable.append(source)
@@ -165,28 +162,21 @@ def try_flow(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
             kafka = {**sink.kafka, "bootstrap.servers": sink.bootstrap_servers}
             yield _target(f"sink {sink_name(sink)}", kafka, sink.topic)
         else:
-            yield _try(f"sink {sink_name(sink)}", lambda sink=sink: _sink(sink, flow, types))  # type: ignore[misc]
+            yield _try(f"sink {sink_name(sink)}", partial(_sink, sink, flow, types))
     for table in filter(None, map(_as_source, flow.lookups)):
-        yield _try_finding(f"table {table.name}", partial(_values_of_table, spark, table))
+        yield _try(f"table {table.name}", partial(_values_of_table, spark, table))
     problem = "" if problems else Checkpoint(flow).state_problem(operations, spark.version)
     if problem:
         yield Finding("error", "checkpoint", problem)
     yield from _checkpoint(flow)
 
 
-def _try(what: str, act: Callable[[], str]) -> Finding:
-    try:
-        return Finding("ok", what, act())
-    except (BarnabasError, OSError) as error:
-        return Finding("error", what, str(error))
-
-
-def _try_finding(what: str, act: Callable[[], Finding]) -> Finding:
+def _try(what: str, act: Callable[[], Finding]) -> Finding:
     try:
         return act()
     except PySparkException as error:
         return Finding("error", what, str(reason_of(error)))
-    except BarnabasError as error:
+    except (BarnabasError, OSError) as error:
         return Finding("error", what, str(error))
 
 
@@ -208,14 +198,16 @@ def _values_of_table(spark: SparkSession, source: Source) -> Finding:
     return Finding("ok", what, f"{rows:,} of the newest values fit")
 
 
-def _topics(source: Source) -> str:
+def _topics(source: Source) -> Finding:
     cluster = source_cluster(source)
     partitions = cluster.partitions()
     ends = cluster.at_marks(dict.fromkeys(partitions, -1))
     begins = cluster.at_marks(dict.fromkeys(partitions, -2))
     waiting = sum(end - begins[name] for name, end in ends.items())
     topics = sorted({each.topic for each in partitions})
-    return f"{', '.join(topics) or f'{_NO_TOPIC} {source.pattern}'}: {len(partitions)} partitions, {waiting:,} records can be read"
+    names = ", ".join(topics) or f"no topic matches {source.pattern}"
+    text = f"{names}: {len(partitions)} partitions, {waiting:,} records can be read"
+    return Finding("ok" if partitions else "warning", f"source {source.name}", text)
 
 
 def _sampled(spark: SparkSession, flow: Flow) -> tuple[Views | None, list[Finding]]:
@@ -276,10 +268,11 @@ def _meant_names(spark: SparkSession, source: Source, name: str) -> str:
     return f"; no value has it{did_you_mean(name, known) or ', but ' + ', '.join(known[:30])}"
 
 
-def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> str:
+def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> Finding:
     """What can be seen of a sink without changing it. Raises `BarnabasError` if the flow could not go on with it."""
+    what = f"sink {sink_name(sink)}"
     if isinstance(sink, FunctionSink):
-        return "is not looked at"
+        return Finding("ok", what, "is not looked at")
     required = Checkpoint(flow).required_batches(sink)
     query, last = required or ("", -1)
     state = inspect_output(sink, flow.name, query)
@@ -289,10 +282,10 @@ def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> str:
     if state is None:
         place = str(getattr(sink, "url", None) or getattr(sink, "path", None))
         is_new_file = "://" not in place and not Path(place).exists()
-        return f"{place if is_new_file else sink.table} will be made"
+        return Finding("ok", what, f"{place if is_new_file else sink.table} will be made")
     if types and state.columns is not None:
         check_columns(sink.table, types, set(state.columns))
-    return f"{sink.table} is there"
+    return Finding("ok", what, f"{sink.table} is there")
 
 
 def _rights(source: Source) -> Iterator[Finding]:

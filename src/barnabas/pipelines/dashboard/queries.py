@@ -53,12 +53,7 @@ def query_problem(chart: Chart, columns: Sequence[str]) -> tuple[str, str] | Non
         if found is None:
             return "query", "is no SELECT"
         if chart.type != "table":
-            parts = [
-                ("x", chart.x),
-                *(("y", each) for each in chart.y),
-                *([("color", chart.color)] if chart.color else []),
-            ]
-            for part, name in parts:
+            for part, name in chart.columns:
                 if name not in found.columns:
                     hint = did_you_mean(name, found.columns) or f"; it gives {', '.join(found.columns)}"
                     return part, f"names {name}, which the query does not give{hint}"
