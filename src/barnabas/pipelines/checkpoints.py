@@ -139,8 +139,8 @@ class Checkpoint:
         before = self.source_order()
         if self.has_begun and before and list(order) != before:
             raise PipelineError(
-                f"the checkpoint {self.folder} keeps positions by the order in which sources are read, which was "
-                f"{', '.join(before)} and is {', '.join(order)} now, by a change in what is joined with what: {OTHER_STATE_ADVICE}"
+                f"the checkpoint {self.folder} keeps positions by the order in which sources are read (in what is joined with what), which was "
+                f"{', '.join(before)} and is {', '.join(order)} now: {OTHER_STATE_ADVICE}"
             )
 
     def require_state(self, operations: Sequence[str], version: str) -> None:
