@@ -45,6 +45,7 @@ def _handle(services: Services, request: Request) -> None:
 
 
 def _alter(services: Services, request: Request, message: AlterPartitionRequest) -> Steps[None]:
+    yield from services.controller.commands.await_failover()  # until then it knows no topic
     names = {topic_id: name for name, topic_id in services.controller.context.topic_ids.items()}
     changes: list[IsrChange] = []
     asked: list[tuple[AlterPartitionRequestTopicData, str | None]] = []
