@@ -13,7 +13,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -218,22 +219,29 @@ def test_a_flow_that_cannot_work_says_why_with_line_and_field(cluster: Any, tmp_
 
 
 @contextlib.contextmanager
-def records_keep_coming(cluster: Any, topic: str) -> Iterator[None]:
-    """All of them are in the topic at the end of the block."""
-    hurry, step = threading.Event(), max(3000, _RECORDS // 100)
+def records_keep_coming(cluster: Any, topic: str, kills: int) -> Iterator[Callable[[], None]]:
+    """Each call of what is yielded lets another share come, of one more than there are kills; at the end all of them are in the topic.
+
+    A share has at least 5 micro-batches of `batch_limit`, so none waits for ever however fast the flow is.
+    """
+    hurry, allowed, step = threading.Event(), threading.Semaphore(0), max(3000, _RECORDS // 100)
+    bounds = [_RECORDS * number // (kills + 1) for number in range(kills + 2)]
 
     def produce() -> None:
-        for first in range(0, _RECORDS, step):
-            numbers = range(first, min(first + step, _RECORDS))
-            cluster.produce(topic, [(str(n).encode(), line(n)) for n in numbers])
-            hurry.wait(1.0)
+        for begin, end in pairwise(bounds):
+            allowed.acquire()
+            for first in range(begin, end, step):
+                numbers = range(first, min(first + step, end))
+                cluster.produce(topic, [(str(n).encode(), line(n)) for n in numbers])
+                hurry.wait(1.0)
 
     producing = threading.Thread(target=produce)
     producing.start()
     try:
-        yield
+        yield allowed.release
     finally:
         hurry.set()
+        allowed.release(kills + 1)
         producing.join()
 
 
@@ -243,7 +251,7 @@ def batch_limit(kills: int) -> int:
 
 
 def batches_before_kill(rng: random.Random) -> int:
-    """Micro-batches from one kill to the next: with `batch_limit`, kills come from the first records to nearly the last."""
+    """Micro-batches from one kill to the next."""
     return rng.randint(2, 5)
 
 
@@ -261,8 +269,9 @@ def test_after_kills_of_the_driver_nothing_is_twice_and_nothing_missing(cluster:
     topic, kills = cluster.topic(3), int(os.environ.get("BARNABAS_KILLS", "4"))
     path = write_flow(tmp_path, AGGREGATE, bootstrap=cluster.bootstrap, topic=topic, limit=batch_limit(kills))
     epochs, rng = [-1], random.Random(SEED)
-    with records_keep_coming(cluster, topic):
+    with records_keep_coming(cluster, topic, kills) as more:
         for _ in range(kills):
+            more()
             process = start(path)
             wait_for_epoch(tmp_path, epochs[-1] + batches_before_kill(rng), process)
             sleep_into_batch(tmp_path, rng)
@@ -292,9 +301,10 @@ def test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole(
     )
     checkpoint = Checkpoint(load(path))
     last, killed_workers, rng = -1, 0, random.Random(SEED)
-    with records_keep_coming(cluster, topic):
+    with records_keep_coming(cluster, topic, kills) as more:
         process = start(path)
         for number in range(kills):
+            more()
             wait_for_epoch(tmp_path, last + batches_before_kill(rng), process)
             sleep_into_batch(tmp_path, rng)
             if number % 2 == 0:
@@ -305,6 +315,7 @@ def test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole(
             else:
                 killed_workers += kill_a_worker(process.pid, rng)
             last = epoch(tmp_path)
+        more()
         wait_for_epoch(tmp_path, last + 1, process)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=_TIMEOUT_S)
