@@ -239,8 +239,18 @@ class _Check:
         return rows
 
     def _aggregate(self, field: str, rows: DataFrame, how: Aggregate) -> DataFrame | None:
-        if (whole := _whole(partial(transforms.aggregate_rows, rows, how))) is not None:
-            return whole
+        result = _whole(partial(transforms.aggregate_rows, rows, how))
+        if result is None:
+            self._aggregate_parts(field, rows, how)
+        elif (how.window or how.session) and not has_watermark(result):
+            text = (
+                f"is missing: {how.time} has none in these rows, only in others; without it state would grow for ever"
+            )
+            self._problems.append(Problem(f"{field}.watermark", text))
+        return result
+
+    def _aggregate_parts(self, field: str, rows: DataFrame, how: Aggregate) -> None:
+        """Find the part of an aggregate that is wrong."""
         known = [
             name for name in how.group_by if self._try(f"{field}.group_by", partial(_select, rows, f"`{name}`"), rows)
         ]
@@ -253,15 +263,8 @@ class _Check:
             one = replace(right, compute={name: expression})
             if self._try(f"{field}.compute.{name}", partial(transforms.aggregate_rows, rows, one), rows):
                 right.compute[name] = expression
-        if right != how:
-            return None
-        result = transforms.aggregate_rows(rows, how)
-        if (how.window or how.session) and not has_watermark(result):
-            text = (
-                f"is missing: {how.time} has none in these rows, only in others; without it state would grow for ever"
-            )
-            self._problems.append(Problem(f"{field}.watermark", text))
-        return result
+        if right == how:  # the parts are right, and their combination is not
+            self._try(field, partial(transforms.aggregate_rows, rows, how), rows)
 
     def _window(self, field: str, rows: DataFrame, time: str, how: Aggregate) -> bool:
         """Whether windows can be cut from the column of event time."""

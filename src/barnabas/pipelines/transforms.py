@@ -335,11 +335,18 @@ def bad_reasons(parsed: DataFrame) -> DataFrame:
     return parsed.where(F.col(_BAD).isNotNull()).groupBy(F.col(_BAD).alias("reason")).count()
 
 
-def shape_rows(rows: DataFrame, transform: Transform) -> DataFrame:
-    """Derived columns in their order, then the filter, then the choice of columns (the position stays)."""
+def shape_rows(rows: DataFrame, transform: Transform, *, without_uncomputable: bool = False) -> DataFrame:
+    """Derived columns in their order, then the filter, then the choice of columns (the position stays).
+
+    ``without_uncomputable`` says that rows for which an expression raises were left out before. Spark may move the filter
+    before that, so the filter must not raise for them.
+    """
     for name, expression in transform.derive.items():
         rows = rows.withColumn(name, F.expr(expression))
-    if transform.where:
+    if transform.where and without_uncomputable:
+        is_read = F.col("source_offset") >= 0  # all are; Spark does not know it
+        rows = rows.where(attempted_value(is_read, F.expr(transform.where))["v"])
+    elif transform.where:
         rows = rows.where(F.expr(transform.where))
     if transform.select:
         rows = rows.select(*[F.expr(each) for each in transform.select], *position_of(rows))

@@ -94,7 +94,7 @@ def source_rows(
         marked = marked.observe(f"barnabas.{source.name}", *counts)
     rows = expected_rows(transforms.good_rows(marked), flow, source.name, observed=observed)
     if source is flow.source:
-        rows = transforms.shape_rows(rows, flow.transform)
+        rows = transforms.shape_rows(rows, flow.transform, without_uncomputable=True)
     if source.watermark:
         rows = rows.withWatermark(source.watermark.time, source.watermark.delay)
     return marked, rows
