@@ -91,9 +91,8 @@ def configuration() -> str:
     lines = [
         "# Configuration",
         "",
-        "Names, types and defaults are Kafka's and ZooKeeper's, except that connections are limited and "
-        "that the system sizes the buffers from which they send: see `max.connections`, `max.connections.per.ip` and "
-        "`socket.send.buffer.bytes`. A name that is not listed here is kept and has no effect; the "
+        "Names, types and defaults are Kafka's and ZooKeeper's, except that connections are limited: see "
+        "`max.connections` and `max.connections.per.ip`. A name that is not listed here is kept and has no effect; the "
         "broker reports it at its start.",
         "",
         "## Brokers (server.properties, `--override`, `configs --entity-type brokers`)",

@@ -116,9 +116,9 @@ _NETWORK = (
     _a(
         "socket.send.buffer.bytes",
         INT,
-        -1,
-        "SO_SNDBUF of client connections; -1 lets the system size it as the reader takes the bytes. Kafka has 102400, which "
-        "cuts an answer of a megabyte into five pieces and gives a distant reader 200 KB in each round trip.",
+        102400,
+        "SO_SNDBUF of client connections; -1 lets the system size it as the reader takes the bytes. The default cuts an answer "
+        "of a megabyte into five pieces, and gives a distant reader 200 KB in each round trip.",
     ),
     _a("socket.receive.buffer.bytes", INT, 102400, "SO_RCVBUF of client connections; -1 leaves it to the system."),
     _a("socket.request.max.bytes", INT, 104857600, "The largest request, in bytes.", POSITIVE),
