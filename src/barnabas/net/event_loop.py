@@ -359,6 +359,7 @@ class FrozenObjects:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
+            gc.collect()  # walks nothing; Python waits for a quarter of what the last one left before it walks all again
             self._count = gc.get_freeze_count()
         self._limit = max(2 * self._count, _LEAST_FROZEN)
 
