@@ -151,7 +151,7 @@ def multiplies_rows(results: DataFrame) -> bool:
         node = waiting.pop()
         if node.nodeName() == "Generate":
             return True
-        waiting += [node.children().apply(at) for at in range(node.children().size())]
+        waiting += _children(node)
     return False
 
 
@@ -165,8 +165,8 @@ def read_sources(results: DataFrame) -> list[str]:
     def visit(node: Any) -> None:
         if node.nodeName() == "StreamingRelationV2":
             names.append(node.extraOptions().get(SOURCE_OPTION))
-        for at in range(node.children().size()):
-            visit(node.children().apply(at))
+        for child in _children(node):
+            visit(child)
 
     visit(results._jdf.queryExecution().analyzed())  # of classic sessions only
     known = [each for each in names if each is not None]
@@ -185,7 +185,7 @@ def stateful_operations(results: DataFrame) -> list[str]:
         node = waiting.pop()
         if not node.isStreaming():
             continue
-        children = [node.children().apply(at) for at in range(node.children().size())]
+        children = _children(node)
         kind = node.nodeName()
         if kind in _KEEP_ROWS and (kind != "Join" or all(each.isStreaming() for each in children)):
             text = node.simpleString(_WHOLE).lstrip("~")  # which marks streams
@@ -213,6 +213,12 @@ def has_watermark(aggregated: DataFrame) -> bool:
     return "-T" in str(node.groupingExpressions())
 
 
+def _children(node: Any) -> list[Any]:
+    """Those of a node of one of Spark's plans."""
+    children = node.children()
+    return [children.apply(at) for at in range(children.size())]
+
+
 def _fields(struct: str) -> list[str]:
     """``a:int`` and so on, of ``struct<a:int,...>``."""
     fields, depth = [""], 0
@@ -231,7 +237,7 @@ def _definitions(nodes: list[Any], ids: set[str]) -> set[str]:
     waiting = list(nodes)
     while waiting:
         node = waiting.pop(0)
-        waiting += [node.children().apply(at) for at in range(node.children().size())]
+        waiting += _children(node)
         if node.nodeName() != "Project" or not ids & set(_MADE_ID.findall(node.simpleString(_WHOLE))):
             continue
         columns = node.projectList()
@@ -258,7 +264,7 @@ def output_mode(results: DataFrame) -> str:
         node = waiting.pop()
         if not node.isStreaming():
             continue
-        children = [node.children().apply(at) for at in range(node.children().size())]
+        children = _children(node)
         kind = node.nodeName()
         if kind in ("Aggregate", "Distinct"):
             aggregates += 1

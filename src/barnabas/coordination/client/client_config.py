@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, Values, invalid_value, one_of
 from barnabas.net.ssl_contexts import TLS_PROTOCOLS, SslSettings
+from barnabas.net.zookeeper_tls import read_named_file, read_zookeeper_tls
 from barnabas.security.digest_md5 import DigestMd5Client
 from barnabas.security.jaas import JAAS_FILE, digest_credentials
-from barnabas.security.key_stores import KeyStore, check_store_type
+from barnabas.security.key_stores import check_store_type
 
 __all__ = ["client_sasl", "client_tls", "read_client_config"]
 
@@ -99,30 +100,9 @@ def client_tls(values: Values, read_text: Callable[[str], str]) -> SslSettings |
     """For TLS; None without. ``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
     if not values[_SECURE]:
         return None
-    protocols = values["zookeeper.ssl.enabledProtocols"] or [values["zookeeper.ssl.protocol"]]
-    return SslSettings(
-        _zookeeper_name,
-        key_store=_store(values, "keyStore", read_text),
-        trust_store=_store(values, "trustStore", read_text),
-        client_auth="none",
-        protocols=tuple(protocols) if all(protocols) else TLS_PROTOCOLS,
-        verifies_host=values[_VERIFIES_HOSTS],
+    return read_zookeeper_tls(
+        values, "zookeeper.ssl", read_text, client_auth="none", verifies_host=values[_VERIFIES_HOSTS]
     )
-
-
-def _zookeeper_name(name: str) -> str:
-    """zookeeper.ssl.keyStore.location for ssl.keystore.location."""
-    return "zookeeper." + name.replace("keystore", "keyStore").replace("truststore", "trustStore")
-
-
-def _store(values: Values, store: str, read_text: Callable[[str], str]) -> KeyStore | None:
-    name = f"zookeeper.ssl.{store}"
-    if not values[f"{name}.location"]:
-        return None
-    password = values[f"{name}.password"].strip()
-    if values[f"{name}.passwordPath"]:
-        password = _read(values, f"{name}.passwordPath", read_text).strip()
-    return KeyStore(values[f"{name}.location"], password, values[f"{name}.type"])
 
 
 def client_sasl(
@@ -131,14 +111,7 @@ def client_sasl(
     """What makes the SASL client of each connection; None without SASL. Raises `ConfigError`."""
     if not (values["zookeeper.sasl.client"] and values[JAAS_FILE]):
         return None
-    text = _read(values, JAAS_FILE, read_text)
+    text = read_named_file(values, JAAS_FILE, read_text)
     user, password = digest_credentials(text, values[JAAS_FILE], values["zookeeper.sasl.clientconfig"])
     service = values["zookeeper.sasl.client.username"]
     return lambda: DigestMd5Client(user, password, service, _REALM, random_bytes)
-
-
-def _read(values: Values, name: str, read_text: Callable[[str], str]) -> str:
-    try:
-        return read_text(values[name])
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the file {values[name]} ({name}) cannot be read: {error}") from None

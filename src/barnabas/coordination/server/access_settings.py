@@ -6,13 +6,13 @@ JettyAdminServer; MetricsProviderBootstrap.
 
 import hashlib
 from collections.abc import Callable
-from functools import partial
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting, Values, at_least, between, one_of
 from barnabas.net.ssl_contexts import TLS_PROTOCOLS, SslSettings
+from barnabas.net.zookeeper_tls import read_named_file, read_zookeeper_tls
 from barnabas.security.jaas import JAAS_FILE
-from barnabas.security.key_stores import KeyStore, check_store_type
+from barnabas.security.key_stores import check_store_type
 
 __all__ = [
     "AUTHENTICATION_PROVIDERS",
@@ -48,33 +48,7 @@ def hash_name(algorithm: str) -> str:
 
 def read_jaas(settings: Values, read_text: Callable[[str], str]) -> str:
     """The text of the JAAS file. Raises `ConfigError`."""
-    path = settings[JAAS_FILE]
-    try:
-        return read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the file {path} ({JAAS_FILE}) cannot be read: {error}") from None
-
-
-def _read_password(settings: Values, store: str, read_text: Callable[[str], str]) -> str:
-    """The password of a store: ssl.keyStore or the like. Raises `ConfigError`."""
-    path: str = settings[f"{store}.passwordPath"]
-    if not path:
-        password: str = settings[f"{store}.password"].strip()
-        return password
-    try:
-        return read_text(path).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the file {path} ({store}.passwordPath) cannot be read: {error}") from None
-
-
-def _store(settings: Values, name: str, read_text: Callable[[str], str]) -> KeyStore:
-    return KeyStore(settings[f"{name}.location"], _read_password(settings, name, read_text), settings[f"{name}.type"])
-
-
-def _tls_protocols(settings: Values, prefix: str) -> tuple[str, ...]:
-    """The protocols that the settings with a prefix (ssl, ssl.quorum) allow."""
-    protocols = settings[f"{prefix}.enabledProtocols"] or [settings[f"{prefix}.protocol"]]
-    return tuple(protocols) if all(protocols) else TLS_PROTOCOLS
+    return read_named_file(settings, JAAS_FILE, read_text)
 
 
 def read_tls_options(settings: Values, prefix: str, why: str, read_text: Callable[[str], str]) -> SslSettings:
@@ -84,22 +58,7 @@ def read_tls_options(settings: Values, prefix: str, why: str, read_text: Callabl
     """
     if not settings[f"{prefix}.keyStore.location"]:
         raise ConfigError(f"{why}, and {prefix}.keyStore.location does not name the server's key")
-    trust_store = _store(settings, f"{prefix}.trustStore", read_text)
-    return SslSettings(
-        partial(_zookeeper_name, prefix),
-        key_store=_store(settings, f"{prefix}.keyStore", read_text),
-        trust_store=trust_store if trust_store.location else None,
-        client_auth=settings[f"{prefix}.clientAuth"],
-        protocols=_tls_protocols(settings, prefix),
-    )
-
-
-def _zookeeper_name(prefix: str, name: str) -> str:
-    """ssl.quorum.keyStore.location for ssl.keystore.location."""
-    _, _, rest = name.partition(".")
-    for ours, theirs in (("keystore", "keyStore"), ("truststore", "trustStore"), ("client.auth", "clientAuth")):
-        rest = rest.replace(ours, theirs)
-    return f"{prefix}.{rest}"
+    return read_zookeeper_tls(settings, prefix, read_text, client_auth=settings[f"{prefix}.clientAuth"])
 
 
 def _digest_or_empty(value: str) -> str | None:
