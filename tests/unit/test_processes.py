@@ -4,11 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from barnabas.base.processes import WorkerLostError, start_worker
+from barnabas.base.processes import NoWorkerError, WorkerLostError, WorkerProcesses
 from support.waiting import eventually
 
 
@@ -19,9 +20,16 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_task_goes_on_step_by_step_in_another_process_and_ends_when_it_is_closed() -> None:
+@pytest.fixture
+def workers() -> Iterator[WorkerProcesses]:
+    processes = WorkerProcesses()
+    yield processes
+    processes.close()
+
+
+def test_a_task_goes_on_step_by_step_in_another_process_and_ends_when_it_is_closed(workers: WorkerProcesses) -> None:
     """What it prints is no answer; what it raises is raised here, and it goes on after that."""
-    worker = start_worker("support.counting_task", 2)
+    worker = workers.start("support.counting_task", 2)
     first, pid = worker.step()
     with pytest.raises(FileNotFoundError) as raised:
         worker.step()
@@ -32,15 +40,15 @@ def test_a_task_goes_on_step_by_step_in_another_process_and_ends_when_it_is_clos
     eventually(lambda: not is_running(pid))
 
 
-def test_a_process_that_is_killed_is_lost_and_so_is_one_that_cannot_begin() -> None:
+def test_a_process_that_is_killed_is_lost_and_so_is_one_that_cannot_begin(workers: WorkerProcesses) -> None:
     """The caller learns it at its next step, and may close it."""
-    worker = start_worker("support.counting_task", 0)
+    worker = workers.start("support.counting_task", 0)
     os.kill(worker.step()[1], signal.SIGKILL)
     with pytest.raises(WorkerLostError):
         worker.step()
     worker.close()
-    worker = start_worker("support.no_such_task", 0)
-    with pytest.raises(WorkerLostError):
+    worker = workers.start("support.no_such_task", 0)
+    with pytest.raises(NoWorkerError):
         worker.step()
     worker.close()
 
@@ -49,15 +57,57 @@ def test_a_process_that_cannot_be_started_is_lost_at_once(monkeypatch: pytest.Mo
     """Without a program of Python, and with one that is not there."""
     for program in ("", "/no/such/python"):
         monkeypatch.setattr(sys, "executable", program)
-        with pytest.raises(WorkerLostError):
-            start_worker("support.counting_task", 0)
+        with pytest.raises(NoWorkerError):
+            WorkerProcesses().start("support.counting_task", 0)
 
 
-def test_a_worker_ends_with_the_process_that_asks_it() -> None:
-    """Killed, so that it cannot say so."""
+def test_a_process_whose_task_is_over_gets_the_next_one(workers: WorkerProcesses) -> None:
+    """Not one whose task was closed, nor one that was killed meanwhile; two tasks at a time have two processes."""
+    worker = workers.start("support.counting_task", 0)
+    _, pid = worker.step()
+    worker.finish()
+    worker.close()
+    worker = workers.start("support.counting_task", 0)
+    assert worker.step() == (1, pid)
+    other = workers.start("support.counting_task", 0)
+    other_pid = other.step()[1]
+    assert other_pid != pid
+    other.close()
+    eventually(lambda: not is_running(other_pid))
+    worker.finish()
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not is_running(pid))
+    worker = workers.start("support.counting_task", 0)
+    _, next_pid = worker.step()
+    assert next_pid not in (pid, other_pid)
+    workers.close()
+    assert worker.step() == (2, next_pid)
+    worker.finish()
+    eventually(lambda: not is_running(next_pid))
+
+
+def test_a_process_without_a_task_ends_after_a_while_and_with_its_owner() -> None:
+    """The memory of one is no price for a compaction an hour."""
+    workers = WorkerProcesses(idle_s=0.01)
+    worker = workers.start("support.counting_task", 0)
+    pids = [worker.step()[1]]
+    worker.finish()
+    eventually(lambda: not is_running(pids[0]))
+    workers = WorkerProcesses()
+    worker = workers.start("support.counting_task", 0)
+    pids.append(worker.step()[1])
+    worker.finish()
+    workers.close()
+    eventually(lambda: not is_running(pids[1]))
+
+
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_a_worker_ends_with_the_process_that_asks_it(*, is_idle: bool) -> None:
+    """Killed, so that it cannot say so; with a task, and waiting for one."""
     script = (
-        "import sys, time; from barnabas.base.processes import start_worker;"
-        "print(start_worker('support.counting_task', 0).step()[1], flush=True); time.sleep(60)"
+        "import sys, time; from barnabas.base.processes import WorkerProcesses; workers = WorkerProcesses();"
+        "task = workers.start('support.counting_task', 0); print(task.step()[1], flush=True);"
+        f"{is_idle} and task.finish(); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {script}"], stdout=subprocess.PIPE, text=True

@@ -1,6 +1,8 @@
 """When the log cleaner compacts: the dirtiest log first, at most so many at a time, never what cannot be read."""
 
 import logging
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
-from barnabas.base.processes import StartProcess, WorkerLostError, WorkerProcess, start_worker
+from barnabas.base.processes import NoWorkerError, StartProcess, WorkerLostError, WorkerProcess, WorkerProcesses
 from barnabas.broker.storage import log_cleaner
 from barnabas.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from barnabas.log.partition_log import PartitionLog
@@ -196,13 +198,14 @@ def test_a_large_log_is_compacted_in_a_process_of_its_own_as_in_a_thread(
 ) -> None:
     """The same bytes, in as many steps, and a thread does it where there are no processes."""
     started: list[WorkerProcess] = []
+    workers = WorkerProcesses()
 
     def noted(module: str, argument: object) -> WorkerProcess:
-        started.append(start_worker(module, argument))
+        started.append(workers.start(module, argument))
         return started[-1]
 
     def failing(module: str, argument: object) -> WorkerProcess:
-        raise WorkerLostError("too many processes")
+        raise NoWorkerError("too many processes")
 
     in_thread = compacted_bytes(tmp_path / "small", noted)
     assert not started
@@ -211,43 +214,98 @@ def test_a_large_log_is_compacted_in_a_process_of_its_own_as_in_a_thread(
     assert len(started) == 1
     assert compacted_bytes(tmp_path / "failing", failing) == (in_thread[0] + 1, in_thread[1])
     assert len(started) == 1
+    workers.close()
 
 
-@pytest.mark.parametrize("lost_at", [1, 4])
-def test_a_log_whose_process_is_lost_is_compacted_in_a_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, lost_at: int
+class Dying:
+    """Starts processes; some are killed before one of their steps, as anyone may kill them."""
+
+    def __init__(self, lost_at: int, times: int) -> None:
+        self._workers = WorkerProcesses()
+        self._lost_at = lost_at
+        self._left = times
+        self.count = 0
+
+    def __call__(self, module: str, argument: object) -> WorkerProcess:
+        self.count += 1
+        self._left -= 1
+        return DyingTask(self._workers.start(module, argument), self._lost_at if self._left >= 0 else -1)
+
+    def close(self) -> None:
+        self._workers.close()
+
+
+class DyingTask:
+    def __init__(self, task: WorkerProcess, lost_at: int) -> None:
+        self._task = task
+        self._lost_at = lost_at
+        self._steps = 0
+
+    def step(self) -> Any:
+        self._steps += 1
+        if self._steps == self._lost_at:
+            os.kill(self._task.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        return self._task.step()
+
+    def finish(self) -> None:
+        self._task.finish()
+
+    def close(self) -> None:
+        self._task.close()
+
+
+def test_a_log_whose_process_is_lost_is_compacted_by_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At once, with one warning; no file is left of the attempt, and no other process is started. A stop says nothing."""
+    """At once, with one warning, and the same bytes; no file is left of the first attempt."""
     monkeypatch.setattr(log_cleaner, "_LEAST_WORKER_BYTES", 0)
-    started: list[WorkerProcess] = []
-
-    class Killed:
-        """A process that is killed before a step."""
-
-        def __init__(self, process: WorkerProcess) -> None:
-            self._process = process
-            self._steps = 0
-
-        def step(self) -> Any:
-            self._steps += 1
-            if self._steps == lost_at:
-                self._process._process.kill()  # type: ignore[attr-defined]  # as anyone may kill it
-            return self._process.step()
-
-        def close(self) -> None:
-            self._process.close()
-
-    def start(module: str, argument: object) -> WorkerProcess:
-        started.append(Killed(start_worker(module, argument)))
-        return started[-1]
-
     caplog.set_level(logging.WARNING)
+    start = Dying(lost_at=4, times=1)
     for name in ("small", "lost"):
         (tmp_path / name).mkdir()
     expected = compacted_bytes(tmp_path / "small", None)[1]
     assert compacted_bytes(tmp_path / "lost", start)[1] == expected
-    assert len(started) == 1
+    start.close()
+    assert start.count == 2
     assert not list((tmp_path / "lost" / "a-0").glob("*.cleaned"))
+    (record,) = caplog.records
+    assert "begins again in another process" in record.message
+
+
+def test_a_log_whose_process_is_lost_twice_is_left_alone_and_the_others_are_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It never reaches the broker's own process. It is tried again after the pause of uncleanable logs, and compacted then."""
+    monkeypatch.setattr(log_cleaner, "_LEAST_WORKER_BYTES", 0)
+    broker = DataPath(tmp_path)
+    other, lost = dirty_log(broker, "a"), dirty_log(broker, "b", rounds=30)
+    start = Dying(lost_at=2, times=2)
+    cleaner = StartedLogCleaner(broker, start_worker=start)
+    run_for(broker, 15_000)
+    run_for(broker, 15_000)
+    assert (lost.bounds.cleaned_offset, lost.offline) == (None, None)
+    assert other.bounds.cleaned_offset == 20
+    assert start.count == 3
+    assert not list((tmp_path / "b-0").glob("*.cleaned"))
+    assert sum("b-0 is uncleanable" in record.message for record in caplog.records) == 1
+    run_for(broker, 600_000)
+    assert lost.bounds.cleaned_offset == 30
+    cleaner.stop()
+    start.close()
+
+
+def test_logs_are_compacted_in_threads_where_a_process_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With one warning, and no other process is started. A stop says nothing."""
+    monkeypatch.setattr(log_cleaner, "_LEAST_WORKER_BYTES", 0)
+    caplog.set_level(logging.WARNING)
+    start = Dying(lost_at=1, times=9)
+    for name in ("small", "lost"):
+        (tmp_path / name).mkdir()
+    expected = compacted_bytes(tmp_path / "small", None)[1]
+    assert compacted_bytes(tmp_path / "lost", start)[1] == expected
+    assert start.count == 1
     (record,) = caplog.records
     assert "Logs are compacted in threads" in record.message
     caplog.clear()
@@ -260,6 +318,7 @@ def test_a_log_whose_process_is_lost_is_compacted_in_a_thread(
     cleaner.stop()
     done(WorkerLostError("killed"))
     assert caplog.records == []
+    start.close()
 
 
 @pytest.mark.parametrize(("worked_ms", "rest_ms"), [(0.0, 0), (0.1, 0), (3.0, 6), (9.0, 10)])

@@ -1,9 +1,11 @@
 """The seam to processes: a task that computes for long goes on in a process of its own, step by step as it is asked to.
 
 A thread shares the interpreter with the event loop: beside one that computes, each request waits several times for the time
-after which threads are switched. A process shares nothing but files. It is started for one task, gets plain values and returns
-such, and ends with its task: so does its memory. It works only between a question and its answer, at a lower priority than the process that
-asks, and ends by itself when that one is gone.
+after which threads are switched. A process shares nothing but files. It gets a task of plain values and returns such. It works
+only between a question and its answer, at a lower priority than the process that asks, and ends by itself when that one is gone.
+
+To start one takes 0.2 to 0.4 s of processor time, most of it for imports. So a process whose task is over waits for another one, for
+`IDLE_S` seconds. What it took for its task it returns at once.
 """
 
 import contextlib
@@ -19,14 +21,21 @@ from typing import Any, Protocol
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["StartProcess", "WorkerLostError", "WorkerProcess", "serve_worker", "start_worker"]
+__all__ = ["NoWorkerError", "StartProcess", "WorkerLostError", "WorkerProcess", "WorkerProcesses", "serve_worker"]
+
+IDLE_S = 60.0
+"""How long a process waits for another task. Brokers look for logs to compact every 15 s."""
 
 _NICENESS = 5
 _MAIN = "import sys; sys.path[:] = {path!r}; from barnabas.base.processes import serve_worker; serve_worker()"
 
 
 class WorkerLostError(BarnabasError):
-    """The process could not be started, or has ended."""
+    """The process ended before its task did."""
+
+
+class NoWorkerError(WorkerLostError):
+    """A process could not be started, or ended before it did anything."""
 
 
 class WorkerProcess(Protocol):
@@ -36,21 +45,114 @@ class WorkerProcess(Protocol):
         """Go on, and return what the task's own ``step`` returns. Raises what it raises, and `WorkerLostError`."""
         ...
 
+    def finish(self) -> None:
+        """The task is over: its process may take another. Returns at once."""
+        ...
+
     def close(self) -> None:
-        """End the process. Returns at once; no step is under way."""
+        """End the task with its process, if it is not finished. Returns at once; no step is under way."""
         ...
 
 
 StartProcess = Callable[[str, object], WorkerProcess]
-"""Takes the name of a module whose function ``begin`` makes a task, and its argument. Raises `WorkerLostError`."""
+"""Takes the name of a module whose function ``begin`` makes a task, and its argument. Raises `NoWorkerError`."""
+
+
+class WorkerProcesses:
+    """The processes that one owner has started. In any thread."""
+
+    def __init__(self, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
+        self._lock = threading.Lock()
+        self._idle: dict[_Process, threading.Timer] = {}
+        """Processes without a task, and what ends each."""
+        self._is_closed = False
+
+    def start(self, module: str, argument: object) -> WorkerProcess:
+        """Begin a task in a process of its own: see `StartProcess`."""
+        while True:
+            process = self._take()
+            if process is None:
+                process = _Process()
+                process.begin(module, argument)
+                return _Task(process, self._keep)
+            with contextlib.suppress(WorkerLostError):  # somebody killed it
+                process.begin(module, argument)
+                return _Task(process, self._keep)
+
+    def close(self) -> None:
+        """End the processes without a task. Those with one end after it."""
+        with self._lock:
+            self._is_closed = True
+        while (process := self._take()) is not None:
+            process.kill()
+
+    def _take(self) -> "_Process | None":
+        with self._lock:
+            if not self._idle:
+                return None
+            process, timer = self._idle.popitem()
+        timer.cancel()
+        return process
+
+    def _keep(self, process: "_Process") -> None:
+        timer = threading.Timer(self._idle_s, self._expire, [process])
+        timer.name, timer.daemon = "idle-worker", True
+        with self._lock:
+            is_kept = not self._is_closed
+            if is_kept:
+                self._idle[process] = timer
+                timer.start()
+        if not is_kept:
+            process.kill()
+
+    def _expire(self, process: "_Process") -> None:
+        with self._lock:
+            is_idle = self._idle.pop(process, None) is not None
+        if is_idle:
+            process.kill()
+
+
+class _Task:
+    """A `WorkerProcess` of the operating system."""
+
+    def __init__(self, process: "_Process", keep: "Callable[[_Process], None]") -> None:
+        self._process: _Process | None = process
+        self._keep = keep
+
+    @property
+    def pid(self) -> int | None:
+        """The process that works on it; None when it is over."""
+        return None if self._process is None else self._process.pid
+
+    def step(self) -> Any:
+        if self._process is None:
+            raise WorkerLostError("the task is over")
+        return self._process.step()
+
+    def finish(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            process.forget()
+        except WorkerLostError:
+            return
+        self._keep(process)
+
+    def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
 
 
 class _Process:
-    """A `WorkerProcess` of the operating system."""
+    """The asking side of `serve_worker`."""
 
-    def __init__(self, module: str, argument: object) -> None:
+    def __init__(self) -> None:
+        """Raises `NoWorkerError`."""
         if not sys.executable:
-            raise WorkerLostError("this Python does not know its own program")
+            raise NoWorkerError("this Python does not know its own program")
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-c", _MAIN.format(path=sys.path)],
@@ -58,13 +160,18 @@ class _Process:
                 stdout=subprocess.PIPE,
             )
         except OSError as error:
-            raise WorkerLostError(f"a process for {module} cannot be started: {error}") from error
+            raise NoWorkerError(f"no process can be started: {error}") from error
         self._questions, self._answers = self._process.stdin, self._process.stdout
-        try:
-            self._send((module, argument))
-        except BaseException:
-            self.close()
-            raise
+        self._has_answered = False
+        self.pid = self._process.pid
+
+    def begin(self, module: str, argument: object) -> None:
+        """Raises `WorkerLostError`, and has ended then."""
+        self._send((module, argument))
+
+    def forget(self) -> None:
+        """Let the memory of its task go. Raises `WorkerLostError`, and has ended then."""
+        self._send(())
 
     def step(self) -> Any:
         self._send(None)
@@ -72,7 +179,8 @@ class _Process:
         try:
             answer, error = pickle.load(self._answers)  # noqa: S301  # from our own child
         except (OSError, EOFError, pickle.UnpicklingError) as failure:
-            raise WorkerLostError(f"the process {self._process.pid} has ended") from failure
+            raise self._lost() from failure
+        self._has_answered = True
         if error is not None:
             raise error
         return answer
@@ -83,9 +191,19 @@ class _Process:
             pickle.dump(question, self._questions)
             self._questions.flush()
         except OSError as failure:
-            raise WorkerLostError(f"the process {self._process.pid} has ended") from failure
+            self.kill()
+            raise self._lost() from failure
+        except BaseException:
+            self.kill()
+            raise
 
-    def close(self) -> None:
+    def _lost(self) -> WorkerLostError:
+        if self._has_answered:
+            return WorkerLostError(f"the process {self.pid} has ended")
+        return NoWorkerError(f"the process {self.pid} has ended before it did anything")
+
+    def kill(self) -> None:
+        """Returns at once."""
         self._process.kill()
         # To free its memory takes a while.
         threading.Thread(target=self._wait, name="ended-worker", daemon=True).start()
@@ -98,11 +216,6 @@ class _Process:
         self._process.wait()
 
 
-def start_worker(module: str, argument: object) -> WorkerProcess:
-    """Begin a task in a process of its own: see `StartProcess`."""
-    return _Process(module, argument)
-
-
 def serve_worker() -> None:
     """The other side: the whole life of a worker's process."""
     for number in (signal.SIGINT, signal.SIGTERM):  # to a whole group they are for the process that asks
@@ -112,13 +225,20 @@ def serve_worker() -> None:
     questions = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
-    module, argument = pickle.load(questions)  # noqa: S301  # from our own parent
-    task = importlib.import_module(module).begin(argument)
+    task = None
     while True:
         try:
-            pickle.load(questions)  # noqa: S301
+            question = pickle.load(questions)  # noqa: S301  # from our own parent
         except EOFError:
             return
+        if question is not None:
+            task = None
+            if question:
+                module, argument = question
+                task = importlib.import_module(module).begin(argument)
+            else:
+                _return_memory()
+            continue
         try:
             answer, failure = task.step(), None
         except Exception as error:
@@ -128,3 +248,11 @@ def serve_worker() -> None:
             answers.flush()
         except BrokenPipeError:
             return
+
+
+def _return_memory() -> None:
+    """What was freed goes to the system where the C library would keep it."""
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)

@@ -20,7 +20,7 @@ from barnabas.base.clock import Clock, SystemClock, Timer
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Listener, Network
-from barnabas.base.processes import start_worker
+from barnabas.base.processes import WorkerProcesses
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.slices import Sliced
 from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS, stop_waiting
@@ -93,7 +93,7 @@ class BrokerServer:
         self.broker_id: int = settings["broker.id"]
         """-1 until it is known, where the properties do not say it."""
         self._files = files or OsFiles()
-        self._start_worker = None if files else start_worker  # a process sees the files of the system only
+        self._workers = None if files else WorkerProcesses()  # a process sees the files of the system only
         self._clock = clock or SystemClock()
         self._rng = rng or new_random()
         self._kafka_version = kafka_version
@@ -275,7 +275,7 @@ class BrokerServer:
                 call_later=lambda delay_ms, callback: _timer(loop, delay_ms, callback),
                 spawn=self._spawn,
                 in_thread=self._in_thread,
-                start_worker=self._start_worker,
+                start_worker=None if self._workers is None else self._workers.start,
             )
         )
         return components
@@ -369,6 +369,8 @@ class BrokerServer:
             for connection in tuple(components.dispatcher.connections):
                 connection.close()
             components.storage.stop()
+            if self._workers is not None:
+                self._workers.close()
             components.slices.stop()
             components.alter_partition_sender.stop()
             await components.death_watch.close()

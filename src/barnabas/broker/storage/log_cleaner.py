@@ -2,15 +2,15 @@
 
 ``log.cleaner.threads`` logs are compacted at a time, the dirtiest first. A compaction advances by steps that run beside
 the event loop; between them the log's state is looked at, and new segments are swapped in, on the loop. A large log is
-compacted in a process of its own, of lower priority, which leaves the interpreter to requests. A small one is compacted in a thread, which after each step
+compacted in another process, of lower priority, which leaves the interpreter to requests, and which the next one gets. A small one is compacted in a thread, which after each step
 rests twice as long as the event loop worked meanwhile, but no longer than the step took: so requests get at least half
 of the processor, and a compaction all of it while there are none. Both rest longer if ``log.cleaner.io.max.bytes.per.second``,
 over all compactions, asks for that. When no log is due, ``log.cleaner.backoff.ms`` passes before the next look.
 
 A log whose batches cannot be read is "uncleanable", as Kafka calls it: it stays as it is, and its records are still
 served. It is reported in the broker's log, and tried again every ten minutes (Kafka: after a restart), because the bad
-batch may be gone by then: retention or a truncation can remove it. The other logs are compacted as ever. A disk that
-fails takes the log dir offline.
+batch may be gone by then: retention or a truncation can remove it. So is a log whose process was lost twice: whatever it
+died of would reach the broker in a thread. The other logs are compacted as ever. A disk that fails takes the log dir offline.
 
 In Kafka: `LogCleaner` with its `CleanerThread`s, and `LogCleanerManager`, which finds the dirtiest log. Which part of a
 log can be cleaned is in `barnabas.log.compaction.cleanable`.
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from barnabas.base.clock import Now
 from barnabas.base.errors import CorruptDataError
-from barnabas.base.processes import StartProcess, WorkerLostError
+from barnabas.base.processes import NoWorkerError, StartProcess, WorkerLostError
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.storage.effects import Effects, InSlices, Later, RunBeside
 from barnabas.log.compaction.cleanable import Cleanable, cleanable
@@ -42,7 +42,7 @@ _BUFFERS_A_CHUNK = 4
 """In a process of its own. Batches are read together, the faster the more, but a thread must not hold the interpreter long."""
 _LEAST_PERIOD_MS = 100
 _LEAST_WORKER_BYTES = 48 << 20
-"""What a thread compacts in half a second. A process of its own takes 0.2 s to start, and 30 MiB of memory meanwhile."""
+"""What a thread compacts in half a second. A process takes 0.2 s to start, and 30 MiB of memory while it works and waits."""
 _UNCLEANABLE_PAUSE_MS = 600_000
 
 
@@ -77,6 +77,8 @@ class LogCleaner:
         """The compactions under way, and whether a thread works on each now. If not, it rests between two steps."""
         self._uncleanable: dict[PartitionLog, int] = {}
         """Logs that could not be read, and when each is tried again."""
+        self._lost: set[PartitionLog] = set()
+        """Logs whose last attempt ended with the loss of its process."""
         self._is_stopped = False
 
     def start(self) -> Effects:
@@ -132,6 +134,8 @@ class LogCleaner:
         logs = tuple(self._log_dirs.logs().values())
         if self._uncleanable:
             self._uncleanable = {log: self._uncleanable[log] for log in logs if log in self._uncleanable}
+        if self._lost:
+            self._lost.intersection_update(logs)
         found = []
         for log in logs:
             if not log.config.cleanup_compact or log in busy or self._is_moving(log):
@@ -189,7 +193,7 @@ class LogCleaner:
         """A step has ended: swap segments, finish, or rest until the next step."""
         self._running[compaction] = False
         if isinstance(error, WorkerLostError):
-            return self._go_on_in_threads(compaction, error, now)
+            return self._begin_again(compaction, error, now)
         if error is not None:
             self._failed(compaction, error, now)
             return ()
@@ -222,6 +226,7 @@ class LogCleaner:
     def _finish(self, compaction: Compaction, outcome: CompactionOutcome, now: Now) -> Effects:
         del self._running[compaction]
         log = compaction.log
+        self._lost.discard(log)
         self._log_dirs.compacted(log, outcome.end_offset)
         if self._uncleanable.pop(log, None) is not None:
             logger.info("%s can be compacted again", log.topic_partition)
@@ -253,12 +258,21 @@ class LogCleaner:
         else:
             self._mark_uncleanable(log, error, now)
 
-    def _go_on_in_threads(self, compaction: Compaction, error: WorkerLostError, now: Now) -> Effects:
-        """A process could not be started, or was lost: begin again without, and start no others."""
+    def _begin_again(self, compaction: Compaction, error: WorkerLostError, now: Now) -> Effects:
+        """A process could not be started: go on without, and start no others. Or one was lost: try it with another, once."""
+        log = compaction.log
         self._abandon(compaction)
-        if self._start_worker is not None and not self._is_stopped:
-            self._start_worker = None
-            logger.warning("Logs are compacted in threads until this broker is started again: %s", error)
+        if self._is_stopped:
+            return ()
+        if isinstance(error, NoWorkerError):
+            if self._start_worker is not None:
+                self._start_worker = None
+                logger.warning("Logs are compacted in threads until this broker is started again: %s", error)
+        elif log in self._lost:
+            self._mark_uncleanable(log, error, now)
+        else:
+            self._lost.add(log)
+            logger.warning("The compaction of %s begins again in another process: %s", log.topic_partition, error)
         return self._begin_due(now)
 
     def _abandon(self, compaction: Compaction) -> None:
@@ -270,7 +284,7 @@ class LogCleaner:
                 compaction.log.availability.fail(error, "removing files of a compaction of")
 
     def _mark_uncleanable(self, log: PartitionLog, error: BaseException, now: Now) -> None:
-        is_known = isinstance(error, (CorruptDataError, KafkaError))
+        is_known = isinstance(error, (CorruptDataError, KafkaError, WorkerLostError))
         logger.log(
             logging.WARNING if log in self._uncleanable else logging.ERROR,
             "%s is uncleanable, and is left as it is. The next attempt to compact it is in %d minutes: %s",

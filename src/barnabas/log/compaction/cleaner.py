@@ -76,6 +76,9 @@ class Cleaner:
             return StepReport(self._bytes_read, self._bytes_written, outcome=end.value)
         return StepReport(self._bytes_read, self._bytes_written, ready)
 
+    def finish(self) -> None:
+        """See `CleaningWork.finish`."""
+
     def close(self) -> None:
         """End it. Raises `OSError`."""
         self._steps.close()

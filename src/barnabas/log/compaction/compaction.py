@@ -143,7 +143,7 @@ class Compaction:
         self.bytes_read, self.bytes_written = report.bytes_read, report.bytes_written
         self._ready, self.outcome = report.ready, report.outcome
         if report.outcome is not None:
-            self._work.close()
+            self._work.finish()
 
     def _begin(self) -> CleaningWork:
         if self._start_worker is not None:

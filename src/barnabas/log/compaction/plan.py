@@ -100,6 +100,10 @@ class CleaningWork(Protocol):
         """
         ...
 
+    def finish(self) -> None:
+        """After the outcome: free what it took."""
+        ...
+
     def close(self) -> None:
         """End it, done or not. Files that were not swapped in may be left."""
         ...
