@@ -225,7 +225,7 @@ def serve_worker() -> None:
     questions = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
-    task = None
+    task: Any = None
     while True:
         try:
             question = pickle.load(questions)  # noqa: S301  # from our own parent
