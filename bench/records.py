@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Processor time of what reads records: compaction, batches that a broker opens, offset commits; beside Apache Kafka's.
 
-usage: bench/records.py [--mb 64] [--only compaction,produce,offsets] [--codecs none,lz4,...] [--sizes 100,1000] [--alone]
+usage: bench/records.py [--mb 64] [--only compaction,beside,produce,offsets] [--codecs none,lz4,...] [--sizes 100,1000] [--alone]
 
 Batches are made beforehand and sent through a plain socket, five at a time: 16 KB of records each, not compressed, whose sizes
 differ around the size named, with keys of which each comes twice. Each figure is taken twice and the second counts,
 because a JVM compiles while it works; both systems run, and have their turns one after the other, for the machine's load is
-that of both then. Compaction begins when a topic that is full becomes compacted. Processor time is that
+that of both then. Compaction begins when a topic that is full becomes compacted. "beside" is how long a producer waits for its
+acknowledgement that sends a record of 100 bytes each millisecond, in the seconds before a compaction and during it. Processor time is that
 of the broker and of processes that it has started, without what it takes when nothing is asked of it.
 """
 
@@ -19,9 +20,10 @@ import socket
 import struct
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from systems import HAS_REFERENCE, OURS, THEIRS, Running, cluster
 
@@ -50,6 +52,7 @@ _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 _WORDS = ["orders", "customer", "payment", "shipped", "pending", "cancelled", "warehouse", "address", "amount"]
 _GB = 1e9
 _COMMITTED_PARTITIONS = 1_000
+_CALM_S = 5
 
 
 class Used(NamedTuple):
@@ -168,6 +171,42 @@ def _produce_frame(topic: str, batch: bytes) -> bytes:
     return b"".join(bytes(part) for part in encode_request(request, 7, 1, "bench"))
 
 
+class Pacer:
+    """A producer that sends one record each millisecond. It notes how long after it was due each was acknowledged."""
+
+    def __init__(self, broker: "Broker", topic: str) -> None:
+        self._broker = broker
+        self._frame = _produce_frame(
+            topic, bytes(build_batch([Record(0, int(time.time() * 1000), b"key", b"v" * 100)]))
+        )
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.waits_ms: list[float] = []
+
+    def _run(self) -> None:
+        with socket.create_connection(("127.0.0.1", self._broker.port), 60) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            due = time.perf_counter()
+            while not self._is_over.is_set():
+                due += 0.001
+                time.sleep(max(due - time.perf_counter(), 0))
+                connection.sendall(self._frame)
+                _check(connection, ProduceRequest, 7)
+                self.waits_ms.append((time.perf_counter() - due) * 1000)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+
+def _p99(values: list[float]) -> float:
+    return sorted(values)[int(len(values) * 0.99)]
+
+
 def _until(condition, timeout_s: float = 120) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
@@ -188,9 +227,9 @@ def _new_topic(broker: Broker, name: str, **configs: str) -> None:
 
 
 def measure_compaction(
-    broker: Broker, codec: CompressionType, size: int, batches: Batches, number: int
+    broker: Broker, codec: CompressionType, size: int, batches: Batches, number: int, *, is_beside: bool = False
 ) -> dict[str, float]:
-    topic = f"compaction-{codec.name.lower()}-{size}-{number}"
+    topic = f"{'beside' if is_beside else 'compaction'}-{codec.name.lower()}-{size}-{number}"
     _new_topic(broker, topic)
     broker.produce(topic, batches)
     folder, checkpoint = broker.log_dir / f"{topic}-0", broker.log_dir / "cleaner-offset-checkpoint"
@@ -206,13 +245,28 @@ def measure_compaction(
         _until(is_cleaned)
         time.sleep(0.3)  # a process ends
 
-    used = broker.during(compact)
-    alter_configs(broker.admin, Resource(ResourceType.TOPIC, topic), {"cleanup.policy": "delete"})
     name = f"compaction, {codec.name.lower()}, {size} B"
-    return {
-        f"{name}, CPU s/GB": used.cpu_s / plain_bytes * _GB,
-        f"{name}, MB/s": plain_bytes / 1e6 / (used.seconds - 0.3),
-    }
+    if is_beside:
+        figures = _beside(broker, name, compact)
+    else:
+        used = broker.during(compact)
+        figures = {
+            f"{name}, CPU s/GB": used.cpu_s / plain_bytes * _GB,
+            f"{name}, MB/s": plain_bytes / 1e6 / (used.seconds - 0.3),
+        }
+    alter_configs(broker.admin, Resource(ResourceType.TOPIC, topic), {"cleanup.policy": "delete"})
+    return figures
+
+
+def _beside(broker: Broker, name: str, compact) -> dict[str, float]:
+    topic = f"paced-{time.time_ns()}"
+    _new_topic(broker, topic)
+    with Pacer(broker, topic) as pacer:
+        time.sleep(_CALM_S)
+        calm = len(pacer.waits_ms)
+        compact()
+        waits_ms = pacer.waits_ms[:]
+    return {f"{name}, p99 before, ms": _p99(waits_ms[:calm]), f"{name}, p99 beside, ms": _p99(waits_ms[calm:])}
 
 
 def measure_produce(
@@ -303,6 +357,10 @@ def measure(given: argparse.Namespace) -> dict[str, dict[str, float]]:
                     for broker in brokers:
                         if "compaction" in steps:
                             found[broker.system] |= measure_compaction(broker, codec, size, batches, number)
+                        if "beside" in steps:
+                            found[broker.system] |= measure_compaction(
+                                broker, codec, size, batches, number, is_beside=True
+                            )
                         if "produce" in steps:
                             found[broker.system] |= measure_produce(broker, codec, size, batches, number)
                 print(f"{size} B, {codec.name} done, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
@@ -312,7 +370,7 @@ def measure(given: argparse.Namespace) -> dict[str, dict[str, float]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mb", type=int, default=128, help="megabytes of records, not compressed, in each log")
-    parser.add_argument("--only", default="compaction,produce,offsets")
+    parser.add_argument("--only", default="compaction,beside,produce,offsets")
     parser.add_argument("--codecs", default="none,lz4,zstd,gzip,snappy")
     parser.add_argument("--sizes", default="100,1000")
     parser.add_argument("--alone", action="store_true", help="do not run the reference systems")

@@ -407,9 +407,22 @@ def test_offsets_that_no_batch_of_the_segment_can_have_end_the_compaction(tmp_pa
     assert not list((tmp_path / str(TP)).glob("*.cleaned"))
 
 
-@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.ZSTD])
-def test_batches_of_every_size_are_compacted_alike(tmp_path: Path, codec: CompressionType) -> None:
-    """Thousands of records in one batch, batches of one record, more than a step takes: as a dict does it."""
+@pytest.mark.parametrize(
+    ("codec", "room_bytes"),
+    [
+        (CompressionType.NONE, 0),
+        (CompressionType.ZSTD, 1 << 20),
+        (CompressionType.LZ4, 1000),
+        (CompressionType.GZIP, 1000),
+    ],
+)
+def test_batches_of_every_size_are_compacted_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: CompressionType, room_bytes: int
+) -> None:
+    """Thousands of records in one batch, batches of one record, more than a step takes or than is unpacked together: as a dict
+    does it."""
+    monkeypatch.setattr(ordinary_batches, "_BODY_BYTES", room_bytes // 2)
+    monkeypatch.setattr(ordinary_batches, "_ROOM_BYTES", room_bytes)
     dirs, log = new_log(tmp_path, segment_bytes="100000000")
     rng = random.Random(8)
     newest: dict[str, tuple[int, str | None]] = {}

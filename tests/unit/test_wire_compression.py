@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafka import codec as kafka_python
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress
+from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress, decompress_to
 
 MB = 1024 * 1024
 CODECS = [kind for kind in CompressionType if kind]
@@ -136,3 +136,40 @@ def test_the_limit_is_exact(kind: CompressionType, size: int) -> None:
     assert bytes(decompress(kind, packed, size)) == data
     with pytest.raises(CorruptDataError):
         decompress(kind, packed, size - 1)
+
+
+@pytest.mark.parametrize("kind", [CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD])
+@pytest.mark.parametrize("size", [0, 1, 65_536, 300_000])
+def test_data_is_unpacked_to_the_front_of_a_room_that_is_large_enough(kind: CompressionType, size: int) -> None:
+    """And nowhere else; damaged data, or too little room, is nothing that can be done there."""
+    data = os.urandom(size // 2) * 2 + b"x" * (size % 2)
+    packed = bytes(compress(kind, data))
+    room = bytearray(b"-" * (size + 10))
+    assert decompress_to(kind, packed, memoryview(room)[5 : size + 5]) == size
+    assert room == b"-" * 5 + data + b"-" * 5
+    if size:
+        assert decompress_to(kind, packed[:-1], memoryview(room)) is None
+        assert decompress_to(kind, packed, memoryview(room)[: size - 1]) is None
+
+
+def lz4_block(data: bytes) -> bytes:
+    block = bytes(cramjam.lz4.compress_block(data, store_size=False))
+    return struct.pack("<I", len(block)) + block
+
+
+def test_lz4_frames_of_every_kind_are_read() -> None:
+    """Blocks of each size, stored and short ones, checksums, several frames; an end too early or too late is damage."""
+    data = os.urandom(40_000) * 5
+    for header in (b"\x40\x82", b"\x50\xfb", b"\x60\x51", b"\x70\x73"):
+        start = b"\x04\x22\x4d\x18\x60" + header
+        most = 1 << 8 + 2 * (header[0] >> 4)
+        blocks = [lz4_block(data[at : at + most]) for at in range(0, len(data), most)]
+        frame = start + b"".join(blocks) + bytes(4)
+        assert bytes(decompress(CompressionType.LZ4, frame, MB)) == data
+        short = start + lz4_block(b"first") + struct.pack("<I", 0x80000000 | 6) + b"second" + bytes(4)
+        assert bytes(decompress(CompressionType.LZ4, short, MB)) == b"firstsecond"
+        assert bytes(decompress(CompressionType.LZ4, frame + short, MB)) == data + b"firstsecond"
+        for damaged in (frame[:-4], frame[:-1], frame + b"\x01", start + b"\xff\xff\xff\x7f" + bytes(9)):
+            with pytest.raises(CorruptDataError):
+                decompress(CompressionType.LZ4, damaged, MB)
+    assert bytes(decompress(CompressionType.LZ4, bytes(cramjam.lz4.compress(data)), MB)) == data

@@ -295,7 +295,7 @@ _LOG = (
         "log.cleaner.io.buffer.size",
         INT,
         524288,
-        "Bytes that all compactions read at a time; in processes of their own four times as many.",
+        "Bytes that all compactions read at a time; in processes of their own eight times as many.",
         NOT_NEGATIVE,
     ),
     _a(

@@ -38,7 +38,7 @@ __all__ = ["LogCleaner"]
 logger = logging.getLogger(__name__)
 
 _MAX_CHUNK_BYTES = 512 * 1024
-_BUFFERS_A_CHUNK = 4
+_BUFFERS_A_CHUNK = 8
 """In a process of its own. Batches are read together, the faster the more, but a thread must not hold the interpreter long."""
 _LEAST_PERIOD_MS = 100
 _LEAST_WORKER_BYTES = 48 << 20

@@ -64,13 +64,17 @@ class CleanedSegment:
             return
         self._file.append(batches)
         position, since_entry = self.size, self._bytes_since_entry
+        base_offset, interval = self._base_offset, self._index_interval_bytes
+        largest, entered = self._largest[0], -1
         for size_bytes, last_offset, max_timestamp in entries:
-            relative = last_offset - self._base_offset
-            if max_timestamp > self._largest[0]:
-                self._largest = (max_timestamp, relative)
-            if since_entry > self._index_interval_bytes:
-                self._index.append(relative, position)
-                self._time_index.append(*self._largest)
+            if max_timestamp > largest:
+                largest = max_timestamp
+                self._largest = (largest, last_offset - base_offset)
+            if since_entry > interval:
+                self._index.append(last_offset - base_offset, position)
+                if largest > entered:
+                    entered = largest
+                    self._time_index.append(*self._largest)
                 since_entry = 0
             since_entry += size_bytes
             position += size_bytes

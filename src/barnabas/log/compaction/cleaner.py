@@ -27,7 +27,7 @@ from barnabas.log.compaction.batch_filter import BatchFilter, LastRecord, Mapped
 from barnabas.log.compaction.cleaned_segment import BatchEntry, CleanedSegment
 from barnabas.log.compaction.cleaned_transactions import CleanedTransactions
 from barnabas.log.compaction.offset_map import Digests, OffsetMap, digests
-from barnabas.log.compaction.ordinary_batches import Block, filter_ordinary, map_ordinary
+from barnabas.log.compaction.ordinary_batches import Block, Unpacker, filter_ordinary, map_ordinary
 from barnabas.log.compaction.pieces import Piece, read_pieces
 from barnabas.log.compaction.plan import CleaningPlan, ClosedSegment, CompactionOutcome, ReadySegment, StepReport
 from barnabas.log.compaction.record_groups import Chunk, read_groups
@@ -54,6 +54,7 @@ class Cleaner:
         "_offsets",
         "_plan",
         "_steps",
+        "_unpacker",
         "_unreadable",
         "_unreadable_count",
     )
@@ -67,6 +68,7 @@ class Cleaner:
         self._bytes_written = 0
         self._unreadable: list[str] = []
         self._unreadable_count = 0
+        self._unpacker = Unpacker(plan.unpacked_limit_bytes)
 
     def step(self) -> StepReport:
         """Go on for a while; not after the outcome. See `CleaningWork.step`."""
@@ -112,7 +114,7 @@ class Cleaner:
             delete_retention_ms=plan.delete_retention_ms,
             limit_bytes=plan.unpacked_limit_bytes,
         )
-        ordinary_filter = _OrdinaryFilter(plan, offsets, mapped)
+        ordinary_filter = _OrdinaryFilter(plan, offsets, mapped, self._unpacker)
         for group in self._groups(end_offset):
             yield from self._rewrite(group, batch_filter, ordinary_filter, transactions)
         return CompactionOutcome(end_offset, self._unreadable_count, tuple(self._unreadable))
@@ -144,7 +146,7 @@ class Cleaner:
             if segment.end_offset <= plan.first_dirty_offset:
                 continue
             for piece in self._pieces(segment, position):
-                if map_ordinary(piece.data, piece.headers, offsets, plan.first_dirty_offset, plan.unpacked_limit_bytes):
+                if map_ordinary(piece.data, piece.headers, offsets, plan.first_dirty_offset, self._unpacker):
                     self._cover(piece.last_offset)
                     yield
                     continue
@@ -282,10 +284,10 @@ class Cleaner:
 class _OrdinaryFilter:
     """The short way through a piece of the log, if all of its records are in the map."""
 
-    def __init__(self, plan: CleaningPlan, offsets: OffsetMap, mapped: Mapped | None) -> None:
+    def __init__(self, plan: CleaningPlan, offsets: OffsetMap, mapped: Mapped | None, unpacker: Unpacker) -> None:
         self._mapped = mapped
         self._latest_offset = offsets.latest_offset
-        self._limit_bytes = plan.unpacked_limit_bytes
+        self._unpacker = unpacker
         self._last_offsets = np.array([last_offset for _, last_offset, _ in plan.last_producers], np.int64)
         self._damaged = np.array(sorted(mapped.damaged) if mapped else (), np.int64)
 
@@ -297,4 +299,4 @@ class _OrdinaryFilter:
             return None
         if self._damaged.size and np.isin(piece.headers.base_offset, self._damaged).any():
             return None
-        return filter_ordinary(piece.data, piece.headers, mapped.newest, self._last_offsets, self._limit_bytes)
+        return filter_ordinary(piece.data, piece.headers, mapped.newest, self._last_offsets, self._unpacker)

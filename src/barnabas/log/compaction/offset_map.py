@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from barnabas.base.files import Buffer
 from barnabas.base.randomness import new_random
 
 __all__ = ["MOST_HASHED_BYTES", "SLOT_BYTES", "Digests", "NewestOffsets", "OffsetMap", "digests"]
@@ -59,7 +60,7 @@ _multipliers = np.frombuffer(_secret[_BLAKE2_KEY_BYTES:], np.uint64).reshape(1 +
 _OF_SIZES, _OF_WORDS = _multipliers[0], _multipliers[1:]
 
 
-def digests(data: bytes, start: _Integers, size: _Integers) -> Digests:
+def digests(data: Buffer, start: _Integers, size: _Integers) -> Digests:
     """The digests of keys, a row each, which lie in ``data``."""
     sums = [base + factor * size.view(np.uint64) for base, factor in _OF_SIZES]
     is_long = size > MOST_HASHED_BYTES
@@ -98,11 +99,11 @@ def digests(data: bytes, start: _Integers, size: _Integers) -> Digests:
     return Digests(first, second)
 
 
-def _words(data: bytes, at: _Integers) -> _Halves:
+def _words(data: Buffer, at: _Integers) -> _Halves:
     """The eight bytes at each position, the first in the lowest bits; zeros behind the end of the data."""
     last = len(data) - _WORD_BYTES
     if last < 0:
-        return _words(data.ljust(_WORD_BYTES, b"\0"), at)
+        return _words(bytes(data).ljust(_WORD_BYTES, b"\0"), at)
     words = np.ndarray((last + 1,), "<u8", data, strides=(1,))
     late = at - last
     if late.max() <= 0:

@@ -11,7 +11,6 @@ through it batch by batch. They are the rule, and this is an abbreviation of it:
 Kafka has no counterpart: its `Cleaner` reads batch by batch.
 """
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -31,9 +30,9 @@ from barnabas.wire.kafka.records.batch_header import (
     MAGIC,
 )
 from barnabas.wire.kafka.records.columns import Integers, find_rows, read_columns, read_deltas
-from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress
+from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress, decompress_to
 
-__all__ = ["MOST_ROWS", "Block", "HeaderColumns", "filter_ordinary", "map_ordinary", "read_header_columns"]
+__all__ = ["MOST_ROWS", "Block", "HeaderColumns", "Unpacker", "filter_ordinary", "map_ordinary", "read_header_columns"]
 
 _HEADER = np.dtype(
     [
@@ -52,17 +51,10 @@ _HEADER = np.dtype(
         ("record_count", ">i4"),
     ]
 )
-_LENGTH = struct.Struct(">i")
-_LENGTH_AT = 8
-_CRC = struct.Struct(">I")
-_CRC_AT = 17
-_MAX_TIMESTAMP = struct.Struct(">q")
-_MAX_TIMESTAMP_AT = 35
-_COUNT = struct.Struct(">i")
-_COUNT_AT = 57
 MOST_ROWS = 65_536
 """So many records are read together, for the memory's sake."""
 _BODY_BYTES = 2 << 20
+_ROOM_BYTES = _BODY_BYTES + (1 << 18)
 
 
 class HeaderColumns(NamedTuple):
@@ -71,7 +63,7 @@ class HeaderColumns(NamedTuple):
     start: Integers
     """Where the batch begins in the chunk."""
     stop: Integers
-    crc: list[int]
+    crc: npt.NDArray[np.uint32]
     base_offset: Integers
     last_offset: Integers
     base_timestamp: Integers
@@ -96,7 +88,7 @@ def read_header_columns(data: bytes, positions: Sequence[int]) -> HeaderColumns:
     return HeaderColumns(
         start,
         start + LOG_OVERHEAD_BYTES + found["length"],
-        found["crc"].tolist(),
+        found["crc"].astype(np.uint32),
         base_offset,
         base_offset + found["last_offset_delta"],
         found["base_timestamp"].astype(np.int64),
@@ -108,10 +100,16 @@ def read_header_columns(data: bytes, positions: Sequence[int]) -> HeaderColumns:
     )
 
 
-def _is_sound(data: bytes, headers: HeaderColumns, numbers: Sequence[int]) -> bool:
-    """Whether the CRCs of these batches are right."""
-    view, start, stop, crc = memoryview(data), headers.start.tolist(), headers.stop.tolist(), headers.crc
-    return all(crc32c(view[start[number] + CRC_START : stop[number]]) == crc[number] for number in numbers)
+def _is_sound(data: bytes, start: Integers, stop: Integers, crc: npt.NDArray[np.uint32]) -> bool:
+    """Whether these are the CRCs of the batches from ``start`` to ``stop``."""
+    found: list[int] = crc.tolist()
+    return _crcs(data, start, stop) == found
+
+
+def _crcs(data: Buffer, start: Integers, stop: Integers) -> list[int]:
+    with memoryview(data) as view:
+        ranges = zip((start + CRC_START).tolist(), stop.tolist(), strict=True)
+        return [crc32c(view[first:last]) for first, last in ranges]
 
 
 class _Bodies(NamedTuple):
@@ -119,51 +117,76 @@ class _Bodies(NamedTuple):
 
     numbers: npt.NDArray[np.int64]
     """Which batches these are."""
-    data: bytes
+    data: Buffer
     start: Integers
     stop: Integers
 
 
-def _bodies(data: bytes, headers: HeaderColumns, numbers: Integers, limit_bytes: int) -> Iterator[_Bodies]:
-    """The records of these batches, by some thousands: where they are, or unpacked one behind the other.
+class Unpacker:
+    """Unpacks batches one behind the other into one buffer, again and again."""
 
-    Raises `CorruptDataError`.
-    """
-    if not headers.codec[numbers].any() and headers.record_count[numbers].sum() <= MOST_ROWS:
-        yield _Bodies(numbers, data, headers.start[numbers] + HEADER_BYTES, headers.stop[numbers])
-        return
-    view = memoryview(data)
-    starts, stops = headers.start.tolist(), headers.stop.tolist()
-    codecs, counts = headers.codec.tolist(), headers.record_count.tolist()
-    unpacked: list[Buffer] = []
-    first = size_bytes = rows = 0
-    for at, number in enumerate(numbers.tolist()):
-        if unpacked and (size_bytes > _BODY_BYTES or rows + counts[number] > MOST_ROWS):
-            yield _joined(numbers[first:at], unpacked)
-            unpacked, first, size_bytes, rows = [], at, 0, 0
-        body = decompress(
-            CompressionType(codecs[number]), view[starts[number] + HEADER_BYTES : stops[number]], limit_bytes
+    def __init__(self, limit_bytes: int) -> None:
+        """A batch may have ``limit_bytes`` unpacked."""
+        self._limit_bytes = limit_bytes
+        self._room = bytearray()
+
+    def bodies(self, data: bytes, headers: HeaderColumns, numbers: Integers) -> Iterator[_Bodies]:
+        """The records of these batches, by some thousands: where they are, or unpacked. Each is valid until the next is asked for.
+
+        Raises `CorruptDataError`.
+        """
+        if not headers.codec[numbers].any() and headers.record_count[numbers].sum() <= MOST_ROWS:
+            yield _Bodies(numbers, data, headers.start[numbers] + HEADER_BYTES, headers.stop[numbers])
+            return
+        self._room = self._room or bytearray(_ROOM_BYTES)
+        room = memoryview(self._room)
+        fields = zip(
+            headers.codec[numbers].tolist(),
+            (headers.start[numbers] + HEADER_BYTES).tolist(),
+            headers.stop[numbers].tolist(),
+            headers.record_count[numbers].tolist(),
+            strict=True,
         )
-        unpacked.append(body)
-        size_bytes += len(body)
-        rows += counts[number]
-    yield _joined(numbers[first:], unpacked)
+        view = memoryview(data)
+        stops: list[int] = []
+        first = end = rows = 0
+        for at, (codec, start, stop, count) in enumerate(fields):
+            if stops and (end > _BODY_BYTES or rows + count > MOST_ROWS):
+                yield _joined(numbers[first:at], self._room, stops)
+                stops, first, end, rows = [], at, 0, 0
+            kind, packed = CompressionType(codec), view[start:stop]
+            size = decompress_to(kind, packed, room[end:])
+            if size is None or size > self._limit_bytes:
+                body = decompress(kind, packed, self._limit_bytes)
+                size = len(body)
+                if end + size > len(room) and stops:
+                    yield _joined(numbers[first:at], self._room, stops)
+                    stops, first, end, rows = [], at, 0, 0
+                if size > len(room):
+                    yield _joined(numbers[at : at + 1], body, [size])
+                    first = at + 1
+                    continue
+                room[end : end + size] = body
+            end += size
+            stops.append(end)
+            rows += count
+        if stops:
+            yield _joined(numbers[first:], self._room, stops)
 
 
-def _joined(numbers: Integers, unpacked: list[Buffer]) -> _Bodies:
-    stop = np.cumsum([len(body) for body in unpacked])
-    return _Bodies(numbers, b"".join(unpacked), np.concatenate(([0], stop[:-1])), stop)
+def _joined(numbers: Integers, data: Buffer, stops: list[int]) -> _Bodies:
+    stop = np.array(stops, np.int64)
+    return _Bodies(numbers, data, np.concatenate(([0], stop[:-1])), stop)
 
 
-def map_ordinary(data: bytes, headers: HeaderColumns, offsets: OffsetMap, first_offset: int, limit_bytes: int) -> bool:
-    """Put the keys of a piece's records from an offset on into the map. False if it cannot be done so, or not of all.
-
-    A compressed batch may have ``limit_bytes`` unpacked.
-    """
-    if not headers.is_ordinary.all() or not _is_sound(data, headers, range(len(headers.crc))):
+def map_ordinary(
+    data: bytes, headers: HeaderColumns, offsets: OffsetMap, first_offset: int, unpacker: Unpacker
+) -> bool:
+    """Put the keys of a piece's records from an offset on into the map. False if it cannot be done so, or not of all."""
+    if not headers.is_ordinary.all() or not _is_sound(data, headers.start, headers.stop, headers.crc):
         return False
     try:
-        for bodies in _bodies(data, headers, np.arange(len(headers.crc)), limit_bytes):
+        for bodies in unpacker.bodies(data, headers, np.arange(len(headers.crc))):
             if not _map_bodies(bodies, headers, offsets, first_offset):
                 return False
     except CorruptDataError:
@@ -199,7 +222,7 @@ class Block(NamedTuple):
 
 
 def filter_ordinary(
-    data: bytes, headers: HeaderColumns, newest: NewestOffsets, last_offsets: Integers, limit_bytes: int
+    data: bytes, headers: HeaderColumns, newest: NewestOffsets, last_offsets: Integers, unpacker: Unpacker
 ) -> Block | None:
     """What stays of a piece whose records are all in the map.
 
@@ -216,11 +239,11 @@ def filter_ordinary(
         return None
     is_part = stays & (counts != headers.record_count)
     parts = is_part.nonzero()[0]
-    if not _is_sound(data, headers, parts.tolist()):
+    if not _is_sound(data, headers.start[parts], headers.stop[parts], headers.crc[parts]):
         return None
     plan = _Block(data, headers, counts, stays, is_part)
     try:
-        for bodies in _bodies(data, headers, parts, limit_bytes) if parts.size else ():
+        for bodies in unpacker.bodies(data, headers, parts) if parts.size else ():
             if not plan.add(bodies, newest):
                 return None
     except CorruptDataError:
@@ -285,9 +308,10 @@ class _Block:
         starts, stops = start[is_first].tolist(), stop[is_last].tolist()
         first_runs = batch_of_row[is_first].searchsorted(np.arange(len(kept_counts) + 1)).tolist()
         codecs = self._headers.codec[bodies.numbers].tolist()
+        view = memoryview(bodies.data)
         for at, number in enumerate(bodies.numbers.tolist()):
             runs = slice(first_runs[at], first_runs[at + 1])
-            body = b"".join([bodies.data[begin:end] for begin, end in zip(starts[runs], stops[runs], strict=True)])
+            body = b"".join([view[begin:end] for begin, end in zip(starts[runs], stops[runs], strict=True)])
             self._packed[number] = packed = compress(CompressionType(codecs[at]), body)
             self._sizes[number] = HEADER_BYTES + len(packed)
 
@@ -302,20 +326,13 @@ class _Block:
             stop.sort(kind="stable")  # these ranges do not overlap, so their ends have the order of their starts
             block = bytearray().join(_runs(self._data, start, stop))
         parts = self._is_part.nonzero()[0]
-        at = (np.cumsum(sizes * stays) - sizes)[parts].tolist()
-        with memoryview(block) as view:
-            fields = zip(
-                at,
-                sizes[parts].tolist(),
-                self._max_timestamps[parts].tolist(),
-                self._counts[parts].tolist(),
-                strict=True,
-            )
-            for position, size, max_timestamp, count in fields:
-                _LENGTH.pack_into(block, position + _LENGTH_AT, size - LOG_OVERHEAD_BYTES)
-                _MAX_TIMESTAMP.pack_into(block, position + _MAX_TIMESTAMP_AT, max_timestamp)
-                _COUNT.pack_into(block, position + _COUNT_AT, count)
-                _CRC.pack_into(block, position + _CRC_AT, crc32c(view[position + CRC_START : position + size]))
+        if parts.size:
+            at = (np.cumsum(sizes * stays) - sizes)[parts]
+            fields = np.ndarray((len(block) - HEADER_BYTES + 1,), _HEADER, block, strides=(1,))
+            fields["length"][at] = sizes[parts] - LOG_OVERHEAD_BYTES
+            fields["max_timestamp"][at] = self._max_timestamps[parts]
+            fields["record_count"][at] = self._counts[parts]
+            fields["crc"][at] = _crcs(block, at, at + sizes[parts])
         return Block(
             block,
             sizes[stays].tolist(),

@@ -85,7 +85,7 @@ def read_pieces(files: Files, path: str, segment: ClosedSegment, position: int, 
 def _find_batches(data: bytes) -> tuple[list[int], int]:
     """Where each whole batch begins, and where the last one ends. Raises `CorruptDataError` for an impossible length."""
     positions: list[int] = []
-    unpack = _LENGTH.unpack_from
+    unpack, add = _LENGTH.unpack_from, positions.append
     at, last = 0, len(data) - HEADER_BYTES
     while at <= last:
         size = unpack(data, at + _LENGTH_AT)[0] + LOG_OVERHEAD_BYTES
@@ -93,7 +93,7 @@ def _find_batches(data: bytes) -> tuple[list[int], int]:
             raise CorruptDataError(f"a batch of {size} bytes at byte {at}")
         if at + size > len(data):
             break
-        positions.append(at)
+        add(at)
         at += size
     return positions, at
 
