@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from mutation import patch, rewrite, run_mutants
-from replication_mutants import REPLICATION_MUTANTS
+from replication_mutants import REPLICATION_MUTANTS, acknowledge_several_partitions_with_the_first
 
 from barnabas.testing.simulation.plan import RunPlan, TopicPlan
 from barnabas.testing.simulation.producers import ProducerKind
@@ -180,10 +180,14 @@ MUTANTS = SINGLE_REPLICA_MUTANTS | REPLICATION_MUTANTS | GROUP_MUTANTS
 def plan_for(mutant: Callable[[], None]) -> RunPlan:
     """A small cluster under the faults that can show the defect."""
     replicated = mutant not in SINGLE_REPLICA_MUTANTS
+    joins = mutant is acknowledge_several_partitions_with_the_first
     return RunPlan(
         brokers=3 if replicated else 2,
-        topics={"topic0": TopicPlan(2)},
-        producers=(ProducerKind(), ProducerKind(1, is_idempotent=False)) if replicated else (ProducerKind(),),
+        topics={"topic0": TopicPlan(6 if joins else 2)},
+        producers=(
+            ProducerKind(joins_partitions=joins),
+            *((ProducerKind(1, is_idempotent=False),) if replicated else ()),
+        ),
         users=0 if replicated else 2,
         members=3 if mutant in GROUP_MUTANTS else 1,
         duration_s=25.0,

@@ -17,9 +17,17 @@ def acknowledge_before_the_isr_has_it() -> None:
 
 def acknowledge_fast_before_the_isr_has_it() -> None:
     """The fast path answers acks=all when the leader alone has the records."""
-    from barnabas.broker.apis.fast_produce import FastProduce
+    from barnabas.broker.apis import fast_produce_answers
 
-    rewrite(FastProduce, "_answers", "ALL_IN_SYNC) is None", "ALL_IN_SYNC) is not None")
+    old = "acknowledgement(services.replicas, topic_partition, last_offset, ALL_IN_SYNC)"
+    rewrite(fast_produce_answers, "answers_of", old, "ErrorCode.NONE")
+
+
+def acknowledge_several_partitions_with_the_first() -> None:
+    """A request for several partitions is answered when the in-sync replicas have what it brought to one of them."""
+    from barnabas.broker.apis.fast_produce_answers import UnacknowledgedRequests
+
+    rewrite(UnacknowledgedRequests, "wait", "answer.waits_for,", "dict([*answer.waits_for.items()][:1]),")
 
 
 def acknowledge_what_a_lost_leadership_left() -> None:
@@ -166,6 +174,7 @@ _LEADERS_FAIL = ("leader", "kill", "partition")
 REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     acknowledge_before_the_isr_has_it: _LEADERS_FAIL,
     acknowledge_fast_before_the_isr_has_it: _LEADERS_FAIL,
+    acknowledge_several_partitions_with_the_first: _LEADERS_FAIL,
     acknowledge_what_a_lost_leadership_left: ("partition", "split"),
     advance_the_watermark_early: (),
     take_what_is_sent_for_received: _LEADERS_FAIL,

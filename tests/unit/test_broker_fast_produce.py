@@ -49,6 +49,8 @@ TOPICS = {
 }
 """By name, with their settings."""
 REPLICATED = ("replicated", "replicated-too", "replicated-enough")
+PARTITIONS = {"t": 3, "indexed": 2, "lz4": 2, "rolls": 2, "compacted": 2, "replicated": 2}
+"""Of topics with several."""
 IDS = {topic: Uuid(bytes([number + 1]) * 16) for number, topic in enumerate(TOPICS)}
 
 versions = st.integers(3, 13)
@@ -116,6 +118,48 @@ usual_requests = st.fixed_dictionaries(
 )
 
 
+usual_partitions = st.sampled_from(
+    [("t", 0), ("t", 1), ("t", 2), ("indexed", 0), ("indexed", 1), ("replicated", 0), ("replicated", 1)]
+)
+several_partitions = st.fixed_dictionaries(
+    {
+        "version": versions,
+        "parts": st.lists(
+            st.builds(lambda where, wanted: (*where, wanted), usual_partitions, usual_batches),
+            min_size=1,
+            max_size=4,
+            unique_by=lambda part: part[:2],
+        ),
+        "acks": st.sampled_from([1, -1, 0]),
+        "client": st.just("a"),
+        "damage": st.none(),
+    }
+)
+odd_partitions = st.fixed_dictionaries(
+    {
+        "version": versions,
+        "parts": st.lists(
+            st.tuples(
+                st.one_of(topics, st.sampled_from(list(PARTITIONS))),
+                st.sampled_from([0, 0, 1, 2]),
+                st.one_of(usual_batches, batches),
+            ),
+            min_size=0,
+            max_size=5,
+        ),
+        "acks": st.sampled_from([1, 1, -1, 0, 2]),
+        "client": st.sampled_from(["a", None, "b" * 600, "__admin_client"]),
+        "damage": st.one_of(
+            *[st.none()] * 4,
+            st.tuples(st.just("change"), st.integers(0, 400), st.integers(1, 255)),
+            st.tuples(st.just("cut"), st.integers(1, 200), st.just(0)),
+            st.tuples(st.just("lengthen"), st.integers(1, 70), st.integers(0, 1)),
+            st.tuples(st.just("tagged"), st.just(0), st.just(0)),
+        ),
+    }
+)
+
+
 def of_one_producer(request: dict, batches: list[dict]) -> list[dict]:
     """The same request with different batches."""
     return [{**request, "batch": each} for each in batches]
@@ -129,6 +173,9 @@ steps = st.one_of(
         st.just("together"), st.builds(of_one_producer, usual_requests, st.lists(batches, min_size=2, max_size=6))
     ),
     st.tuples(st.just("together"), st.lists(st.one_of(usual_requests, requests), min_size=1, max_size=5)),
+    st.tuples(st.just("together"), st.lists(several_partitions, min_size=1, max_size=5)),
+    st.tuples(st.just("together"), st.lists(st.one_of(several_partitions, usual_requests), min_size=1, max_size=5)),
+    st.tuples(st.just("together"), st.lists(st.one_of(several_partitions, odd_partitions), min_size=1, max_size=5)),
     st.one_of(
         st.tuples(st.just("fetch"), topics),
         st.tuples(st.just("wait"), st.sampled_from([1, 400, 600])),
@@ -155,7 +202,10 @@ class Run:
                     UpdateMetadataTopicState(
                         topic_name=topic,
                         topic_id=topic_id,
-                        partition_states=[UpdateMetadataPartitionState(partition_index=0, replicas=[0], isr=[0])],
+                        partition_states=[
+                            UpdateMetadataPartitionState(partition_index=index, replicas=[0], isr=[0])
+                            for index in range(PARTITIONS.get(topic, 1))
+                        ],
                     )
                     for topic, topic_id in IDS.items()
                 ]
@@ -168,7 +218,8 @@ class Run:
     def lead(self, topic: str, epoch: int) -> None:
         replicas = (0, 1) if topic in REPLICATED else (0,)
         isr = (0,) if topic == "replicated-enough" else replicas
-        self.broker.lead(topic, epoch=epoch, replicas=replicas, isr=isr, topic_id=IDS[topic])
+        for index in range(PARTITIONS.get(topic, 1)):
+            self.broker.lead(topic, index, epoch=epoch, replicas=replicas, isr=isr, topic_id=IDS[topic])
 
     def step(self, kind: str, what: object) -> object:
         """Do one step; what can be seen afterwards."""
@@ -176,6 +227,7 @@ class Run:
             if self.producer.is_closed or self.producer.is_paused:
                 self.producer = self.broker.connect()
             self.deliver(b"".join(what))
+            self.follow_all()  # or only the fast path's follower would have what came behind records that wait
         elif kind == "fetch":
             if self.consumer.is_paused:
                 self.consumer.close()
@@ -190,24 +242,30 @@ class Run:
             self.lead(what, self.epochs[what])
         return self.seen()
 
-    def follow(self, topic: str, offset: int | None = None) -> None:
-        """The follower of a replicated topic has all before an offset, or before the end."""
-        log = self.broker.replicas.get(TopicPartition(topic, 0)).log
-        offset = log.log_end_offset if offset is None else offset
-        wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
-        topics = [FetchTopic(topic=topic, partitions=[wanted])]
+    def follow(self, topic: str, offset: int | None = None, index: int | None = None) -> None:
+        """The follower of a replicated topic has all before an offset of a partition, or before the end of each."""
+        wanted = []
+        for each in range(PARTITIONS.get(topic, 1)) if index is None else [index]:
+            log = self.broker.replicas.get(TopicPartition(topic, each)).log
+            end = log.log_end_offset if offset is None else offset
+            wanted.append(FetchPartition(partition=each, fetch_offset=end, partition_max_bytes=1))
+        topics = [FetchTopic(topic=topic, partitions=wanted)]
         follower = self.broker.connect()
         follower.post(FetchRequest(replica_id=1, topics=topics), 12)
         follower.close()
         follower.handler = None
+
+    def follow_all(self) -> None:
+        """The followers of the replicated topics have all."""
+        for topic in REPLICATED:
+            self.follow(topic)
 
     def deliver(self, frames: bytes, *, is_followed: bool = True) -> None:
         """As a connection does it. What waits for a follower is followed at once, or ends the delivery."""
         data, position, wire = memoryview(bytearray(frames)), 0, self.producer
         while not wire.is_closed:
             if wire.is_paused and is_followed:
-                for topic in REPLICATED:
-                    self.follow(topic)
+                self.follow_all()
             if wire.is_paused or position == len(data):
                 break
             stop = position + 4 + int.from_bytes(data[position : position + 4], "big")
@@ -227,12 +285,12 @@ class Run:
         return b"".join(self.producer.sent), self.producer.is_closed, self.producer.is_paused, bool(self.consumer.sent)
 
     def state(self) -> list[object]:
-        return [state_of(self.broker, topic) for topic in TOPICS]
+        return [state_of(self.broker, topic, index) for topic in TOPICS for index in range(PARTITIONS.get(topic, 1))]
 
 
-def state_of(broker: DataPath, topic: str) -> object:
+def state_of(broker: DataPath, topic: str, index: int = 0) -> object:
     """All of a log that a batch can change, and its files."""
-    log = broker.replicas.get(TopicPartition(topic, 0)).log
+    log = broker.replicas.get(TopicPartition(topic, index)).log
     bounds = log.bounds
     segments = [
         (
@@ -267,12 +325,14 @@ class Encoder:
     """Makes requests' bytes. It counts what a producer that does not fail would count."""
 
     def __init__(self) -> None:
-        self.sequences: dict[tuple[str, int, int], int] = {}
+        self.sequences: dict[tuple[str, int, int, int], int] = {}
         self.correlation_id = 0
         self.now_ms = START_MS + 1_000_000
 
     def frame(self, request: dict) -> bytes:
         self.correlation_id += 1
+        if "parts" in request:
+            return self.encoded(request, self.topics(request["version"], request["parts"]))
         version, topic = request["version"], request["topic"]
         records = None if request["form"] == "none" else self.batch(topic, request["batch"])
         data = PartitionProduceData(index=0, records=b"" if request["form"] == "no records" else records)
@@ -282,21 +342,35 @@ class Encoder:
             topic_id=IDS.get(topic, Uuid(b"?" * 16)),
             partition_data=partitions if request["form"] == "two partitions" else [data],
         )
+        return self.encoded(request, [wanted, wanted] if request["form"] == "two topics" else [wanted])
+
+    def topics(self, version: int, parts: list[tuple[str, int, dict]]) -> list[TopicProduceData]:
+        """Records for partitions, in this order."""
+        found: list[TopicProduceData] = []
+        for topic, index, wanted in parts:
+            name, topic_id = "" if version >= 13 else topic, IDS.get(topic, Uuid(b"?" * 16))
+            if not found or (found[-1].name, found[-1].topic_id) != (name, topic_id):
+                found.append(TopicProduceData(name=name, topic_id=topic_id, partition_data=[]))
+            records = self.batch(topic, wanted, index)
+            found[-1].partition_data.append(PartitionProduceData(index=index, records=records))
+        return found
+
+    def encoded(self, request: dict, topics: list[TopicProduceData]) -> bytes:
         message = ProduceRequest(
-            transactional_id="x" if request["form"] == "transaction" else None,
+            transactional_id="x" if request.get("form") == "transaction" else None,
             acks=request["acks"],
             timeout_ms=500,
-            topic_data=[wanted, wanted] if request["form"] == "two topics" else [wanted],
+            topic_data=topics,
         )
-        parts = encode_request(message, version, self.correlation_id, request["client"])
+        parts = encode_request(message, request["version"], self.correlation_id, request["client"])
         return damaged(b"".join(bytes(part) for part in parts)[4:], request["damage"])
 
-    def batch(self, topic: str, wanted: dict) -> bytearray:
+    def batch(self, topic: str, wanted: dict, index: int = 0) -> bytearray:
         values = [b""] * 5_000 if wanted["flags"] == "many" else wanted["values"]
         producer_id, epoch, sequence = wanted["producer"]
         if sequence is None:
-            sequence = self.sequences.get((topic, producer_id, epoch), 0)
-        self.sequences[topic, producer_id, epoch] = sequence + len(values)
+            sequence = self.sequences.get((topic, index, producer_id, epoch), 0)
+        self.sequences[topic, index, producer_id, epoch] = sequence + len(values)
         made = batch(
             *values,
             timestamp_ms=self.now_ms - wanted["age_ms"],
@@ -337,9 +411,11 @@ def directory() -> Path:
         yield Path(path)
 
 
-@given(st.lists(steps, min_size=1, max_size=12))
+@given(st.sampled_from([True, True, False]), st.lists(steps, min_size=1, max_size=12))
 @settings(max_examples=50, deadline=None)
-def test_both_paths_leave_the_same_answers_and_logs(directory: Path, plan: list[tuple[str, object]]) -> None:
+def test_both_paths_leave_the_same_answers_and_logs(
+    directory: Path, has_records: bool, plan: list[tuple[str, object]]
+) -> None:
     """Usual and hostile requests, alone and together, at every version, in topics of every kind."""
     runs = []
     for name in ("fast", "slow"):
@@ -347,7 +423,7 @@ def test_both_paths_leave_the_same_answers_and_logs(directory: Path, plan: list[
         (directory / name).mkdir()
         runs.append(Run(directory / name, is_fast=name == "fast"))
     encoder = Encoder()
-    for kind, what in plan:
+    for kind, what in [*(FIRST_RECORDS if has_records else []), *plan]:
         done = [encoder.frame(each) for each in what] if kind == "together" else what
         fast, general = (run.step(kind, done) for run in runs)
         assert fast == general
@@ -411,6 +487,11 @@ USUAL = {
 }
 
 
+PARTS = [(topic, index, USUAL_BATCH) for topic, partitions in PARTITIONS.items() for index in range(partitions)]
+FIRST_RECORDS = [("together", [{**USUAL, "version": 7, "parts": [part for part in PARTS if part[0] != "compacted"]}])]
+"""The first records of a segment take the general path."""
+
+
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_requests_that_came_together_are_served_fast_in_one_write(tmp_path: Path, version: int, acks: int) -> None:
@@ -439,6 +520,181 @@ def test_requests_for_several_partitions_are_answered_in_their_order(tmp_path: P
     run.step("together", list(map(encoder.frame, requests)))
     assert run.served_fast == 1
     assert [int.from_bytes(frame[4:8], "big") for frame in frames_in(run.producer)] == [5, 6, 7, 8]
+
+
+def several(version: int, parts: list[tuple[str, int]], acks: int = 1) -> dict:
+    """A request for several partitions."""
+    return {**USUAL, "version": version, "acks": acks, "parts": [(*part, USUAL_BATCH) for part in parts]}
+
+
+def partition_answers(wire: Wire, version: int) -> list[tuple[int, list[tuple[str, int, int, int]]]]:
+    """Of each answer the correlation id, and each partition's topic, index, error code and base offset."""
+    names = {topic_id: topic for topic, topic_id in IDS.items()}
+    found = []
+    for frame in frames_in(wire):
+        wire.sent, wire.asked = [frame], [(0, version)]
+        partitions = [
+            (topic.name or names[topic.topic_id], answer.index, answer.error_code, answer.base_offset)
+            for topic in wire.answer().responses
+            for answer in topic.partition_responses
+        ]
+        found.append((int.from_bytes(frame[4:8], "big"), partitions))
+    wire.sent = []
+    return found
+
+
+def with_records(directory: Path) -> tuple[Run, Encoder]:
+    """A broker whose partitions have records, so that requests are served fast."""
+    run, encoder = Run(directory, is_fast=True), Encoder()
+    run.step("together", [encoder.frame(each) for each in FIRST_RECORDS[0][1]])
+    run.producer.sent.clear()
+    run.served_fast = 0
+    encoder.correlation_id = 10
+    return run, encoder
+
+
+def count_writes(run: Run, *partitions: tuple[str, int]) -> list[CountingFile]:
+    files = []
+    for partition in partitions:
+        segment = run.broker.replicas.get(TopicPartition(*partition)).log.segments.active
+        file = segment._open_files._open[segment.path] = CountingFile(segment.file)
+        files.append(file)
+    return files
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_requests_for_several_partitions_are_served_fast_in_one_write_to_each(
+    tmp_path: Path, version: int, acks: int
+) -> None:
+    """Java's producers send them, each time for others."""
+    run, encoder = with_records(tmp_path)
+    files = count_writes(run, ("t", 0), ("t", 2), ("indexed", 1))
+    wanted = [[("t", 0), ("indexed", 1)], [("t", 2), ("t", 0)], [("indexed", 1), ("t", 0), ("t", 2)]]
+    run.deliver(b"".join(encoder.frame(several(version, parts, acks)) for parts in wanted), is_followed=False)
+    assert (run.served_fast, [file.writes for file in files]) == (1, [[3], [2], [2]])
+    answers = [
+        (11, [("t", 0, 0, 2), ("indexed", 1, 0, 2)]),
+        (12, [("t", 2, 0, 2), ("t", 0, 0, 4)]),
+        (13, [("indexed", 1, 0, 4), ("t", 0, 0, 6), ("t", 2, 0, 4)]),
+    ]
+    assert partition_answers(run.producer, version) == (answers if acks else [])
+
+
+def test_requests_for_several_partitions_wait_together(tmp_path: Path) -> None:
+    """Each is answered when its own partitions, and the requests before it, have made progress."""
+    run, encoder = with_records(tmp_path)
+    wanted = [[("replicated", 0), ("t", 0)], [("replicated", 0), ("replicated", 1)], [("replicated", 0)]]
+    run.deliver(b"".join(encoder.frame(several(9, parts, -1)) for parts in wanted), is_followed=False)
+    assert (run.served_fast, run.producer.sent, run.producer.is_paused) == (1, [], True)
+    run.follow("replicated", index=0)
+    assert partition_answers(run.producer, 9) == [(11, [("replicated", 0, 0, 2), ("t", 0, 0, 2)])]
+    assert run.producer.is_paused
+    run.follow("replicated", index=1)
+    assert partition_answers(run.producer, 9) == [
+        (12, [("replicated", 0, 0, 4), ("replicated", 1, 0, 2)]),
+        (13, [("replicated", 0, 0, 6)]),
+    ]
+    assert not run.producer.is_paused
+    assert not len(run.broker.purgatory)
+
+
+@pytest.mark.parametrize("version", [5, 10, 13])
+@pytest.mark.parametrize("ending", ["timeout", "moved"])
+def test_partitions_that_are_not_acknowledged_are_named_as_in_the_general_path(
+    tmp_path: Path, version: int, ending: str
+) -> None:
+    """Those that are have their offsets."""
+    answers = []
+    for is_fast in (True, False):
+        (tmp_path / str(is_fast)).mkdir()
+        run, encoder = with_records(tmp_path / str(is_fast))
+        if not is_fast:
+            run.broker.dispatcher.fast_path = None
+        wanted = several(version, [("replicated", 0), ("t", 1), ("replicated", 1)], -1)
+        run.deliver(encoder.frame(wanted), is_followed=False)
+        assert (run.served_fast, run.producer.sent) == (is_fast, [])
+        run.follow("replicated", index=0)
+        if ending == "timeout":
+            run.broker.timers.advance(500)
+        else:
+            run.broker.lead("replicated", 1, epoch=5, leader=1, replicas=(0, 1), topic_id=IDS["replicated"])
+            run.broker.timers.advance(0)
+        assert not run.producer.is_paused
+        answers.append(b"".join(run.producer.sent))
+    assert answers[0] == answers[1]
+    code = ErrorCode.REQUEST_TIMED_OUT if ending == "timeout" else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition_answers(run.producer, version) == [
+        (11, [("replicated", 0, 0, 2), ("t", 1, 0, 2), ("replicated", 1, code, -1)])
+    ]
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_write_that_fails_is_answered_for_its_partition(tmp_path: Path, acks: int) -> None:
+    """The others have their records once; with acks 0 the connection ends behind the answers before it."""
+    run, encoder = with_records(tmp_path)
+    segment = run.broker.replicas.get(TopicPartition("indexed", 0)).log.segments.active
+    segment._open_files._open[segment.path] = ShortOfDescriptors(segment.file)
+    wanted = [[("t", 0), ("replicated", 0)], [("t", 0), ("indexed", 0), ("replicated", 0)]]
+    run.deliver(b"".join(encoder.frame(several(9, parts, acks)) for parts in wanted), is_followed=False)
+    ends = [run.broker.replicas.get(TopicPartition(*each)).log.log_end_offset for each in (("t", 0), ("indexed", 0))]
+    assert (run.served_fast, ends, run.producer.is_closed) == (1, [6, 2], acks == 0)
+    if acks < 0:
+        assert run.producer.sent == []
+        run.follow("replicated")
+    answers = [
+        (11, [("t", 0, 0, 2), ("replicated", 0, 0, 2)]),
+        (12, [("t", 0, 0, 4), ("indexed", 0, ErrorCode.KAFKA_STORAGE_ERROR, -1), ("replicated", 0, 0, 4)]),
+    ]
+    assert partition_answers(run.producer, 9) == (answers if acks else [])
+
+
+def test_a_log_dir_that_fails_between_two_partitions_takes_the_second_and_what_is_not_acknowledged(
+    tmp_path: Path,
+) -> None:
+    """Records that only this broker has, in a log dir that is lost, must not be acknowledged."""
+    run, encoder = with_records(tmp_path)
+    run.broker.replicas.get(TopicPartition("t", 0)).log.segments.active.file.close()
+    requests = [
+        {**USUAL, "version": 9, "topic": "replicated", "acks": -1},
+        several(9, [("replicated", 1), ("t", 0), ("t", 1)], -1),
+    ]
+    run.deliver(b"".join(map(encoder.frame, requests)), is_followed=False)
+    lost = ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition_answers(run.producer, 9) == [
+        (11, [("replicated", 0, lost, -1)]),
+        (12, [("replicated", 1, lost, -1), ("t", 0, lost, -1), ("t", 1, lost, -1)]),
+    ]
+    assert not run.producer.is_paused
+
+
+def test_a_request_with_one_unusual_batch_is_left_whole(tmp_path: Path) -> None:
+    """What was taken of it is taken back, and the requests behind it have their place in the producer's order."""
+    run, encoder = with_records(tmp_path)
+    unusual = several(9, [("t", 0), ("t", 1)])
+    unusual["parts"][1] = ("t", 1, {**USUAL_BATCH, "header": (57, b"\0\0\0\3")})
+    requests = [several(9, [("t", 0), ("t", 2)]), unusual, several(9, [("t", 0), ("t", 2)])]
+    run.deliver(b"".join(map(encoder.frame, requests)))
+    assert run.served_fast == 2
+    assert partition_answers(run.producer, 9) == [
+        (11, [("t", 0, 0, 2), ("t", 2, 0, 2)]),
+        (12, [("t", 0, 0, 4), ("t", 1, ErrorCode.INVALID_RECORD, -1)]),
+        (13, [("t", 0, 0, 6), ("t", 2, 0, 4)]),
+    ]
+
+
+def test_a_request_for_very_many_records_in_several_partitions_is_left_to_the_general_path(tmp_path: Path) -> None:
+    """Which appends them in slices; two that are too much together are served in two calls."""
+    run, encoder = with_records(tmp_path)
+    many = {**USUAL_BATCH, "values": [b""] * 1_900}
+    for topics, calls in ((["t"] * 3, 0), (["t"] * 2, 1)):
+        parts = [(topic, index, many) for index, topic in enumerate(topics)]
+        run.deliver(encoder.frame({**several(9, []), "parts": parts}))
+        assert run.served_fast == calls
+    run.served_fast = 0
+    two = {**several(9, []), "parts": [("t", 0, many), ("t", 1, USUAL_BATCH)]}
+    run.deliver(b"".join(encoder.frame(two) for _ in range(3)))
+    assert run.served_fast == 2
 
 
 def answers_of(wire: Wire, version: int) -> list[tuple[int, int, int]]:
@@ -685,19 +941,23 @@ def test_a_prefix_is_read_without_what_follows_it(tmp_path: Path, version: int) 
 
 
 def test_routes_in_use_stay_when_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most producers without a route take the general path, and those that go on get one."""
+    """The requests of most producers without a route are read part by part, and those that go on get one."""
     monkeypatch.setattr(fast_produce, "_MOST_ROUTES", 8)
+    read = []
+    whole = fast_produce.read_partitions
+    monkeypatch.setattr(fast_produce, "read_partitions", lambda *wanted: read.append(1) or whole(*wanted))
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
     run.step("together", [encoder.frame({**USUAL, "version": 9})])
     for _ in range(2):
         for client in range(10):
             run.step("together", [encoder.frame({**USUAL, "version": 9, "client": f"client {client}"})])
     # The first request, which the log was not ready for, has one route.
-    assert run.served_fast == 14
-    run.served_fast = 0
+    assert (run.served_fast, len(read)) == (20, 6)
+    read.clear()
     for _ in range(64):
         run.step("together", [encoder.frame({**USUAL, "version": 9, "client": "busy"})])
-    assert 1 <= run.served_fast < 64
+    assert run.served_fast == 84
+    assert 1 <= len(read) < 64
 
 
 def test_a_request_that_the_fast_path_leaves_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

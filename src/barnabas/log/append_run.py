@@ -193,6 +193,17 @@ class AppendRun:
         self._origins.append((epoch_then, producer_id, epoch, sequence))
         return first_offset
 
+    def remove_last(self) -> None:
+        """Take back the last batch: the request that has it is left to the general path."""
+        self._views.pop()
+        size, self._next_offset, _, _ = self._batches.pop()
+        _, producer_id, _, sequence = self._origins.pop()
+        self._room_bytes += size
+        if producer_id >= 0:
+            self._next_sequence = sequence
+            if all(origin[1] < 0 for origin in self._origins):
+                self._producer_id = _NO_PRODUCER
+
     def _follows(self, producer_id: int, epoch: int, sequence: int) -> bool:
         """Whether a batch is the next one of its producer, in the log or in this run."""
         if producer_id == self._producer_id:

@@ -9,8 +9,11 @@ The bytes between the first two bars are the request's prefix. A `_Route` holds 
 request with a known prefix and one batch is unpacked in one step. Requests for one partition that arrived together are appended in
 one write (`barnabas.log.append_run`), and answered in one piece.
 
-With acks=all they wait together for the in-sync replicas, so the followers fetch them together. In the general path each waits
-by itself, and the next is appended when it is answered.
+Requests for several partitions, and those for which there is no room among the routes, are read part by part
+(`fast_produce_partitions`).
+
+With acks=all they wait together for the in-sync replicas (`fast_produce_answers`), so the followers fetch them together. In the
+general path each waits by itself, and the next is appended when it is answered.
 
 Invariants:
 
@@ -23,27 +26,21 @@ In Kafka: `KafkaApis.handleProduceRequest`, for these cases.
 """
 
 import struct
-from collections import deque
-from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from collections.abc import Mapping
+from functools import lru_cache
 
-from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis.produce import PRODUCE_TOPIC_IDS, unacknowledged_response
+from barnabas.broker.apis.fast_produce_answers import AppendedRequests, UnacknowledgedRequests, answers_of
+from barnabas.broker.apis.fast_produce_partitions import SharedAppends, read_partitions
+from barnabas.broker.apis.produce import PRODUCE_TOPIC_IDS, join_response, unacknowledged_response
 from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
-from barnabas.broker.replication.delayed_produce import (
-    ALL_IN_SYNC,
-    acknowledgement,
-    commit_error,
-    wait_for_acknowledgements,
-)
-from barnabas.broker.requests.purgatory import DelayedOperation
+from barnabas.broker.replication.delayed_produce import commit_error
 from barnabas.log.append_run import MOST_BATCHES, AppendRun
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.codec import reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
-from barnabas.wire.kafka.frames import decode_request_header, encode_response
+from barnabas.wire.kafka.frames import decode_request_header
 from barnabas.wire.kafka.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -67,6 +64,8 @@ _MISSES_PER_ROUTE = 64
 """While there are so many routes, one of so many requests without one gets the place of the oldest: the busiest get it most."""
 _MOST_RECORDS = 4_096
 """Most records of plain batches in one call, as each record is checked. The loop must not wait longer."""
+_MOST_BYTES = 4 << 20
+"""Most bytes in a request for several partitions: what is larger is appended in slices."""
 _MOST_PREFIX_BYTES = 512
 _FLEXIBLE = 9
 _LOG_START_OFFSET = 5
@@ -84,6 +83,8 @@ _WIDTH_LIMITS = (127, 16_384, 2_097_153)
 
 _Found = tuple[int, HeaderFields, memoryview]
 """Of one request its correlation id, and its batch's header and bytes."""
+_Bounds = tuple[int, int]
+"""Where a frame begins behind its length, and where it ends."""
 
 
 @lru_cache(1024)
@@ -102,6 +103,20 @@ def _compact_size(size: int) -> bytes:
         left >>= 7
     encoded.append(left)
     return bytes(encoded)
+
+
+def _frames(data: memoryview, start: int, stop: int, max_frame_bytes: int) -> list[_Bounds]:
+    """Where a request is, and the whole frames behind it."""
+    frames = [(start, stop)]
+    end = len(data)
+    while end - stop >= _LENGTH.size and len(frames) < MOST_BATCHES:
+        start = stop + _LENGTH.size
+        (size,) = _LENGTH.unpack_from(data, stop)
+        stop = start + size
+        if not 0 <= size <= max_frame_bytes or stop > end:
+            break
+        frames.append((start, stop))
+    return frames
 
 
 class _Route:
@@ -185,105 +200,55 @@ class _Route:
 def _encoded_answer(topic: TopicProduceData, index: int, base_offset: int, version: int) -> bytes:
     partition = PartitionProduceResponse(index=index, base_offset=base_offset, log_start_offset=0)
     answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[partition])
-    return _joined(ProduceResponse(responses=[answer]), version, 0)
-
-
-def _joined(response: ProduceResponse, version: int, correlation_id: int) -> bytes:
-    parts = encode_response(response, version, correlation_id)
-    return b"".join(bytes(part) for part in parts if not isinstance(part, FileSlice))
+    return join_response(ProduceResponse(responses=[answer]), version, 0)
 
 
 class _Run:
-    """Requests of one route that are appended together."""
+    """Requests of one route that are appended together (`barnabas.broker.apis.fast_produce_answers.AppendedRequests`)."""
 
-    __slots__ = ("answers", "appends", "log_start_offset", "requests", "route")
+    __slots__ = ("acks", "appends", "log_start_offset", "requests", "route")
+
+    has_failed = False  # then the requests are left to the general path
 
     def __init__(self, route: _Route, appends: AppendRun) -> None:
         self.route = route
+        self.acks = route.acks
         self.appends = appends
         self.requests: list[tuple[int, int]] = []
         """The correlation id and base offset of each."""
         self.log_start_offset = -1
         """When they were appended."""
-        self.answers: list[bytes] | None = None
+
+    @property
+    def timeout_ms(self) -> int:
+        return self.route.timeout_ms
+
+    def last_offsets(self) -> dict[TopicPartition, int]:
+        return {self.route.topic_partition: self.appends.last_offset}
 
     def encode_answers(self) -> list[bytes]:
-        """The answers, if none of the requests has failed."""
         answer, log_start_offset = self.route.answer, self.log_start_offset
         return [answer(*request, log_start_offset) for request in self.requests]
 
-
-class _Unacknowledged:
-    """Runs with acks=all that wait for the in-sync replicas, and runs behind them (`barnabas.broker.requests.dispatch.Unanswered`).
-
-    An answer leaves when those before it have left: as long as one partition makes no progress, only the answers behind it wait.
-    """
-
-    __slots__ = ("_listener", "_operations", "_runs", "_send", "_services")
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._runs: deque[_Run] = deque()
-        self._operations: list[DelayedOperation] = []
-        self._listener = ""
-        self._send: Callable[[list[bytes], bool], None] | None = None
-        """Refers to this object. Without it nothing is left for the garbage collector when the last answer has left."""
-
-    def add(self, run: _Run) -> None:
-        self._runs.append(run)
-
-    def wait(self, listener: str, send: Callable[[list[bytes], bool], None]) -> None:
-        self._listener, self._send = listener, send
-        replicas, purgatory = self._services.replicas, self._services.purgatory
-        for run in self._runs:
-            if run.answers is None:
-                last_offsets = {run.route.topic_partition: run.appends.last_offset}
-                respond = partial(self._acknowledged, run)
-                self._operations.append(
-                    wait_for_acknowledgements(
-                        replicas, purgatory, last_offsets, ALL_IN_SYNC, respond, run.route.timeout_ms
-                    )
-                )
-
-    def abandon(self) -> None:
-        for operation in self._operations:
-            operation.force_complete()
-        self._operations.clear()
-        self._runs.clear()
-        self._send = None
-
-    def _acknowledged(self, run: _Run, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        run.answers = self._answers_with_errors(run) if errors else run.encode_answers()
-        runs = self._runs
-        answers: list[bytes] = []
-        while runs and runs[0].answers is not None:
-            answers += runs.popleft().answers or ()
-        send = self._send
-        if not runs:
-            self._operations.clear()
-            self._send = None
-        if answers and send is not None:
-            send(answers, not runs)
-
-    def _answers_with_errors(self, run: _Run) -> list[bytes]:
+    def encode_errors(self, services: Services, listener: str, _: Mapping[TopicPartition, ErrorCode]) -> list[bytes]:
         """The first requests of a run may be acknowledged, although the last is not."""
-        services, route = self._services, run.route
+        route = self.route
         answers = []
-        ends = [base_offset for _, base_offset in run.requests[1:]] + [run.appends.last_offset + 1]
-        for (correlation_id, base_offset), end in zip(run.requests, ends, strict=True):
+        ends = [base_offset for _, base_offset in self.requests[1:]] + [self.appends.last_offset + 1]
+        for (correlation_id, base_offset), end in zip(self.requests, ends, strict=True):
             code = commit_error(services.replicas.get(route.topic_partition), end - 1)
             if code is ErrorCode.NONE:
-                answers.append(route.answer(correlation_id, base_offset, run.log_start_offset))
+                answers.append(route.answer(correlation_id, base_offset, self.log_start_offset))
                 continue
             response = unacknowledged_response(
                 services,
-                self._listener,
+                listener,
                 route.version,
                 route.topic,
                 route.topic_partition.partition,
                 ErrorCode.REQUEST_TIMED_OUT if code is None else code,
             )
-            answers.append(_joined(response, route.version, correlation_id))
+            answers.append(join_response(response, route.version, correlation_id))
         return answers
 
 
@@ -304,55 +269,76 @@ class FastProduce:
 
     def serve(
         self, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
-    ) -> tuple[int, list[bytes], _Unacknowledged | None]:
+    ) -> tuple[int, list[bytes], UnacknowledgedRequests | None]:
         """Serve the request in ``data[start:stop]`` and whole frames behind it. The buffer may be changed and is not kept.
 
         ``now_ms`` is wall time. Returns where the last that is served ends, ``start`` if none is; the answers that may leave
         at once; and the requests behind those that wait.
         """
-        first = served = taken = start
-        records = 0
-        run: _Run | None = None
-        runs: list[_Run] = []
-        """Those that are appended."""
-        for _ in range(MOST_BATCHES):
-            route = self._last
-            found = None if route is None else route.read(data, start, stop)
+        frames = _frames(data, start, stop, max_frame_bytes)
+        appended: list[AppendedRequests] = []
+        number, left = 0, _MOST_RECORDS
+        while number < len(frames) and left >= 0:
+            route, found = self._last, None
+            if route is not None:
+                found = route.read(data, *frames[number])
             if found is None:
-                route = self._find(data, start, stop)
-                found = None if route is None else route.read(data, start, stop)
-            if route is None or found is None:
-                break
+                route = self._find(data, *frames[number])
+                found = None if route is None else route.read(data, *frames[number])
+            if route is not None and found is not None:
+                number, left = self._serve_run(route, found, data, frames, number, left, appended, now_ms)
+            else:
+                number, left = self._serve_partitions(data, frames, number, left, appended, now_ms)
+        served = frames[number - 1][1] if number else start
+        return served, *answers_of(self._services, appended)
+
+    def _serve_run(
+        self,
+        route: _Route,
+        found: _Found,
+        data: memoryview,
+        frames: list[_Bounds],
+        number: int,
+        left: int,
+        appended: list[AppendedRequests],
+        now_ms: int,
+    ) -> tuple[int, int]:
+        """Append what a frame and those of the same route behind it have.
+
+        Returns the number of the first frame that is not served, and how many records more may be checked; if that is negative,
+        the rest is left.
+        """
+        run = self._begin(route, now_ms)
+        if run is None:
+            return number, -1
+        begun = number
+        read, add, requests = route.read, run.appends.add, run.requests
+        while True:
             correlation_id, header, batch = found
             if not header[5] & COMPRESSION_MASK:
-                records += header[12]
-                if records > _MOST_RECORDS and taken != first:
+                left -= header[12]
+                if left < 0 and number:
                     break
-            if run is None or run.route is not route:
-                if run is not None:
-                    if not self._append(run, now_ms):
-                        return served, *self._answers(runs)
-                    served = taken
-                    runs.append(run)
-                run = self._begin(route, now_ms)
-                if run is None:
-                    break
-            first_offset = run.appends.add(batch, header)
+            first_offset = add(batch, header)
             if first_offset < 0:
-                break  # if another run takes it, that is the next call's
-            run.requests.append((correlation_id, first_offset))
-            taken = stop
-            if len(data) - stop < _LENGTH.size:
+                left = -1  # if another run takes it, that is the next call's
                 break
-            start = stop + _LENGTH.size
-            (size,) = _LENGTH.unpack_from(data, stop)
-            stop = start + size
-            if not 0 <= size <= max_frame_bytes or stop > len(data):
+            requests.append((correlation_id, first_offset))
+            number += 1
+            if number == len(frames):
                 break
-        if run is not None and run.requests and self._append(run, now_ms):
-            served = taken
-            runs.append(run)
-        return served, *self._answers(runs)
+            next_found = read(data, *frames[number])
+            if next_found is None:
+                break
+            found = next_found
+        if not requests:
+            return begun, -1
+        try:
+            run.log_start_offset = self._replicas.append_run(route.topic_partition, run.appends, now_ms)
+        except KafkaError:
+            return begun, -1
+        appended.append(run)
+        return number, left
 
     def _begin(self, route: _Route, now_ms: int) -> _Run | None:
         topic_partition = route.topic_partition
@@ -361,34 +347,39 @@ class FastProduce:
         appends = self._replicas.begin_run(topic_partition, route.acks, now_ms)
         return None if appends is None else _Run(route, appends)
 
-    def _append(self, run: _Run, now_ms: int) -> bool:
-        """Append; False if the log has failed."""
-        try:
-            run.log_start_offset = self._replicas.append_run(run.route.topic_partition, run.appends, now_ms)
-        except KafkaError:
-            return False
-        return True
-
-    def _answers(self, runs: list[_Run]) -> tuple[list[bytes], _Unacknowledged | None]:
-        """The answers up to the first run that waits, and what is behind them."""
-        answers: list[bytes] = []
-        waiting: _Unacknowledged | None = None
-        for run in runs:
-            route = run.route
-            if not route.acks:
-                continue
-            waits = route.acks == ALL_IN_SYNC and (
-                acknowledgement(self._replicas, route.topic_partition, run.appends.last_offset, ALL_IN_SYNC) is None
-            )
-            if waiting is None:
-                if not waits:
-                    answers += run.encode_answers()
-                    continue
-                waiting = _Unacknowledged(self._services)
-            if not waits:
-                run.answers = run.encode_answers()
-            waiting.add(run)
-        return answers, waiting
+    def _serve_partitions(
+        self,
+        data: memoryview,
+        frames: list[_Bounds],
+        number: int,
+        left: int,
+        appended: list[AppendedRequests],
+        now_ms: int,
+    ) -> tuple[int, int]:
+        """As `_serve_run`, for requests of the same acks."""
+        shared: SharedAppends | None = None
+        for start, stop in frames[number:]:
+            request = None
+            if stop - start <= _MOST_BYTES:
+                request = read_partitions(data, start, stop, self._versions, self._topic_name, _MOST_RECORDS)
+            if request is None:
+                left = -1
+                break
+            if shared is None:
+                shared = SharedAppends(self._replicas, request.acks, now_ms)
+            elif shared.acks != request.acks:
+                break
+            left -= request.records
+            if left < 0 and number:
+                break
+            if not shared.add(request):
+                left = -1
+                break
+            number += 1
+        if shared is not None:
+            shared.write()
+            appended += shared.requests
+        return number, left
 
     # Reading prefixes
 

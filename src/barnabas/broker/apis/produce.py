@@ -22,6 +22,7 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches, which no coordi
 
 from collections.abc import Mapping
 
+from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.slices import Beside, Sliced
 from barnabas.base.tuples import new_tuple
@@ -36,6 +37,7 @@ from barnabas.log.conversion import RejectedRecordsError
 from barnabas.log.record_checks import SHORT_CHECKS, LongCheckError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.frames import encode_response
 from barnabas.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -81,7 +83,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
             answer = PartitionProduceResponse(index=data.index)
             partitions.append(answer)
             if name is None:
-                _refuse(answer, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
+                refuse(answer, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
                 failed = True
                 continue
             topic_partition = new_tuple(TopicPartition, (name, data.index))
@@ -94,7 +96,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
                     yield Beside(unchecked.check.run)
                     info = append(topic_partition, records, acks=acks, now_ms=now_ms, checks=unchecked.check)
             except KafkaError as error:
-                _refuse(answer, error)
+                refuse(answer, error)
                 failed = True
                 continue
             answer.base_offset = info.first_offset
@@ -104,7 +106,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
             if code is None:
                 waiting.append((topic_partition, answer, info.last_offset))
             elif code is not ErrorCode.NONE:
-                _refuse(answer, KafkaError(code))
+                refuse(answer, KafkaError(code))
                 failed = True
         topics.append(
             TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
@@ -135,7 +137,7 @@ def _still_waiting(services: Services, waiting: list[_Waiting], acks: int) -> tu
         if code is None:
             left.append(each)
         elif code is not ErrorCode.NONE:
-            _refuse(answer, KafkaError(code))
+            refuse(answer, KafkaError(code))
             failed = True
     return left, failed
 
@@ -157,7 +159,8 @@ def _without_repeats(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     return list(merged.values())
 
 
-def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
+def refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
+    """Let an answer say that nothing is acknowledged, and why."""
     answer.error_code = error.code
     answer.base_offset = -1
     answer.log_append_time_ms = -1
@@ -173,11 +176,11 @@ def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
 
 def _reply(services: Services, request: Request, response: ProduceResponse, failed: bool) -> None:
     if failed:
-        _add_leader_hints(services, request.client.listener, request.version, response)
+        add_leader_hints(services, request.client.listener, request.version, response)
     request.reply(response)
 
 
-def _add_leader_hints(services: Services, listener: str, version: int, response: ProduceResponse) -> None:
+def add_leader_hints(services: Services, listener: str, version: int, response: ProduceResponse) -> None:
     """Add the current leaders of partitions that this broker does not lead (KIP-951)."""
     if version < _LEADER_HINTS:
         return
@@ -200,11 +203,17 @@ def unacknowledged_response(
 ) -> ProduceResponse:
     """The response to a request for one partition whose records were appended and are not acknowledged."""
     answer = PartitionProduceResponse(index=index)
-    _refuse(answer, KafkaError(code))
+    refuse(answer, KafkaError(code))
     refused = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
     response = ProduceResponse(responses=[refused])
-    _add_leader_hints(services, listener, version, response)
+    add_leader_hints(services, listener, version, response)
     return response
+
+
+def join_response(response: ProduceResponse, version: int, correlation_id: int) -> bytes:
+    """The frame of a response."""
+    parts = encode_response(response, version, correlation_id)
+    return b"".join(bytes(part) for part in parts if not isinstance(part, FileSlice))
 
 
 def _wait(
@@ -219,7 +228,7 @@ def _wait(
 
     def respond(errors: Mapping[TopicPartition, ErrorCode]) -> None:
         for topic_partition, code in errors.items():
-            _refuse(answers[topic_partition], KafkaError(code))
+            refuse(answers[topic_partition], KafkaError(code))
         _reply(services, request, response, failed or bool(errors))
 
     request.waiter = wait_for_acknowledgements(

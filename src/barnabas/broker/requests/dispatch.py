@@ -47,8 +47,9 @@ _LARGE_PRODUCE_BYTES = 64 * 1024
 class Unanswered(Protocol):
     """Requests of one connection that are served but for their answers."""
 
-    def wait(self, listener: str, send: Callable[[list[bytes], bool], None]) -> None:
-        """Call ``send`` with answers, in the order of the requests, and whether they are the last; not from here."""
+    def wait(self, listener: str, send: Callable[[list[bytes], bool], None], close: Callable[[], None]) -> None:
+        """Call ``send`` with answers, in the order of the requests, and whether they are the last; or ``close``, for a
+        request whose only answer is the end of the connection."""
         ...
 
     def abandon(self) -> None:
@@ -262,7 +263,7 @@ class ClientConnection:
         """Deliver no other request until these are answered."""
         self._request = unanswered
         self._connection.pause()
-        unanswered.wait(self.client.listener, partial(self._answer_some, unanswered))
+        unanswered.wait(self.client.listener, partial(self._answer_some, unanswered), self.close)
 
     def _answer_some(self, unanswered: Unanswered, answers: list[bytes], are_last: bool) -> None:
         if self._request is not unanswered:

@@ -10,6 +10,7 @@ __all__ = ["RunPlan", "TopicPlan"]
 
 _MOST_UNDER_WAY = 5
 _CALM_EVERY = 4
+_JOINING_EVERY = 3
 _MOST_FAULTS = 6
 _ENSEMBLE_SHARE = 0.2
 _SMALL_SEGMENTS = {"segment.bytes": "4096"}
@@ -87,7 +88,9 @@ class RunPlan:
             brokers=brokers,
             topics=topics,
             producers=(
-                ProducerKind(most_under_way=_MOST_UNDER_WAY if seed % 2 else 1),
+                ProducerKind(
+                    most_under_way=_MOST_UNDER_WAY if seed % 2 else 1, joins_partitions=not seed % _JOINING_EVERY
+                ),
                 *rng.sample(others, rng.choice((0, 0, 1))),
             ),
             users=rng.choice((0, 0, 1, 2)),

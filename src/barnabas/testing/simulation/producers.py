@@ -3,13 +3,14 @@
 What acks=all acknowledged must stay (`History.acknowledged`). With acks 0 and 1 records may be lost with their leader;
 what of them was read must stay all the same. Without idempotence a record that is sent again may stand twice.
 
-Some have several requests under way, which brokers may serve together. Behind one that failed all are sent again.
+Some have several requests under way, which brokers may serve together. Behind one that failed all are sent again. Some join
+what goes to one broker within some time into requests for several partitions, as Java's do.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +23,12 @@ from barnabas.testing.simulation.simulation import BROKER_PORT, broker_name
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.frames import encode_request
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
-from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.kafka.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 from barnabas.wire.kafka.records.records import Record, build_batch
 
 __all__ = ["ProducerKind", "SimulatedProducer"]
@@ -31,6 +37,7 @@ _ALL = -1
 _PRODUCE_TIMEOUT_MS = 2000
 _UNANSWERED_VERSION = 9
 _MAX_FRAME_BYTES = 1 << 20
+_LINGER_S = 0.1
 _PADDED_SHARE = 0.05
 _MAX_PADDING_BYTES = 3000
 
@@ -44,6 +51,8 @@ class ProducerKind:
     most_under_way: int = 1
     """Requests for a partition. At most 5, of which brokers remember the sequence numbers; without idempotence and with
     acks=all only 1, or records could change their order."""
+    joins_partitions: bool = False
+    """Whether requests may have batches of several partitions."""
 
 
 class _Unacknowledged(NamedTuple):
@@ -76,6 +85,7 @@ class SimulatedProducer:
         """The next, by producer id and partition."""
         self._renewing = asyncio.Lock()
         self._one_way: dict[int, _OneWay] = {}
+        self._joined: dict[int, _JoinedRequests] = {}
         self.is_stopping = False
         if not kind.is_idempotent:
             client.history.repeating.add(number)
@@ -201,14 +211,19 @@ class SimulatedProducer:
             return False
         return True
 
-    def _request(self, topic_partition: TopicPartition, batch: bytes) -> ProduceRequest:
-        topic = TopicProduceData(
-            name=topic_partition.topic,
-            topic_id=self._client.topic_ids[topic_partition.topic],
-            partition_data=[PartitionProduceData(index=topic_partition.partition, records=batch)],
-        )
+    def _request(self, batches: Mapping[TopicPartition, bytes]) -> ProduceRequest:
+        topics: dict[str, TopicProduceData] = {}
+        for topic_partition, batch in batches.items():
+            name = topic_partition.topic
+            if name not in topics:
+                topics[name] = TopicProduceData(name=name, topic_id=self._client.topic_ids[name], partition_data=[])
+            data = PartitionProduceData(index=topic_partition.partition, records=batch)
+            topics[name].partition_data.append(data)
         return ProduceRequest(
-            transactional_id=None, acks=self._kind.acks, timeout_ms=_PRODUCE_TIMEOUT_MS, topic_data=[topic]
+            transactional_id=None,
+            acks=self._kind.acks,
+            timeout_ms=_PRODUCE_TIMEOUT_MS,
+            topic_data=list(topics.values()),
         )
 
     async def _ask(
@@ -223,12 +238,20 @@ class SimulatedProducer:
     ) -> tuple[ErrorCode | None, int, bool]:
         client = self._client
         try:
-            response = await client.channels.send(leader, self._request(topic_partition, batch))
+            if self._kind.joins_partitions:
+                answer = await self._joined_requests(leader).send(topic_partition, batch)
+            else:
+                response = await client.channels.send(leader, self._request({topic_partition: batch}))
+                answer = response.responses[0].partition_responses[0]
         except ChannelError:
             return None, -1, False
-        answer = response.responses[0].partition_responses[0]
         client.history.reconsider(topic_partition)
         return ErrorCode.of(answer.error_code), answer.base_offset, client.is_leader_now(leader, topic_partition)
+
+    def _joined_requests(self, leader: int) -> "_JoinedRequests":
+        if leader not in self._joined:
+            self._joined[leader] = _JoinedRequests(self._client, leader, self._request)
+        return self._joined[leader]
 
     async def _throw(self, topic_partition: TopicPartition, requests: Sequence[list[bytes]]) -> None:
         """Acks 0: nothing is ever answered; a refusal closes the connection."""
@@ -236,9 +259,62 @@ class SimulatedProducer:
         leader = await client.leader(topic_partition)
         way = self._one_way.setdefault(leader, _OneWay(client, leader))
         batches = [self._batch(topic_partition, values, (-1, -1), -1) for values in requests]
-        if not await way.send([self._request(topic_partition, batch) for batch in batches]):
+        if not await way.send([self._request({topic_partition: batch}) for batch in batches]):
             client.forget_leader(topic_partition)
         client.history.count("sent with acks 0", sum(map(len, requests)))
+
+
+class _JoinedRequests:
+    """Requests to one broker that fill for some time before they leave, each with one batch of a partition at most."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        broker_id: int,
+        request_of: Callable[[Mapping[TopicPartition, bytes]], ProduceRequest],
+    ) -> None:
+        self._client = client
+        self._broker_id = broker_id
+        self._request_of = request_of
+        self._filling: list[dict[TopicPartition, tuple[bytes, asyncio.Future[PartitionProduceResponse]]]] = []
+
+    async def send(self, topic_partition: TopicPartition, batch: bytes) -> PartitionProduceResponse:
+        """Send a batch behind those of the same partition. Raises `ChannelError`."""
+        filling = self._filling
+        if not filling:
+            self._client.spawn(self._leave())
+        number = sum(topic_partition in request for request in filling)
+        if number == len(filling):
+            filling.append({})
+        answer: asyncio.Future[PartitionProduceResponse] = asyncio.get_running_loop().create_future()
+        filling[number][topic_partition] = batch, answer
+        return await answer
+
+    async def _leave(self) -> None:
+        await asyncio.sleep(_LINGER_S)
+        requests, self._filling = self._filling, []
+        await asyncio.gather(*map(self._ask, requests))
+
+    async def _ask(
+        self, request: Mapping[TopicPartition, tuple[bytes, "asyncio.Future[PartitionProduceResponse]"]]
+    ) -> None:
+        client = self._client
+        if len(request) > 1:
+            client.history.count("requests for several partitions")
+        batches = {topic_partition: batch for topic_partition, (batch, _) in request.items()}
+        try:
+            response = await client.channels.send(self._broker_id, self._request_of(batches))
+        except ChannelError as error:
+            for _, answer in request.values():
+                if not answer.done():
+                    answer.set_exception(ChannelError(str(error)))
+            return
+        for topic in response.responses:
+            name = topic.name or next(name for name, known in client.topic_ids.items() if known == topic.topic_id)
+            for answered in topic.partition_responses:
+                _, answer = request[TopicPartition(name, answered.index)]
+                if not answer.done():
+                    answer.set_result(answered)
 
 
 class _OneWay:
