@@ -8,6 +8,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import settings
 
+from support.class_archives import make_archives
 from support.needs import fetch_reference, is_required, missing, needs_reference
 
 # Other processes may use the machine too: an example may take long.
@@ -56,6 +57,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"needs {', '.join(lacking)}")
     if os.environ.get("PYTEST_XDIST_WORKER") and {*needs_reference.args} <= {*names}:
         fetch_reference()
+        make_archives()
 
 
 @pytest.hookimpl(wrapper=True)

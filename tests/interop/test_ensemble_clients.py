@@ -22,8 +22,8 @@ from kazoo.recipe.queue import LockingQueue
 from kazoo.retry import KazooRetry
 
 from support.ensemble import Ensemble, Member, ensemble
-from support.needs import APACHE, fetching, needs, needs_reference
-from support.reference import apache_cluster
+from support.needs import fetching, needs, needs_reference
+from support.reference import apache_cluster, apache_command
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop]
@@ -147,7 +147,7 @@ def test_zookeepers_own_client_in_c_keeps_its_session_and_watches(members: Ensem
 @needs_reference
 def test_zkcli_goes_on_at_another_member(members: Ensemble) -> None:
     """Apache's command line with one session: before the kill, and after it."""
-    command = [APACHE, "tool", "org.apache.zookeeper.ZooKeeperMain", "-server", members.addresses]
+    command = apache_command("tool", "org.apache.zookeeper.ZooKeeperMain", "-server", members.addresses)
     with program(command) as process:
         assert process.stdin is not None
         assert process.stdout is not None

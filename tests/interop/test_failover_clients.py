@@ -25,7 +25,8 @@ from kafka.errors import KafkaConnectionError as KafkaPythonConnectionError
 from kafka.errors import KafkaError as KafkaPythonError
 
 from support.load import PARTITIONS, read_all
-from support.needs import APACHE, missing, needs_reference
+from support.needs import missing, needs_reference
+from support.reference import apache_command
 from support.strangers import KAFKA_PYTHON_POLL_MS
 from support.trio import BROKERS, Trio, trio
 from support.waiting import eventually
@@ -244,11 +245,15 @@ class Java(Client):
     """Apache's console producer, which says at its end alone whether all went well, and its console consumer."""
 
     def _start(self, main: str, *args: object) -> "subprocess.Popen[str]":
-        command = [str(APACHE), "tool", main, "--bootstrap-server", self.cluster.bootstrap, "--topic", self.topic]
+        where = "--bootstrap-server", self.cluster.bootstrap, "--topic", self.topic
         self.errors = self.cluster.directory / f"{main}.log"
         with self.errors.open("ab") as errors:
             return subprocess.Popen(
-                [*command, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+                apache_command("tool", main, *where, *args),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
             )
 
     def produce(self) -> None:

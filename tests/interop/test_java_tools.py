@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.needs import APACHE, needs_reference
-from support.reference import apache_tool
+from support.needs import needs_reference
+from support.reference import apache_command, apache_tool
 from support.servers import Up, up
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
@@ -165,7 +165,7 @@ def test_the_verifiable_clients_agree(cluster: Up, version: str) -> None:
     events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert sum(event["name"] == "producer_send_success" for event in events) == 2000
     command = (TOOLS + "VerifiableConsumer", *base, "--group-id", f"verify-{version}", "--max-messages", 2000)
-    arguments = [str(APACHE), "tool", "--version", version, *map(str, command), "--reset-policy", "earliest"]
+    arguments = apache_command("tool", "--version", version, *command, "--reset-policy", "earliest")
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     consumed = sum(event["count"] for event in events if event["name"] == "records_consumed")

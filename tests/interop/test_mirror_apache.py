@@ -1,7 +1,6 @@
 """The mirror between Apache's brokers and ours, in both directions, while either side and the mirrors are killed."""
 
 import contextlib
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,16 +12,19 @@ from barnabas.client import Admin, ConnectError, Consumer, Producer
 from barnabas.client.offsets import LATEST, FoundOffset
 from barnabas.testing import ProcessCluster
 from support.mixed import APACHES, mixed_cluster
-from support.needs import APACHE, needs_reference
-from support.ports import free_ports
+from support.needs import needs_reference
+from support.reference import apache_broker
 from support.servers import BARNABAS
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.fault, needs_reference]
 FIRST, MORE = 300, 200
 LIMIT_S = 120
-KRAFT = {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "0"}
-ZOOKEEPER = {**KRAFT, "zookeeper.session.timeout.ms": "6000"}
+ZOOKEEPER = {
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "zookeeper.session.timeout.ms": "6000",
+}
 
 
 class Mirror:
@@ -182,37 +184,14 @@ def is_synced(servers: str, topic: str) -> bool:
 
 def test_records_and_groups_go_between_a_cluster_of_apaches_4_3_and_ours(tmp_path: Path) -> None:
     """Records, the topic's partitions and the group come over from KRaft brokers, and to them."""
-    port = free_ports(2, consecutive=True)[0]
-    command = [
-        str(APACHE),
-        "up",
-        "--version",
-        "4.3.0",
-        "--mode",
-        "kraft",
-        "--port",
-        str(port),
-        "--dir",
-        str(tmp_path / "kraft"),
-    ]
-    command += [word for name, value in KRAFT.items() for word in ("--set", f"{name}={value}")]
-    apache = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert apache.stdout is not None
-        servers = apache.stdout.readline().split()[1]
-        with ProcessCluster(1) as ours:
-            sides = {"a": servers, "b": ours.bootstrap_servers}
-            fill(sides)
-            with mirrors(*both_ways(tmp_path, sides)):
-                for source, target, remote in (("a", "b", "a.orders"), ("b", "a", "b.orders")):
-                    place = (sides[target], remote)
-                    eventually(
-                        lambda place=place: len(values(*place)) == FIRST, timeout_s=LIMIT_S, what=f"all of {remote}"
-                    )
-                    eventually(lambda place=place: is_synced(*place), timeout_s=LIMIT_S, what="offsets of shop")
-                    send(sides[source], FIRST, MORE)
-                    found = read_and_commit(*place, set(range(FIRST, FIRST + MORE)))
-                    assert len(set(found)) < MORE + FIRST / 2, "the group begins where it was, not at the beginning"
-    finally:
-        apache.send_signal(signal.SIGTERM)
-        apache.wait(60)
+    with apache_broker(tmp_path / "kraft", "4.3.0") as servers, ProcessCluster(1) as ours:
+        sides = {"a": servers, "b": ours.bootstrap_servers}
+        fill(sides)
+        with mirrors(*both_ways(tmp_path, sides)):
+            for source, target, remote in (("a", "b", "a.orders"), ("b", "a", "b.orders")):
+                place = (sides[target], remote)
+                eventually(lambda place=place: len(values(*place)) == FIRST, timeout_s=LIMIT_S, what=f"all of {remote}")
+                eventually(lambda place=place: is_synced(*place), timeout_s=LIMIT_S, what="offsets of shop")
+                send(sides[source], FIRST, MORE)
+                found = read_and_commit(*place, set(range(FIRST, FIRST + MORE)))
+                assert len(set(found)) < MORE + FIRST / 2, "the group begins where it was, not at the beginning"

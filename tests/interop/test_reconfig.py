@@ -21,8 +21,9 @@ from kazoo.exceptions import (
 from kazoo.retry import KazooRetry
 
 from support.ensemble import HOST, Ensemble, Member, four_letter_word
-from support.needs import APACHE, needs_reference
+from support.needs import needs_reference
 from support.ports import free_ports
+from support.reference import apache_command
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop]
@@ -243,7 +244,7 @@ def test_zkcli_and_our_shell_change_the_ensemble(tmp_path: Path) -> None:
         until_role(ensemble, 3, "follower")
         address = ensemble.members[1].address
         added = joining(ensemble, 3).removeprefix("server.")
-        zkcli = [str(APACHE), "tool", "org.apache.zookeeper.ZooKeeperMain", "-server", address]
+        zkcli = apache_command("tool", "org.apache.zookeeper.ZooKeeperMain", "-server", address)
         shown = run(zkcli, f"addauth digest super:test\nreconfig -add {added}\nconfig\nquit\n")
         assert "Committed new configuration" in shown
         assert shown.count(f"server.{added}") == 2

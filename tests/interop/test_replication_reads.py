@@ -14,7 +14,8 @@ from barnabas.base.ids import TopicPartition as Name
 from barnabas.testing import Cluster
 from barnabas.wire.kafka.records.batch_header import read_header
 from support.embedded import brokers_of
-from support.needs import APACHE, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_command
 from support.waiting import eventually
 
 pytestmark = pytest.mark.interop
@@ -117,7 +118,7 @@ def test_javas_consumer_reads_from_the_follower_in_its_rack(cluster: Cluster) ->
         ]
         return max(offsets, default=0)
 
-    command = [str(APACHE), "tool", "--version", "3.9.1", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+    command = apache_command("tool", "org.apache.kafka.tools.consumer.ConsoleConsumer")
     command += ["--bootstrap-server", cluster.bootstrap_servers, "--topic", "near", "--from-beginning"]
     for setting in (f"client.rack=R{follower + 1}", "max.partition.fetch.bytes=50000"):
         command += ["--consumer-property", setting]
@@ -151,7 +152,7 @@ def test_apaches_replica_verification_finds_equal_replicas_and_a_corrupt_one(clu
     fill(cluster, "tampered")
     _, follower = leader_and_follower(cluster, "tampered")
     corrupt(cluster, follower, "tampered")
-    command = [str(APACHE), "tool", "--version", "3.9.1", "org.apache.kafka.tools.ReplicaVerificationTool"]
+    command = apache_command("tool", "org.apache.kafka.tools.ReplicaVerificationTool")
     command += ["--broker-list", cluster.bootstrap_servers, "--time", "-2", "--report-interval-ms", "500"]
 
     def report(topic: str, found: re.Pattern[str]) -> str:

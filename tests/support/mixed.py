@@ -18,18 +18,14 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from support.knowing import members_known
-from support.needs import APACHE
 from support.ports import free_ports
-from support.reference import apache_tool
+from support.reference import apache_command, apache_tool
 from support.servers import BARNABAS
 from support.waiting import eventually
 
 APACHES, OURS = "apache", "ours"
 HOST = "127.0.0.1"
 LIMIT_S = 120
-
-SHORT_LIVED = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
-"""The environment of Java programs that are stopped before its optimizing compiler has paid for itself."""
 
 # What an administrator finds in the file that comes with Apache's distribution, the addresses aside.
 _APACHES_FILE = """\
@@ -90,10 +86,10 @@ class MixedCluster:
         """Start a broker's process and return at once."""
         member = self.members[broker_id]
         assert member.process is None or member.process.poll() is not None, f"broker {broker_id} runs"
-        command = [str(APACHE), "tool", "kafka.Kafka"] if kind == APACHES else [*BARNABAS, "server-start"]
+        command = apache_command("tool", "kafka.Kafka") if kind == APACHES else [*BARNABAS, "server-start"]
         with (self.directory / f"{kind}-{broker_id}.log").open("ab") as log:
             member.process = subprocess.Popen(
-                [*command, str(member.properties)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=SHORT_LIVED
+                [*command, str(member.properties)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
         member.kind = kind
 
@@ -290,10 +286,10 @@ class Coordination:
 
     def start(self, kind: str) -> None:
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = [str(APACHE), "tool", main] if kind == APACHES else [*BARNABAS, "zookeeper-server-start"]
+        command = apache_command("tool", main) if kind == APACHES else [*BARNABAS, "zookeeper-server-start"]
         with (self._directory / f"zookeeper-{kind}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, str(self.config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=SHORT_LIVED
+                [*command, str(self.config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
         eventually(lambda: _answers(self._port), timeout_s=LIMIT_S, what="the coordination server answers")
 

@@ -14,15 +14,12 @@ from support.knowing import members_known
 from support.needs import APACHE
 from support.ports import free_ports
 
-_PATIENTLY = """
-import pathlib, sys
-del sys.argv[0]
-tool = {"__name__": "apache", "__file__": sys.argv[0]}
-exec(compile(pathlib.Path(sys.argv[0]).read_text(), sys.argv[0], "exec"), tool)
-tool["wait_port"].__defaults__ = (240,)
-tool["main"]()
-"""
-"""The reference's program gives its servers 60 s to listen: on two busy cores, three JVMs need more."""
+_PROGRAM = Path(__file__).with_name("reference_program.py")
+
+
+def apache_command(*args: object) -> list[str]:
+    """The command line of the reference's program with arguments of its own."""
+    return [sys.executable, str(_PROGRAM), str(APACHE), *map(str, args)]
 
 
 def apache_tool(
@@ -30,7 +27,7 @@ def apache_tool(
 ) -> subprocess.CompletedProcess[str]:
     """Run a Java main class of the distribution to its end."""
     limit = ("--timeout", "60000") if main.endswith("ConsumerGroupCommand") else ()  # its own is 5 s, for a whole JVM
-    command = [str(APACHE), "tool", "--version", version, main, *map(str, args), *limit]
+    command = apache_command("tool", "--version", version, main, *args, *limit)
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
@@ -68,7 +65,7 @@ def apache_cluster(
     if listeners:
         addresses = [f"{name}://127.0.0.1:{port}" for name, port in {"PLAINTEXT": ports[1], **listeners}.items()]
         settings = {**(settings or {}), "listeners": ",".join(addresses)}
-    command = [sys.executable, "-c", _PATIENTLY, str(APACHE), "up", "--brokers", str(brokers), "--version", version]
+    command = apache_command("up", "--brokers", brokers, "--version", version)
     command += ["--port", str(ports[1]), "--zk-port", str(ports[0])]
     command += ["--dir", str(directory), "--first-id", str(first_id)]
     command += ["--zk", zookeeper] if zookeeper else []
@@ -98,7 +95,7 @@ def apache_broker(directory: Path, version: str) -> Iterator[str]:
             yield cluster.bootstrap
         return
     ports = free_ports(1 + _CONTROLLER_AT, consecutive=True)
-    command = [sys.executable, "-c", _PATIENTLY, str(APACHE), "up", "--version", version, "--mode", "kraft"]
+    command = apache_command("up", "--version", version, "--mode", "kraft")
     command += ["--port", str(ports[0]), "--dir", str(directory)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
     try:

@@ -18,8 +18,7 @@ import kafka
 from confluent_kafka import Consumer
 
 from support.load import Load
-from support.mixed import SHORT_LIVED
-from support.needs import APACHE
+from support.reference import apache_command
 from support.waiting import eventually
 
 LIMIT_S = 120
@@ -129,9 +128,9 @@ class JavaTool:
         self.name = f"{main}-{version}-{id(self)}"
         self.events: list[dict[str, Any]] = []
         self._errors = directory / f"{self.name}.log"
-        command = [str(APACHE), "tool", "--version", version, f"org.apache.kafka.tools.{main}", *map(str, args)]
+        command = apache_command("tool", "--version", version, f"org.apache.kafka.tools.{main}", *args)
         with self._errors.open("ab") as errors:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=SHORT_LIVED)
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
 
