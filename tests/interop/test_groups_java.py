@@ -5,13 +5,14 @@ import re
 import subprocess
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.needs import APACHE, needs_reference
-from support.reference import apache_tool
+from support.needs import needs_reference
+from support.reference import apache_command, apache_tool
 from support.servers import Up, up
 from support.waiting import eventually
 
@@ -117,7 +118,7 @@ def test_verifiable_consumers_share_and_commit(cluster: Up, topic: str, version:
         "--reset-policy",
         "earliest",
     ]
-    command = [str(APACHE), "tool", "--version", version, "org.apache.kafka.tools.VerifiableConsumer", *args]
+    command = apache_command("tool", "--version", version, "org.apache.kafka.tools.VerifiableConsumer", *args)
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -146,6 +147,9 @@ def test_apache_reads_the_records_of_our_groups(cluster: Up, topic: str) -> None
     """DumpLogSegments with the offsets decoder, and the console consumer's formatters."""
     group = f"g-{uuid.uuid4().hex[:8]}"
     member(cluster, group, topic).close()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    state = lambda: admin.describe_consumer_groups([group])[group].result(60).state.name  # noqa: E731
+    eventually(lambda: state() == "EMPTY", what="the member has left")
     logs = [
         str(path)
         for path in cluster.directory.rglob("__consumer_offsets-*/*.log")
@@ -157,13 +161,23 @@ def test_apache_reads_the_records_of_our_groups(cluster: Up, topic: str) -> None
     assert '"protocolType":"consumer","generation":1,"protocol":"range"' in dumped
     assert '"clientId":"reader","clientHost":"/127.0.0.1"' in dumped
     assert "isvalid: false" not in dumped
+    partition = int(Path(logs[0]).parent.name.rpartition("-")[2])
     for formatter, expected in {
         "OffsetsMessageFormatter": rf'"group":"{group}","topic":"{topic}".*"offset":30',
         "GroupMetadataMessageFormatter": rf'"group":"{group}".*"generation":2',
     }.items():
         printed = apache_tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            *["--bootstrap-server", cluster.bootstrap, "--topic", "__consumer_offsets", "--from-beginning"],
-            *["--formatter", f"org.apache.kafka.tools.consumer.{formatter}", "--timeout-ms", 15_000],
+            *["--bootstrap-server", cluster.bootstrap, "--topic", "__consumer_offsets", "--partition", partition],
+            *["--offset", "earliest", "--max-messages", end_offset(cluster, partition), "--timeout-ms", 60_000],
+            *["--formatter", f"org.apache.kafka.tools.consumer.{formatter}"],
         ).stdout
         assert re.search(expected, printed), printed
+
+
+def end_offset(cluster: Up, partition: int) -> int:
+    """Of a partition of __consumer_offsets."""
+    reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none"})
+    _, end = reader.get_watermark_offsets(TopicPartition("__consumer_offsets", partition), 60)
+    reader.close()
+    return end
