@@ -22,7 +22,7 @@ TOPIC = "trial"
 LAG_TIME_MAX_S = 3
 SESSION_MS = 6000
 """Long enough that a busy machine ends none that is not cut off."""
-SHRINKS_S = LAG_TIME_MAX_S + 10
+SHRINKS_S = LAG_TIME_MAX_S + 60
 EXPANDS_S = 60
 
 

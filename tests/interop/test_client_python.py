@@ -219,7 +219,7 @@ def test_a_rebalance_gives_no_record_to_two_members(bootstrap: str, topic: str) 
                 seen.extend(record.value for record in member.consume(1, 0.01))
             return len(second.assignment()) in (1, 2)
 
-        eventually(shared, timeout_s=20, what="the second member has partitions")
+        eventually(shared, what="the second member has partitions")
         assert len(seen) < total
 
         def everything() -> bool:
@@ -285,7 +285,7 @@ def test_a_consumer_that_may_create_topics_waits_for_the_topic_it_causes_to_be_m
                 assert consumer.poll(0.2) is None
                 return name in admin.list_topics()
 
-            eventually(is_made, timeout_s=30, what="the topic is made")
+            eventually(is_made, what="the topic is made")
         with Producer({"bootstrap.servers": bootstrap}) as producer:
             producer.send(name, "first")
         record = consumer.poll(30)

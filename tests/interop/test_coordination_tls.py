@@ -5,6 +5,7 @@ import socket
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,22 @@ from support.promptness import read_to_the_end
 from support.reference import apache_tool
 
 pytestmark = [pytest.mark.interop, needs("openssl")]
+
+
+def javas_key_store(server_pem: Path) -> dict[str, object]:
+    """A server's settings for its key, in a store of Java's."""
+    return {"ssl.keyStore.location": make_key_store(server_pem, "JKS"), "ssl.keyStore.password": STORE_PASSWORD}
+
+
+@contextlib.contextmanager
+def secured_server(directory: Path, settings: dict[str, object]) -> Iterator[tuple[int, int]]:
+    """A running server with these settings for TLS; its plain port and its secure one."""
+    plain, secure = free_ports(2)
+    ports = {"clientPort": plain, "secureClientPort": secure}
+    with coordination_server(directory / "server", start=False, **ports, **settings) as server:
+        server.port = plain
+        server.start()
+        yield plain, secure
 
 
 def zkcli(address: str, monkeypatch: pytest.MonkeyPatch, script: str, **properties: object) -> str:
@@ -44,18 +61,11 @@ def test_javas_client_connects_with_tls_and_its_certificate_is_its_identity(
     """x509 entries of ACLs hold for the subject; the plain port and kazoo's TLS see the same tree; the server's stores are Java's."""
     server_pem = make_certificate(tmp_path, "server", "/O=Barnabas/CN=127.0.0.1")
     client_pem = make_certificate(tmp_path, "client", "/C=DE/O=A, B/CN=bob")
-    plain, secure = free_ports(2)
-    settings = {
-        "clientPort": plain,
-        "secureClientPort": secure,
-        "ssl.keyStore.location": make_key_store(server_pem, "JKS"),
-        "ssl.keyStore.password": STORE_PASSWORD,
+    trusted = {
         "ssl.trustStore.location": make_trust_store(client_pem.with_suffix(".crt"), "PKCS12"),
         "ssl.trustStore.password": STORE_PASSWORD,
     }
-    with coordination_server(tmp_path / "server", start=False, **settings) as server:
-        server.port = plain
-        server.start()
+    with secured_server(tmp_path, {**javas_key_store(server_pem), **trusted}) as (plain, secure):
         store = {"keyStore.location": client_pem, "trustStore.location": server_pem}
         said = zkcli(
             f"127.0.0.1:{secure}",
@@ -87,11 +97,7 @@ def test_javas_client_connects_with_tls_and_its_certificate_is_its_identity(
 def test_noise_and_half_open_handshakes_leave_the_server_serving(tmp_path: Path) -> None:
     """Bytes that are no handshake end their connection; 200 that begin one and stop do not disturb others."""
     server_pem = make_certificate(tmp_path, "server", "/O=Barnabas/CN=127.0.0.1")
-    plain, secure = free_ports(2)
-    settings = {"clientPort": plain, "secureClientPort": secure, "ssl.keyStore.location": server_pem}
-    with coordination_server(tmp_path / "server", start=False, **settings, **{"ssl.clientAuth": "none"}) as server:
-        server.port = plain
-        server.start()
+    with secured_server(tmp_path, {"ssl.keyStore.location": server_pem, "ssl.clientAuth": "none"}) as (_, secure):
         half_open = []
         for _ in range(200):
             connection = socket.create_connection(("127.0.0.1", secure), 60)
@@ -130,14 +136,6 @@ def test_our_shell_connects_with_tls(tmp_path: Path) -> None:
     """ZooKeeper's properties and those of Kafka's tools; a certificate of another authority, or none, is named as the reason."""
     server_pem = make_certificate(tmp_path, "server", "/O=Barnabas/CN=127.0.0.1")
     client_pem = make_certificate(tmp_path, "client", "/O=Barnabas/CN=bob")
-    plain, secure = free_ports(2)
-    settings = {
-        "clientPort": plain,
-        "secureClientPort": secure,
-        "ssl.keyStore.location": make_key_store(server_pem, "JKS"),
-        "ssl.keyStore.password": STORE_PASSWORD,
-        "ssl.trustStore.location": client_pem.with_suffix(".crt"),
-    }
     zookeepers = {
         "zookeeper.client.secure": "true",
         "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
@@ -151,15 +149,14 @@ def test_our_shell_connects_with_tls(tmp_path: Path) -> None:
         "zookeeper.ssl.truststore.location": server_pem.with_suffix(".crt"),
     }
     config = tmp_path / "client.properties"
-    address = f"127.0.0.1:{secure}"
 
     def write(properties: dict[str, object]) -> Path:
         config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         return config
 
-    with coordination_server(tmp_path / "server", start=False, **settings) as server:
-        server.port = plain
-        server.start()
+    trusted = {"ssl.trustStore.location": client_pem.with_suffix(".crt")}
+    with secured_server(tmp_path, {**javas_key_store(server_pem), **trusted}) as (_, secure):
+        address = f"127.0.0.1:{secure}"
         created = shell(address, write(zookeepers), "create", "/mine", "data", "auth::cdrwa")
         assert created.returncode == 0, created.stderr
         read = shell(address, write(kafkas), "get", "/mine")

@@ -271,11 +271,11 @@ def test_a_session_expires_by_its_leaders_clock_though_its_server_is_a_follower(
         followers = [number for number, member in members.members.items() if member.mode() == "follower"]
         with members.client(followers[0], timeout_s=10) as alive:
             alive.create("/alive", b"", ephemeral=True)
-            dying = RawClient(members.members[followers[1]].client_port, timeout_ms=2000)
+            dying = RawClient(members.members[followers[1]].client_port, timeout_ms=4000)
             assert dying.call(OpCode.CREATE, CreateRequest("/dying", b"", list(OPEN_ACL), 1))[1] == 0
             shown = four_letter_word(members.members[followers[1]].client_port, b"dump")
             assert "\nGlobal Sessions(2):\n" in shown
-            assert f"\n0x{dying.response.session_id:x}\t2000ms\n" in shown
+            assert f"\n0x{dying.response.session_id:x}\t4000ms\n" in shown
             assert " expire at " not in shown
             eventually(lambda: alive.exists("/dying") is None, timeout_s=60, what="the session expires")
             assert alive.exists("/alive") is not None
