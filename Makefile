@@ -7,6 +7,9 @@ STAMP := $(VENV)/installed
 # Two modules at a time, each with its own clusters; the longest first (tests/conftest.py). Spark runs alone: it gives its
 # Python workers 10 s to start, which two cores with other JVMs do not always keep.
 BESIDE := -n 2 --dist loadfile --no-loadscope-reorder --durations 25
+# Simulated clusters run in virtual time, which no load changes: they take what the tests with processes leave of the cores.
+BEHIND := nice -n 10
+SIMULATED := build/simulation.txt
 
 DOCS := .venv-docs
 
@@ -47,9 +50,10 @@ build/pyspark-4.2/installed: tests/spark/pyspark-4.2.txt $(STAMP)
 	@touch $@
 
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
-	@$(BIN)/pytest tests/unit tests/fuzz tests/simulation -q -n 2
-	@$(BIN)/pytest tests/interop tests/fault -q $(BESIDE)
-	@$(BIN)/pytest tests/spark -q
+	@$(BIN)/pytest tests/unit tests/fuzz -q -n 2
+	@mkdir -p $(dir $(SIMULATED)); $(BEHIND) $(BIN)/pytest tests/simulation -q -n 2 --durations 10 --timeout 3000 >$(SIMULATED) 2>&1 & simulating=$$!; \
+	  trap "kill $$simulating 2>/dev/null; cat $(SIMULATED)" EXIT; \
+	  $(BIN)/pytest tests/interop tests/fault -q $(BESIDE) && $(BIN)/pytest tests/spark -q && wait $$simulating
 
 test-unit: install  ## the tests that take seconds
 	@$(BIN)/pytest tests/unit tests/fuzz -q

@@ -1,11 +1,12 @@
 """Ways to put a defect into the code in memory, and the programs that run such mutants.
 
 Each way fails loudly where the code is not as the mutant expects it. A mutant patches its process for good, so each runs
-in a process of its own, which is started and not forked: pytest's workers have threads, and a fork would keep their locks.
+in a process of its own. Tests start such a process and do not fork: pytest's workers have threads, and a fork would keep their locks.
 """
 
 import argparse
 import inspect
+import os
 import subprocess
 import sys
 import textwrap
@@ -64,15 +65,14 @@ def run_mutants(
     parser = argparse.ArgumentParser(description="Run mutants; each must be noticed by a seed.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a mutant; all without")
     parser.add_argument("--here", action="store_true", help="run the one mutant named in this process")
-    parser.add_argument("--fit", action="store_true", help="only put the one mutant named into this process's code")
+    parser.add_argument("--fit", action="store_true", help="only put each into the code, in a process of its own")
     options = parser.parse_args()
     chosen = [mutant for mutant in mutants if not options.names or mutant.__name__ in options.names]
-    if options.fit or options.here:
+    if options.fit:
+        return 1 if [mutant for mutant in chosen if not _fits(mutant)] else 0
+    if options.here:
         (mutant,) = chosen
         try:
-            if options.fit:
-                mutant()
-                return 0
             found = caught_by(mutant)
         except MutantOutdatedError as error:
             print(f"OUTDATED: {error}")
@@ -87,6 +87,23 @@ def run_mutants(
         print(f"{mutant.__name__} ({time.monotonic() - began:.1f} s): {done.stdout.strip()}", flush=True)
     print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")
     return 1 if survivors or not chosen else 0
+
+
+def _fits(mutant: Callable[[], None]) -> bool:
+    """Whether the code is as the mutant expects it; prints a line that says it.
+
+    The process is forked, which saves the imports: this program has no other thread.
+    """
+    child = os.fork()
+    if child == 0:
+        said = "fits"
+        try:
+            mutant()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(1, f"{mutant.__name__} {said}\n".encode())
+        os._exit(said != "fits")
+    return os.waitpid(child, 0)[1] == 0
 
 
 def run_in_own_process(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:

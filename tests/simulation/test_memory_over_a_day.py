@@ -21,7 +21,7 @@ from barnabas.testing.simulation.scenario import Scenario
 from barnabas.testing.simulation.simulation import Simulation
 
 HOURS = float(environ.get("BARNABAS_HOURS", "0.05"))
-pytestmark = [pytest.mark.timeout(600 + HOURS * 3600)]
+pytestmark = [pytest.mark.timeout(3000 + HOURS * 3600)]
 GROWTH = 1.1
 SLACK = 300
 _SAMPLES = 24
