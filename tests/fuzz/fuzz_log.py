@@ -24,6 +24,7 @@ from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch
+from support.slicing import finish
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)
@@ -94,7 +95,7 @@ def attempt(rng: random.Random, directory: Path) -> None:
     for offset in (loaded.log_start_offset, loaded.log_end_offset - 1, loaded.log_end_offset):
         try:
             loaded.read(offset, 1000, upper_bound=loaded.log_end_offset, min_one_batch=True)
-            loaded.offset_for_timestamp(NOW)
+            finish(loaded.offset_for_timestamp(NOW))
             loaded.aborted_transactions(0, loaded.log_end_offset)
         except KafkaError:
             continue

@@ -213,6 +213,35 @@ def test_the_removal_of_folders_can_be_interrupted_by_a_stop(tmp_path: Path) -> 
     assert list(tmp_path.glob("topic-*")) == []
 
 
+def test_segments_go_some_at_a_time_and_their_files_beside_the_event_loop(tmp_path: Path) -> None:
+    """A log of thousands would hold everything else; also where its folder is renamed while files are removed."""
+    dirs = opened(tmp_path)
+    log = made(dirs)
+    for _ in range(100):
+        append(log, 0)
+        log.roll(NOW)
+    log.update_high_watermark(log.log_end_offset)
+    log.delete_records_before(log.log_end_offset)
+    counts = []
+    for step in dirs.apply_retention(NOW):
+        assert step is None
+        counts.append(len(log.segments))
+    assert counts[:3] == [93, 85, 77]
+    assert counts[-1] == 1
+    waiting = len(list(Path(log.directory).glob("*.deleted")))
+    assert waiting > 256
+    work = log.purge_deleted(NOW + 60_000)
+    step = next(work)
+    assert step is not None
+    directory = Path(log.directory).with_name("renamed")
+    Path(log.directory).rename(directory)
+    log.move_to(str(directory))
+    step.work()
+    finish(work)
+    assert list(directory.glob("*.deleted")) == []
+    assert len(log.deletions) == 0
+
+
 def test_a_start_loads_one_log_after_the_other(tmp_path: Path) -> None:
     """Between two of them the session with the coordination service goes on, and a stop can come."""
     dirs = opened(tmp_path)

@@ -89,7 +89,7 @@ def compact(dirs: LogDirs, log: PartitionLog, now_ms: int = NOW, limits: Compact
         if compaction.wants_swap:
             compaction.swap(now_ms)
     dirs.compacted(log, end_of(compaction))
-    log.purge_deleted(now_ms)
+    finish(log.purge_deleted(now_ms))
     return compaction
 
 

@@ -18,6 +18,7 @@ from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import read_headers
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
+from support.slicing import finish
 
 TP = TopicPartition("t", 3)
 NOW = 1_700_000_000_000
@@ -113,7 +114,7 @@ class LogMachine(RuleBasedStateMachine):
         self.start = self.log.delete_records_before(offset)
         assert self.start == offset
         self.log.apply_retention(self.now)
-        self.log.purge_deleted(self.now)
+        finish(self.log.purge_deleted(self.now))
         self.records = [record for record in self.records if record[0] >= self.start]
 
     @rule()
@@ -204,7 +205,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def times_are_found(self) -> None:
-        found = self.log.offset_for_timestamp(-3)
+        found = finish(self.log.offset_for_timestamp(-3))
         times = {}
         at = self.start
         if self.records and found is not None:
@@ -213,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
             for position, _ in read_headers(data := part.records.read()):
                 times.update({record.offset: record.timestamp for record in read_records(data, position)})
             first = min(offset for offset in times if offset >= at)
-            earliest = self.log.offset_for_timestamp(times[first])
+            earliest = finish(self.log.offset_for_timestamp(times[first]))
             assert earliest is not None
             assert earliest.offset <= first or earliest.timestamp_ms >= times[first]
 

@@ -1,6 +1,7 @@
 """Files of a log that wait for their removal: renamed to ``.deleted``, removed after file.delete.delay.ms.
 
-Kafka: LocalLog.deleteSegmentFiles. Readers that hold an open file read on until then.
+Kafka: LocalLog.deleteSegmentFiles. Readers that hold an open file read on until then. The removal runs beside the event
+loop, in parts; meanwhile the folder may be renamed, and what was not found is then looked for again.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,27 @@ from barnabas.log.producer_snapshots import ProducerSnapshots
 from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.segment import Segment
 
-__all__ = ["Deletions", "remove_files"]
+__all__ = ["Deletions", "Removal", "remove_files"]
+
+_FILES_A_PART = 256
+
+
+class Removal:
+    """Files to remove."""
+
+    __slots__ = ("_files", "error", "paths")
+
+    def __init__(self, files: Files, paths: list[str]) -> None:
+        self._files = files
+        self.paths = paths
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        """In any thread."""
+        try:
+            remove_files(self._files, self.paths)
+        except OSError as error:
+            self.error = error
 
 
 class Deletions:
@@ -56,12 +77,22 @@ class Deletions:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def purge(self, now_ms: int) -> int | None:
-        """Remove the files whose time has come. Returns when the next are due, None when none wait. Raises `OSError`."""
-        while self._waiting and self._waiting[0][0] <= now_ms:
-            remove_files(self._folder.files, self._waiting[0][1])
-            del self._waiting[0]
-        return self._waiting[0][0] if self._waiting else None
+    def begin_removal(self, now_ms: int) -> Removal | None:
+        """The next files whose time has come. Run it, then call `end_removal`, and go on while there are some."""
+        if not self._waiting or self._waiting[0][0] > now_ms:
+            return None
+        return Removal(self._folder.files, self._waiting[0][1][:_FILES_A_PART])
+
+    def end_removal(self, removal: Removal) -> None:
+        """It has run. Raises `OSError`."""
+        if removal.error is not None:
+            raise removal.error
+        if self._waiting:
+            paths = self._waiting[0][1]
+            if paths[: len(removal.paths)] == removal.paths:  # else the folder was renamed meanwhile
+                del paths[: len(removal.paths)]
+            if not paths:
+                del self._waiting[0]
 
     def moved(self, old_directory: str) -> None:
         """The folder was renamed."""

@@ -27,6 +27,7 @@ from typing import Protocol
 
 from barnabas.base.files import Buffer
 from barnabas.base.ids import Uuid
+from barnabas.base.slices import Beside, Sliced
 from barnabas.log import timestamps
 from barnabas.log.append import Appender, AppendInfo, UnexpectedOffsetError
 from barnabas.log.append_run import AppendRun, begin_run
@@ -45,7 +46,7 @@ from barnabas.log.retention import apply_retention
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.settings import LogConfig
-from barnabas.log.timestamps import TimestampOffset
+from barnabas.log.timestamps import BatchSearch, TimestampOffset
 from barnabas.log.truncation import truncate_fully, truncate_to
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -259,10 +260,23 @@ class PartitionLog:
         with self.availability.guard("reading the transaction index of"):
             return aborted_transactions(self.segments, from_offset, upto_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record at or after a timestamp, or one of ListOffsets' special places (`timestamps.LATEST` ...)."""
-        with self.availability.guard("looking up a timestamp in"):
-            return timestamps.find(self.segments, self.bounds, self.leader_epochs.epochs, timestamp_ms)
+    def offset_for_timestamp(self, timestamp_ms: int) -> Sliced[TimestampOffset | None]:
+        """The first record at or after a timestamp, or one of ListOffsets' special places (`timestamps.LATEST` ...).
+
+        Large batches are looked through beside the event loop. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        from_offset = 0
+        while True:
+            with self.availability.guard("looking up a timestamp in"):
+                found = timestamps.find(
+                    self.segments, self.bounds, self.leader_epochs.epochs, timestamp_ms, from_offset
+                )
+            if not isinstance(found, BatchSearch):
+                return found
+            yield Beside(found.run)
+            if found.found is not None:
+                return found.found
+            from_offset = found.next_offset
 
     # ---- bounds
 
@@ -325,13 +339,15 @@ class PartitionLog:
         with self.availability.guard("truncating"):
             truncate_fully(self._components, offset)
 
-    def apply_retention(self, now_ms: int) -> int:
+    def apply_retention(self, now_ms: int, most: int | None = None) -> int:
         """Delete expired segments: below the log start offset, above retention.bytes, older than retention.ms. Return how many.
+
+        With ``most``, the oldest so many of them.
 
         Their files are renamed to ``.deleted`` and removed by `purge_deleted` after file.delete.delay.ms.
         """
         with self.availability.guard("deleting segments of"):
-            return apply_retention(self._components, self.config, now_ms)
+            return apply_retention(self._components, self.config, now_ms, most)
 
     def replace_segments(self, group: list[Segment], replacement: Replacement, now_ms: int) -> None:
         """Compaction wrote one segment in place of a group of closed ones, under the first one's name.
@@ -345,10 +361,12 @@ class PartitionLog:
             replacement.rename_to_plain()
             self.segments.replace(group, replacement.size)
 
-    def purge_deleted(self, now_ms: int) -> int | None:
-        """Remove the files whose time has come. Returns when the next are due, None when none wait."""
-        with self.availability.guard("removing files of"):
-            return self.deletions.purge(now_ms)
+    def purge_deleted(self, now_ms: int) -> Sliced[None]:
+        """Remove the files whose time has come, beside the event loop. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        while self.offline is None and (removal := self.deletions.begin_removal(now_ms)) is not None:
+            yield Beside(removal.run)
+            with self.availability.guard("removing files of"):
+                self.deletions.end_removal(removal)
 
     # ---- durability
 

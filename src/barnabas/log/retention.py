@@ -11,10 +11,10 @@ from barnabas.log.settings import LogConfig
 __all__ = ["apply_retention"]
 
 
-def apply_retention(components: LogComponents, config: LogConfig, now_ms: int) -> int:
-    """Delete expired segments; return their number. Raises `OSError`."""
+def apply_retention(components: LogComponents, config: LogConfig, now_ms: int, most: int | None = None) -> int:
+    """Delete expired segments, with ``most`` the oldest so many of them; return their number. Raises `OSError`."""
     segments = components.segments
-    count = _count_deletable(components, config, now_ms)
+    count = _count_deletable(components, config, now_ms, len(segments) if most is None else most)
     if not count:
         return 0
     if count == len(segments):
@@ -29,13 +29,13 @@ def apply_retention(components: LogComponents, config: LogConfig, now_ms: int) -
     return count
 
 
-def _count_deletable(components: LogComponents, config: LogConfig, now_ms: int) -> int:
+def _count_deletable(components: LogComponents, config: LogConfig, now_ms: int, most: int) -> int:
     segments, bounds = components.segments, components.bounds
     by_size = config.cleanup_delete and config.retention_bytes >= 0
     by_time = config.cleanup_delete and config.retention_ms >= 0
     surplus = segments.size_bytes - config.retention_bytes if by_size else -1
     count = 0
-    for at, segment in enumerate(segments):
+    for at, segment in enumerate(segments[:most]):
         is_last = at + 1 == len(segments)
         end = segments.end_of(at, bounds.log_end_offset)
         if bounds.high_watermark < end or (is_last and not segment.size):

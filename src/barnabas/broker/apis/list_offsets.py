@@ -67,7 +67,7 @@ def _look_up(services: Services, request: Request) -> Sliced[None]:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 if partition.timestamp < 0 and request.version < _SINCE_VERSION.get(partition.timestamp, 99):
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-                found = offset_for_timestamp(
+                found = yield from offset_for_timestamp(
                     services.replicas.partition(name),
                     partition.timestamp,
                     current_leader_epoch=partition.current_leader_epoch,

@@ -101,7 +101,7 @@ class Segments:
     def drop_first(self, count: int) -> list[Segment]:
         """Take out the oldest segments, but not the active one. Returns them."""
         dropped = self.all[:count]
-        self._replace(self.all[count:])
+        self.all, self.bases = self.all[count:], self.bases[count:]
         return dropped
 
     def drop_last(self) -> None:
