@@ -352,7 +352,8 @@ def kill_a_worker(session: int, rng: random.Random) -> int:
     workers = []
     for each in members(session):
         with contextlib.suppress(OSError):
-            if b"pyspark.worker" in Path(f"/proc/{each}/cmdline").read_bytes():
+            names = [Path(f"/proc/{each}/{name}").read_bytes() for name in ("cmdline", "comm")]  # comm: of a fork
+            if any(b"pyspark.worker" in name for name in names):
                 workers.append(each)
     if workers:
         os.kill(rng.choice(workers), signal.SIGKILL)

@@ -58,8 +58,7 @@ class PipelineReader:
         self.spark = spark
         self._capfd = capfd
         monkeypatch.chdir(folder)
-        for module in ("session", "run", "models.run"):  # each that has the name already
-            monkeypatch.setattr(f"barnabas.pipelines.{module}.open_session", lambda *_, **__: OpenSession(spark))
+        monkeypatch.setattr("barnabas.pipelines.session.open_session", lambda *_, **__: OpenSession(spark))
         for name in ("REPORTS_PASSWORD", "OPENSEARCH_PASSWORD"):
             monkeypatch.setenv(name, "secret")
 

@@ -1,9 +1,8 @@
 """The actions of ``barnabas pipeline`` on flows that run: preview, dry-run, status, lag, stop, reset, rewind, replay."""
 
 import argparse
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import print_json
-from barnabas.cli.pipeline_waiting import WaitDisplay
+from barnabas.cli.pipeline_waiting import trial_session
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
 from barnabas.pipelines.offsets import Offsets, from_json, require_known
@@ -62,24 +61,8 @@ def add_operation_actions(commands: Any) -> list[argparse.ArgumentParser]:
     return [preview, dry_run, status, lag, stop, reset, rewind, replay]
 
 
-@contextlib.contextmanager
-def _spark(flow: spec.Flow) -> Iterator[Any]:
-    from barnabas.pipelines.session import open_session, require_extra
-
-    require_extra()
-    with WaitDisplay() as waits:
-        waits.show("starting Spark")
-        session = open_session(
-            flow.name, cores=flow.resources.cores, memory=flow.resources.memory, conf=flow.resources.spark
-        )
-    try:
-        yield session.spark
-    finally:
-        session.close()
-
-
 def _preview(flow: spec.Flow, arguments: argparse.Namespace) -> int:
-    with _spark(flow) as spark:
+    with trial_session(flow) as spark:
         from barnabas.pipelines.trial import preview_rows
 
         rows = preview_rows(spark, flow, arguments.of, arguments.rows)
@@ -95,7 +78,7 @@ def _preview(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
 def _dry_run(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     findings = []
-    with _spark(flow) as spark:
+    with trial_session(flow) as spark:
         from barnabas.pipelines.trial import try_flow
 
         for each in try_flow(spark, flow):
@@ -363,7 +346,7 @@ def _replay(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     source = next((each for each in flow.sources if each.name == name), None)
     if source is None:
         raise ConfigError(f"the flow has no source {name}; it has {', '.join(each.name for each in flow.sources)}")
-    with _spark(flow) as spark:
+    with trial_session(flow) as spark:
         from barnabas.pipelines.replay import replay_dead_letters
 
         result = replay_dead_letters(spark, flow, source, value=arguments.value, is_dry=arguments.dry_run)

@@ -9,7 +9,7 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import print_json
-from barnabas.cli.pipeline_waiting import WaitDisplay
+from barnabas.cli.pipeline_waiting import trial_session
 from barnabas.pipelines import spec
 from barnabas.pipelines.templates import TEMPLATE_FORMATS, TEMPLATE_SINKS, cases_template, flow_template
 
@@ -80,21 +80,17 @@ def run_tests(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     from barnabas.testing.flow_cases import cases_file, load_cases, run_cases
 
     cases = load_cases(Path(arguments.cases) if arguments.cases else cases_file(Path(arguments.file)), flow)
-    from barnabas.pipelines.session import open_session, require_extra
+    from barnabas.pipelines.session import require_extra
 
     require_extra()
     from barnabas.testing.cluster import Cluster
 
-    resources = flow.resources
     results = []
     with contextlib.ExitStack() as stack:
         servers = arguments.bootstrap_servers or stack.enter_context(Cluster()).bootstrap_servers
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-flow-test-")))
-        with WaitDisplay() as waits:
-            waits.show("starting Spark")
-            session = open_session(flow.name, cores=resources.cores, memory=resources.memory, conf=resources.spark)
-        stack.callback(session.close)
-        for result in run_cases(flow, cases, session.spark, servers, folder):
+        spark = stack.enter_context(trial_session(flow))
+        for result in run_cases(flow, cases, spark, servers, folder):
             results.append(result)
             if arguments.output == "text":
                 print(f"{'FAILED' if result.problem else 'passed'}  {result.name}", flush=True)

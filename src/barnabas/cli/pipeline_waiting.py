@@ -3,12 +3,17 @@
 On a terminal it is one line that is written over, with the seconds since the command began; elsewhere a line for each thing.
 """
 
+import contextlib
 import sys
 import threading
 import time
-from typing import Self, TextIO
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
-__all__ = ["WaitDisplay"]
+if TYPE_CHECKING:
+    from barnabas.pipelines.spec import Flow
+
+__all__ = ["WaitDisplay", "trial_session"]
 
 
 class WaitDisplay:
@@ -67,3 +72,19 @@ class WaitDisplay:
         with self._lock:
             self._stream.write(f"\r\x1b[K{self._text}, {time.monotonic() - self._began:.0f} s")
             self._stream.flush()
+
+
+@contextlib.contextmanager
+def trial_session(flow: "Flow") -> Iterator[Any]:
+    """A Spark session on this machine, to try a flow, with its cores, memory and settings."""
+    from barnabas.pipelines.session import open_session, require_extra
+
+    require_extra()
+    resources = flow.resources
+    with WaitDisplay() as waits:
+        waits.show("starting Spark")
+        session = open_session(flow.name, cores=resources.cores, memory=resources.memory, conf=resources.spark)
+    try:
+        yield session.spark
+    finally:
+        session.close()

@@ -18,7 +18,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["JvmEndedError", "SparkJvm"]
+__all__ = ["JvmEndedError", "SparkJvm", "ignore_interrupt"]
 
 _LOOK_EVERY_S = 0.02
 _ENDING_S = 10.0
@@ -49,7 +49,7 @@ class SparkJvm:
                 "SPARK_CONNECT_MODE": "0",
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
             },
-            preexec_fn=_ignore_interrupt,  # as PySpark does
+            preexec_fn=ignore_interrupt,  # as PySpark does
         )
 
     def connect(self) -> Any:
@@ -88,7 +88,7 @@ class SparkJvm:
         return False
 
 
-def _ignore_interrupt() -> None:
+def ignore_interrupt() -> None:
     """Ctrl-C goes to all processes of a terminal; the driver decides what it means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -27,7 +27,7 @@ from barnabas.pipelines.expression_places import failed_expression
 from barnabas.pipelines.offsets import from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.restarts import Restarts, lost_worker, restarts_of
-from barnabas.pipelines.session import open_session, require_extra
+from barnabas.pipelines.session import open_flow_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
 
 __all__ = ["run_flow", "run_on", "source_options"]
@@ -66,18 +66,9 @@ def run_flow(
         with _broken_end_noted(notes):
             with contextlib.suppress(OSError):  # noted again when Spark is there
                 notes.note_run({})  # so that `pipeline stop` knows the process from now on
-            resources = flow.resources
-            say(f"starting Spark for {flow.name}{' on ' + resources.master if resources.master else ''}")
-            session = open_session(
-                flow.name,
-                cores=resources.cores,
-                memory=resources.memory,
-                shuffle_partitions=resources.shuffle_partitions,
-                conf=resources.spark,
-                master=resources.master,
-                py_files=resources.py_files,
-                imports=_IMPORTED,
-            )
+            master = flow.resources.master
+            say(f"starting Spark for {flow.name}{' on ' + master if master else ''}")
+            session = open_flow_session(flow, imports=_IMPORTED)
             try:
                 if stopped.is_set():
                     summary: dict[str, Any] = {"flow": flow.name, "status": "stopped"}

@@ -19,12 +19,22 @@ from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
 from barnabas.pipelines.jvm import find_java, prepare_home
 from barnabas.pipelines.masters import is_local, require_master
 from barnabas.pipelines.shipping import zip_package
-from barnabas.pipelines.worker_launcher import prepare_python
+from barnabas.pipelines.worker_launcher import ForkServer, prepare_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PYSPARK_VERSIONS", "MissingExtraError", "RunningSpark", "cache_dir", "open_session", "require_extra"]
+    from barnabas.pipelines.spec import Flow
+
+__all__ = [
+    "PYSPARK_VERSIONS",
+    "MissingExtraError",
+    "RunningSpark",
+    "cache_dir",
+    "open_flow_session",
+    "open_session",
+    "require_extra",
+]
 
 PYSPARK_VERSIONS = ("4.2", "4.3")
 _EXECUTOR_TIMEOUT_S = 60
@@ -76,12 +86,15 @@ class RunningSpark:
     shipped: Path
     """What executors fetch from this machine for as long as the session lives."""
     archive: ClassArchive
+    forks: ForkServer | None
 
     def close(self) -> None:
-        """Stops Spark and its JVM, and removes the log."""
+        """Stops Spark, its JVM and its Python processes, and removes the log."""
         self.spark.stop()
         _disconnect()
         has_ended_well = self.jvm.end(_ARCHIVE_TIMEOUT_S) if self.archive.is_made else self.jvm.end()
+        if self.forks is not None:
+            self.forks.close()
         self.archive.keep(has_ended_well=has_ended_well)
         self.log.unlink(missing_ok=True)
         shutil.rmtree(self.shipped, ignore_errors=True)
@@ -118,7 +131,7 @@ def open_session(
     log4j = cache / f"log4j2-{log_level}.properties"
     log4j.parent.mkdir(parents=True, exist_ok=True)
     log4j.write_text(_LOG4J.format(level=log_level))
-    os.environ |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": _worker_python(master, cache)}
+    os.environ |= dict.fromkeys(("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"), _worker_python(master, cache))
     is_near = is_local(master) or _LOOPBACK.match(master) is not None
     if is_near:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -141,7 +154,8 @@ def open_session(
     }
     environment = {"JAVA_HOME": str(home), "SPARK_LAUNCHER_OPTS": archive.launcher_options}
     sources = ("barnabas.pipelines.lookup", "barnabas.pipelines.source") if has_sources else ()
-    running = _start(settings, environment, archive, (*sources, *imports))
+    forks = is_local(master) and has_sources and not is_brief and ForkServer.is_possible()
+    running = _start(settings, environment, archive, (*sources, *imports), forks=forks)
     try:
         if not is_local(master):
             _await_executor(running.spark, master, cores, memory)
@@ -152,6 +166,21 @@ def open_session(
         running.close()
         raise
     return running
+
+
+def open_flow_session(flow: "Flow", *, imports: Sequence[str] = ()) -> RunningSpark:
+    """A session with the resources that a flow's file names; see `open_session`."""
+    resources = flow.resources
+    return open_session(
+        flow.name,
+        cores=resources.cores,
+        memory=resources.memory,
+        shuffle_partitions=resources.shuffle_partitions,
+        conf=resources.spark,
+        master=resources.master,
+        py_files=resources.py_files,
+        imports=imports,
+    )
 
 
 def _register_sources(spark: "SparkSession") -> None:
@@ -213,21 +242,40 @@ def _spark_folder() -> Path:
 
 
 def _start(
-    settings: Mapping[str, str], environment: Mapping[str, str], archive: ClassArchive, imports: Sequence[str]
+    settings: Mapping[str, str],
+    environment: Mapping[str, str],
+    archive: ClassArchive,
+    imports: Sequence[str],
+    *,
+    forks: bool,
 ) -> RunningSpark:
-    """Starts the JVM first: PySpark is imported meanwhile, and the JVM's messages are kept off the terminal."""
+    """Starts the JVM and, if it ``forks``, the server of Python processes: PySpark is imported meanwhile.
+
+    Their messages are kept off the terminal.
+    """
     descriptor, log_name = tempfile.mkstemp(prefix="barnabas-spark-", suffix=".log")
     log = Path(log_name)
-    try:
-        jvm = SparkJvm(_spark_folder(), settings, environment, descriptor)
-    finally:
-        os.close(descriptor)
+    server: ForkServer | None = None
+    with contextlib.ExitStack() as opened:
+        opened.callback(os.close, descriptor)
+        if forks:
+            with contextlib.suppress(OSError):  # Spark starts its Python processes by itself
+                server = ForkServer(settings, descriptor)
+        try:
+            address = server.environment if server else {}
+            jvm = SparkJvm(_spark_folder(), settings, {**environment, **address}, descriptor)
+        except BaseException:
+            if server is not None:
+                server.close()
+            raise
     try:
         spark = _connect(jvm, settings, imports)
     except BaseException as error:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
         _disconnect()
         jvm.end()
+        if server is not None:
+            server.close()
         archive.keep(has_ended_well=False)
         if not _is_of_start(error):
             raise
@@ -235,7 +283,7 @@ def _start(
         raise BarnabasError(
             f"Spark did not start{where} on the Java at {environment['JAVA_HOME']}; its last words:\n{last}"
         ) from error
-    return RunningSpark(spark, jvm, log, Path(tempfile.mkdtemp(prefix="barnabas-ship-")), archive)
+    return RunningSpark(spark, jvm, log, Path(tempfile.mkdtemp(prefix="barnabas-ship-")), archive, server)
 
 
 def _connect(jvm: SparkJvm, settings: Mapping[str, str], imports: Sequence[str]) -> "SparkSession":

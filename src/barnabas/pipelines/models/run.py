@@ -8,7 +8,7 @@ from barnabas.pipelines.kafka import KafkaCluster
 from barnabas.pipelines.models.registry import ModelVersion
 from barnabas.pipelines.offsets import Offsets, to_json, to_spark
 from barnabas.pipelines.options import SourceOptions
-from barnabas.pipelines.session import open_session, require_extra
+from barnabas.pipelines.session import open_flow_session, require_extra
 from barnabas.pipelines.spec import Flow, Source
 
 __all__ = ["train_flow", "train_on"]
@@ -18,16 +18,7 @@ def train_flow(flow: Flow, say: Callable[[str], None] = lambda _: None) -> Model
     """A new version of the flow's model, which is not in use yet; raises `BarnabasError` with the reason if it fails."""
     require_extra()
     say("starting Spark")
-    resources = flow.resources
-    session = open_session(
-        flow.name,
-        cores=resources.cores,
-        memory=resources.memory,
-        shuffle_partitions=resources.shuffle_partitions,
-        conf=resources.spark,
-        master=resources.master,
-        py_files=resources.py_files,
-    )
+    session = open_flow_session(flow)
     try:
         return train_on(session.spark, flow, say)
     finally:
