@@ -149,8 +149,14 @@ class Harness:
     def advance(self, by_ms: int) -> None:
         self.now_ms += by_ms
         self.wall_ms += by_ms
-        self.processor.tick(self.now_ms, self.wall_ms)
+        self.processor.expirations.tick(self.now_ms)
+        self.end_due()
         self.sync()
+
+    def end_due(self) -> None:
+        """Propose the ends of what is due."""
+        while self.processor.propose_due(self.now_ms, self.wall_ms):
+            pass
 
     def replayed(self) -> Database:
         database = Database()

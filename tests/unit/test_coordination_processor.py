@@ -377,7 +377,8 @@ def test_watchers_of_events_and_sessions_that_expire_are_counted(harness: Harnes
     assert session is not None
     Client(harness, session_id=session.id, password=session_password(session.id))
     harness.advance(100_000)
-    harness.processor.tick(harness.now_ms, harness.wall_ms)
+    harness.processor.expirations.tick(harness.now_ms)
+    harness.end_due()
     statistics = harness.processor.statistics
     assert (statistics.expired_sessions, statistics.reconnections) == (2, 1)
 
@@ -562,7 +563,8 @@ def test_containers_and_ttl_nodes_are_deleted_when_their_time_is_over() -> None:
     tree = harness.processor.database.tree
 
     def sweep(never_used_ms: int = 0) -> set[str]:
-        harness.processor.sweep_containers(harness.now_ms, harness.wall_ms, 100, never_used_ms)
+        harness.processor.expirations.sweep(harness.wall_ms, 100, never_used_ms)
+        harness.end_due()
         harness.sync()
         return {"/c", "/unused", "/t"} & tree.nodes.keys()
 

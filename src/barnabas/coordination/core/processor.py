@@ -46,6 +46,7 @@ from barnabas.coordination.core.connections import (
     WaitingRequests,
 )
 from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.expirations import Expirations
 from barnabas.coordination.core.fast_transactions import FastLearner
 from barnabas.coordination.core.fast_writes import FastWrites
 from barnabas.coordination.core.forwarded_requests import INTERNAL, admit
@@ -124,6 +125,7 @@ class Processor:
         self.limits = limits
         self.watches: Watches[ServerConnection] = Watches()
         self.statistics = Statistics()
+        self.expirations = Expirations(tracker, database.tree, self.statistics)
         self.metrics = metrics or RequestMetrics()
         self._latency = latency
         self.unlogged: list[bytes | bytearray] = []
@@ -348,27 +350,18 @@ class Processor:
         """The leader's answer for a client that wants to reopen its session here."""
         self._sessions.revalidated(session_id, is_alive, now_ms)
 
-    def tick(self, now_ms: int, wall_ms: int) -> None:
-        """Expire the sessions whose time is over. To be called at least once a tick."""
-        for session in self.tracker.expire(now_ms):
-            self.statistics.expired_sessions += 1
-            logger.info(
-                "Expiring session 0x%x, timeout of %dms exceeded", session.id & (1 << 64) - 1, session.timeout_ms
-            )
-            if self._local is not None and self._local.is_local(session.id):
-                self._end_session(session.id)
-                continue
+    def propose_due(self, now_ms: int, wall_ms: int) -> bool:
+        """Take one step towards the ends that `expirations` has found; whether there are more."""
+        due = self.expirations.next()
+        if isinstance(due, str):
+            operation = WRITES[OpCode.DELETE_CONTAINER]
+            self._propose(0, None, 0, OpCode.DELETE_CONTAINER, operation, DeleteRequest(due, -1), now_ms, wall_ms)
+        elif due is not None and self._local is not None and self._local.is_local(due.id):
+            self._end_session(due.id)
+        elif due is not None:
             close = WRITES[OpCode.CLOSE_SESSION]
-            self._propose(session.id, None, 0, OpCode.CLOSE_SESSION, close, None, now_ms, wall_ms)
-
-    def sweep_containers(self, now_ms: int, wall_ms: int, limit: int, never_used_ms: int = 0) -> None:
-        """Delete up to ``limit`` of the nodes that `Tree.due_containers` names.
-
-        In ZooKeeper: ContainerManager.
-        """
-        operation = WRITES[OpCode.DELETE_CONTAINER]
-        for path in self.database.tree.due_containers(wall_ms, never_used_ms)[:limit]:
-            self._propose(0, None, 0, OpCode.DELETE_CONTAINER, operation, DeleteRequest(path, -1), now_ms, wall_ms)
+            self._propose(due.id, None, 0, OpCode.CLOSE_SESSION, close, None, now_ms, wall_ms)
+        return self.expirations.any
 
     # Writes
 

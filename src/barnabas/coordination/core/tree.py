@@ -24,6 +24,7 @@ _LONG_PATH = 256
 _READ_ACL = AccessList(READ_ACL)  # which keeps what checks need, as the lists of other nodes do
 _RELEASED_AT_ONCE = 2000
 _WALKED_AT_ONCE = 5000
+_NODES_A_STEP = 100
 
 TreeChange = tuple[str, DataNode | None]
 """A path and the node that is there now, or None."""
@@ -99,8 +100,9 @@ class Tree:
         self.children: dict[str, dict[str, None]] = {}
         """Names below a path; no entry where there are none."""
         self.ephemerals: dict[int, set[str]] = {}
-        self.containers: set[str] = set()
-        self.ttls: set[str] = set()
+        self.containers: dict[str, None] = {}
+        self.ttls: dict[str, None] = {}
+        """As `containers` in the order of creation: that of a set would depend on hashes."""
         self.data_bytes = 0
         """Bytes of all paths and data."""
         self.quotas = Quotas()
@@ -245,9 +247,9 @@ class Tree:
                 self.quotas.created(self.nodes, self.children, parent, name)
         if node.owner:
             if node.is_container:
-                self.containers.add(path)
+                self.containers[path] = None
             elif node.ttl_ms is not None:
-                self.ttls.add(path)
+                self.ttls[path] = None
             else:
                 self.ephemerals.setdefault(node.owner, set()).add(path)
 
@@ -276,8 +278,8 @@ class Tree:
         if not names:
             del self.children[parent]
         if node.owner:
-            self.containers.discard(path)
-            self.ttls.discard(path)
+            self.containers.pop(path, None)
+            self.ttls.pop(path, None)
             owned = self.ephemerals.get(node.owner)
             if owned is not None:
                 owned.discard(path)
@@ -300,20 +302,24 @@ class Tree:
         if self.quotas:
             self.quotas.check(self.nodes, path, bytes_more, count_more)
 
-    def due_containers(self, wall_ms: int, never_used_ms: int = 0) -> list[str]:
+    def due_containers(self, wall_ms: int, never_used_ms: int = 0) -> Iterator[str | None]:
         """Containers that have lost their last child, or had none for longer than ``never_used_ms`` (0: for ever), and TTL
-        nodes whose time is over."""
-        due: list[str] = []
-        for path in self.containers:
-            node = self.nodes[path]
-            is_left = node.cversion > 0 or (never_used_ms and wall_ms - node.mtime > never_used_ms)
-            if is_left and not node.num_children:
-                due.append(path)
-        for path in self.ttls:
-            node = self.nodes[path]
-            if not node.num_children and wall_ms - node.mtime > (node.ttl_ms or 0):
-                due.append(path)
-        return sorted(due)
+        nodes whose time is over; the oldest first.
+
+        Other work may run wherever this yields, also None, which is no node.
+        """
+        nodes = self.nodes
+        for number, path in enumerate([*self.containers, *self.ttls], 1):
+            node = nodes.get(path)
+            if node is not None and not node.num_children:
+                if node.is_container:
+                    is_due = node.cversion > 0 or 0 < never_used_ms < wall_ms - node.mtime
+                else:
+                    is_due = node.ttl_ms is not None and wall_ms - node.mtime > node.ttl_ms
+                if is_due:
+                    yield path
+            if not number % _NODES_A_STEP:
+                yield None
 
     def names_below(self, path: str) -> list[str]:
         """The names of a node's children."""
@@ -355,13 +361,15 @@ class Staged:
     A change stays here until its transaction is committed; a later change of the same path stays longer.
     """
 
-    __slots__ = ("_before", "_changes", "_tree", "digest_sum", "nodes")
+    __slots__ = ("_before", "_changes", "_owned", "_tree", "digest_sum", "nodes")
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self.nodes: dict[str, StagedNode] = {}
         self._changes: list[TreeChange] = []
         self._before: list[tuple[str, StagedNode | None, int]] = []
+        self._owned: dict[int, dict[str, int]] = {}
+        """By owner: paths at which changes that are not committed put a node of theirs, and how many of these changes."""
         self.digest_sum = tree.digest
 
     @property
@@ -384,6 +392,9 @@ class Staged:
             else:
                 self.nodes[path] = staged
             self.digest_sum = digest
+        for path, node in self._changes:
+            if node is not None and node.owner:
+                self._disown(path, node.owner)
         self._before.clear()
         self._changes.clear()
 
@@ -391,10 +402,21 @@ class Staged:
         """Move a transaction's changes to the tree."""
         self._tree.install(changes)
         nodes = self.nodes
-        for path, _ in changes:
+        for path, node in changes:
             staged = nodes.get(path)
             if staged is not None and staged[1] is changes:
                 del nodes[path]
+            if node is not None and node.owner:
+                self._disown(path, node.owner)
+
+    def _disown(self, path: str, owner: int) -> None:
+        """A change that put a node of the owner there is committed, or undone."""
+        owned = self._owned[owner]
+        owned[path] -= 1
+        if not owned[path]:
+            del owned[path]
+            if not owned:
+                del self._owned[owner]
 
     def stage(
         self,
@@ -440,12 +462,17 @@ class Staged:
         self.digest_sum += digest - (old.digest if old is not None else 0)
         self.nodes[path] = (node, self._changes)
         self._changes.append((path, node))
+        if node is not None and node.owner:
+            owned = self._owned.setdefault(node.owner, {})
+            owned[path] = owned.get(path, 0) + 1
 
     def ephemerals_of(self, session_id: int) -> set[str]:
-        paths = self._tree.ephemerals_of(session_id)
-        for path, (node, _) in self.nodes.items():
-            if node is not None and node.owner == session_id:
-                paths.add(path)
-            else:
-                paths.discard(path)
-        return paths
+        paths, nodes = self._tree.ephemerals_of(session_id), self.nodes
+        paths.update(self._owned.get(session_id, ()))  # a node is created by `put`, and belongs to its creator for ever
+        if not nodes:
+            return paths
+        return {path for path in paths if path not in nodes or _owner_of(nodes[path][0]) == session_id}
+
+
+def _owner_of(node: DataNode | None) -> int:
+    return node.owner if node is not None else 0

@@ -173,6 +173,7 @@ class CoordinationServer:
         self._timers: list[asyncio.TimerHandle] = []
         self._schedule = SnapshotSchedule(settings["snapCount"], settings["snapSizeLimitInKb"] * 1024, self._rng)
         self._roll_wanted = False
+        self._is_ending_due = False
         self._last_sweep_ms = 0
         self._last_purge_ms = 0
         self._started_ms = self._clock.monotonic_ms()
@@ -612,13 +613,15 @@ class CoordinationServer:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         processor, settings = self._processor, self._settings
         if self._is_serving:
-            processor.tick(now_ms, wall_ms)
+            processor.expirations.tick(now_ms)
         decides = self._is_serving and self._mode in ("standalone", "leader")
         sweep_ms = settings["znode.container.checkIntervalMs"]
         if decides and now_ms - self._last_sweep_ms >= sweep_ms:
             self._last_sweep_ms = now_ms
             most = max(1, settings["znode.container.maxPerMinute"] * sweep_ms // 60_000)
-            processor.sweep_containers(now_ms, wall_ms, most, settings["znode.container.maxNeverUsedIntervalMs"])
+            processor.expirations.sweep(wall_ms, most, settings["znode.container.maxNeverUsedIntervalMs"])
+        if not self._is_ending_due:
+            self._end_due()
         patience_ms = settings["nio.sessionlessCnxnTimeout"]
         for peer in [each for each in self._peers if each.client.session is None]:
             if now_ms - peer.client.since_ms > patience_ms:
@@ -628,7 +631,19 @@ class CoordinationServer:
         if interval_ms and now_ms - self._last_purge_ms >= interval_ms and self._is_serving:
             self._last_purge_ms = now_ms
             self.snapshots.purge(settings["autopurge.snapRetainCount"])
-        if processor.unlogged:
-            self._log()
         if not self._is_closing:
             self._timers = [self._loop.call_later(min(settings["tickTime"], 1000) / 2000, self._tick)]
+
+    def _end_due(self) -> None:
+        """Propose the ends of sessions and nodes whose time is over, in slices: others have their turn between them."""
+        processor, clock = self._processor, self._clock
+        is_over = clock.time_slice()
+        self._is_ending_due = False
+        more = processor.expirations.any and self._is_serving and not self._is_closing
+        while more and not is_over():
+            more = processor.propose_due(clock.monotonic_ms(), clock.wall_ms())
+        if processor.unlogged:
+            self._log()
+        if more:
+            self._is_ending_due = True
+            self._loop.call_later(0, self._end_due)
