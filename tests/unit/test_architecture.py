@@ -60,7 +60,7 @@ PASSES_ON = {
     "broker/requests/dispatch.py": {"Clock"},
     "coordination/server/assembly.py": {"Clock"},
     "log/compaction/offset_map.py": {"new_random"},
-    "log/compaction/worker.py": {"OsFiles"},
+    "log/compaction/worker.py": {"OsFiles", "SystemClock"},
     "log/dirs/dir_set.py": {"Claim"},
     "log/leader_epochs.py": {"Claim"},
     "security/key_stores.py": {  # bytes to bytes

@@ -18,7 +18,7 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files, FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log.checkpoints import CLEANER_OFFSETS
-from barnabas.log.compaction import cleaner, ordinary_batches
+from barnabas.log.compaction import cleaner, ordinary_batches, worker
 from barnabas.log.compaction.cleanable import cleanable
 from barnabas.log.compaction.compaction import Compaction
 from barnabas.log.compaction.offset_map import MOST_HASHED_BYTES, SLOT_BYTES, Digests, OffsetMap, digests
@@ -550,6 +550,28 @@ def test_batches_that_are_not_read_twice_or_not_one_by_one_come_out_as_if_they_w
     assert known == segments("batch by batch")
     monkeypatch.setattr("barnabas.log.compaction.cleaner._MOST_DAMAGED", 0)
     assert known == segments("read again")
+
+
+def test_a_process_joins_steps_but_waits_before_it_writes_what_another_broker_might(tmp_path: Path) -> None:
+    """Between the sync of the records, which takes long, and the indexes; and until the segment was swapped in."""
+    dirs, log = new_log(tmp_path)
+    for _ in range(50):
+        put(log, ("a", "1" * 500))
+    log.roll(NOW)
+    found = cleanable(log, NOW)
+    limits = LIMITS._replace(may_join_steps=True)
+    work = worker.begin(Compaction(log, found.first_dirty_offset, found.upto_offset, limits, NOW).plan)
+    reports = [work.step()]
+    while not reports[-1].must_wait:  # on a busy machine it answers earlier
+        assert reports[-1].ready is reports[-1].outcome is None
+        reports.append(work.step())
+    assert {path.name for path in Path(log.directory).glob("*.cleaned")} == {"00000000000000000000.log.cleaned"}
+    report = work.step()
+    assert report.ready is not None
+    assert report.ready.replaces == (0,)
+    assert len(list(Path(log.directory).glob("*.cleaned"))) == 3
+    work.close()
+    dirs.close(clean=False)
 
 
 def test_a_log_is_due_by_its_ratio_or_by_the_age_of_its_dirty_part(tmp_path: Path) -> None:

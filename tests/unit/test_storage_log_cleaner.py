@@ -196,7 +196,7 @@ def compacted_bytes(tmp_path: Path, start: StartProcess | None) -> tuple[int, by
 def test_a_large_log_is_compacted_in_a_process_of_its_own_as_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same bytes, in as many steps, and a thread does it where there are no processes."""
+    """The same bytes, in no more steps, and a thread does it where there are no processes."""
     started: list[WorkerProcess] = []
     workers = WorkerProcesses()
 
@@ -210,7 +210,9 @@ def test_a_large_log_is_compacted_in_a_process_of_its_own_as_in_a_thread(
     in_thread = compacted_bytes(tmp_path / "small", noted)
     assert not started
     monkeypatch.setattr(log_cleaner, "_LEAST_WORKER_BYTES", 0)
-    assert compacted_bytes(tmp_path / "large", noted) == in_thread
+    in_process = compacted_bytes(tmp_path / "large", noted)
+    assert in_process[1] == in_thread[1]
+    assert in_process[0] <= in_thread[0]
     assert len(started) == 1
     assert compacted_bytes(tmp_path / "failing", failing) == (in_thread[0] + 1, in_thread[1])
     assert len(started) == 1
@@ -260,7 +262,7 @@ def test_a_log_whose_process_is_lost_is_compacted_by_another_one(
     """At once, with one warning, and the same bytes; no file is left of the first attempt."""
     monkeypatch.setattr(log_cleaner, "_LEAST_WORKER_BYTES", 0)
     caplog.set_level(logging.WARNING)
-    start = Dying(lost_at=4, times=1)
+    start = Dying(lost_at=2, times=1)
     for name in ("small", "lost"):
         (tmp_path / name).mkdir()
     expected = compacted_bytes(tmp_path / "small", None)[1]

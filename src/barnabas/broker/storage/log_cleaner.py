@@ -41,6 +41,7 @@ _MAX_CHUNK_BYTES = 512 * 1024
 _BUFFERS_A_CHUNK = 8
 """In a process of its own. Batches are read together, the faster the more, but a thread must not hold the interpreter long."""
 _LEAST_PERIOD_MS = 100
+_UNTHROTTLED = 1e12
 _LEAST_WORKER_BYTES = 48 << 20
 """What a thread compacts in half a second. A process takes 0.2 s to start, and 30 MiB of memory while it works and waits."""
 _UNCLEANABLE_PAUSE_MS = 600_000
@@ -101,6 +102,7 @@ class LogCleaner:
             map_load_factor=config["log.cleaner.io.buffer.load.factor"],
             chunk_bytes=min(config["log.cleaner.io.buffer.size"] // shares, _MAX_CHUNK_BYTES)
             * (_BUFFERS_A_CHUNK if is_apart else 1),
+            may_join_steps=config["log.cleaner.io.max.bytes.per.second"] >= _UNTHROTTLED,
         )
 
     # Which log is next

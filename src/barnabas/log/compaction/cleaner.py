@@ -51,6 +51,7 @@ class Cleaner:
         "_bytes_written",
         "_cleaned",
         "_files",
+        "_must_wait",
         "_offsets",
         "_plan",
         "_steps",
@@ -64,6 +65,7 @@ class Cleaner:
         self._plan = plan
         self._cleaned: CleanedSegment | None = None
         self._steps = self._run()
+        self._must_wait = False
         self._bytes_read = 0
         self._bytes_written = 0
         self._unreadable: list[str] = []
@@ -76,7 +78,8 @@ class Cleaner:
             ready = next(self._steps)
         except StopIteration as end:
             return StepReport(self._bytes_read, self._bytes_written, outcome=end.value)
-        return StepReport(self._bytes_read, self._bytes_written, ready)
+        must_wait, self._must_wait = self._must_wait, False
+        return StepReport(self._bytes_read, self._bytes_written, ready, must_wait=must_wait)
 
     def finish(self) -> None:
         """See `CleaningWork.finish`."""
@@ -273,7 +276,9 @@ class Cleaner:
                     self._bytes_written += cleaned.size - written
                     yield None
         cleaned.sync()
-        yield None  # a process whose broker has died meanwhile ends here, before it writes under names that a new broker may use
+        # Here a process ends whose broker has died meanwhile, before it writes under names that a new broker may use.
+        self._must_wait = True
+        yield None
         suffixes = cleaned.finish(transactions.retained)
         self._cleaned = None
         yield ReadySegment(tuple(segment.base_offset for segment in group), suffixes, cleaned.size)

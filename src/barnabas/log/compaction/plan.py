@@ -25,6 +25,8 @@ class CompactionLimits(NamedTuple):
     map_bytes: int
     map_load_factor: float
     chunk_bytes: int
+    may_join_steps: bool = False
+    """A process of its own may go on for several steps until it answers."""
 
 
 class ClosedSegment(NamedTuple):
@@ -88,6 +90,8 @@ class StepReport(NamedTuple):
     ready: ReadySegment | None = None
     """It must be swapped in before the next step."""
     outcome: CompactionOutcome | None = None
+    must_wait: bool = False
+    """A process must be asked for the next step, and ends here if there is no broker left to ask."""
 
 
 class CleaningWork(Protocol):
