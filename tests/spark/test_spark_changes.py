@@ -69,10 +69,10 @@ def test_a_table_that_is_replaced_while_the_flow_runs_is_seen_by_the_next_micro_
     assert seen == [(1, "one"), (2, "two 0"), (1, "one 1")]
 
 
-def test_a_row_that_an_expression_of_a_step_cannot_bear_ends_the_flow_with_its_field_and_its_records(
+def test_a_row_that_an_expression_cannot_bear_is_bad_where_it_is_a_record_and_ends_the_flow_elsewhere(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
-    """A JSON object with none of the columns is a bad row, and dry-run names the column that was meant."""
+    """With the field and the records; a JSON object with none of the columns is bad, and dry-run names the column that was meant."""
     name = cluster.topic(1)
     text = SOURCE.format(topic=name, bootstrap=cluster.bootstrap).replace("price = ", "prise = ") + (
         '[[steps]]\nname = "shares"\nderive = { share = "prise / id" }\n'
@@ -92,16 +92,26 @@ def test_a_row_that_an_expression_of_a_step_cannot_bear_ends_the_flow_with_its_f
     )
     flow = spec.parse(text.replace("prise", "price"), file=str(tmp_path / "flow.toml"))
     summary = run_on(spark, flow)
-    assert (summary["rows"], summary["bad"]) == (2, {"MALFORMED": 1})
+    assert (summary["rows"], summary["bad"]) == (2, {"MALFORMED": 1, "MALFORMED, no known column": 1})
     cluster.produce(name, [(None, b'{"id": 3, "price": 1}'), (None, b'{"id": 0, "price": 1}')])
+    summary = run_on(spark, flow)
+    assert (summary["rows"], summary["bad"]) == (2, {"EXPRESSION": 1})
+    assert summary["bad_examples"] == {
+        "EXPRESSION": f"steps[0].derive.share cannot be computed: price / id ({name}-0-3)"
+    }
+    assert ids_in(tmp_path / "out.db") == [1, 3]
+    of_query = text.replace("prise", "price").replace(
+        'derive = { share = "price / id" }', 'sql = "select *, price / id as share from source"'
+    )
+    flow = spec.parse(of_query, file=str(tmp_path / "flow.toml"))
+    cluster.produce(name, [(None, b'{"id": 4, "price": 1}'), (None, b'{"id": 0, "price": 1}')])
     with pytest.raises(BarnabasError) as raised:
         run_on(spark, flow)
-    assert str(raised.value).startswith(f"{tmp_path}/flow.toml:10: steps[0].derive.share: ")
-    assert f"({name}-0 offsets 2 to 3)" in str(raised.value)
+    assert str(raised.value).startswith(f"{tmp_path}/flow.toml:10: steps[0].sql: ")
+    assert f"({name}-0 offsets 4 to 5)" in str(raised.value)
     assert Checkpoint(flow).last_run()["reason"] == str(raised.value)
-    borne = text.replace("prise / id", "try_divide(price, id)").replace("prise", "price")
-    run_on(spark, spec.parse(borne, file=str(tmp_path / "flow.toml")))
-    assert ids_in(tmp_path / "out.db") == [0, 1, 3]
+    run_on(spark, spec.parse(of_query.replace("price / id", "try_divide(price, id)"), file=str(tmp_path / "flow.toml")))
+    assert ids_in(tmp_path / "out.db") == [0, 1, 3, 4]
 
 
 def test_a_rewound_flow_repeats_in_each_kind_of_sink_what_was_said_before(

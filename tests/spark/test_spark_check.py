@@ -12,9 +12,10 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.analysis import find_problems  # noqa: E402
+from barnabas.pipelines.analysis import analyse_flow, find_problems  # noqa: E402
+from barnabas.pipelines.plans import stateful_operations  # noqa: E402
 from barnabas.pipelines.transforms import record_schema  # noqa: E402
-from barnabas.pipelines.views import build_views, stateful_operations  # noqa: E402
+from barnabas.pipelines.views import build_views  # noqa: E402
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
 FLOW = """\
@@ -25,7 +26,7 @@ bootstrap_servers = "localhost:9092"
 topics = ["t"]
 [source.format]
 type = "json"
-columns = {temp = "double", name = "string", at = "timestamp"}
+columns = {temp = "double", name = "string", at = "timestamp", day = "date"}
 timestamp_format = "yyyy-MM-dd"
 [transform]
 derive = {warm = "temp > 20", wind = "warm and true"}
@@ -80,6 +81,7 @@ def test_every_example_passes(spark: Any, path: Path) -> None:
         ('group_by = ["name"]', 'group_by = ["nome"]', "f.toml:15: aggregate.group_by: there is no column nome; did you mean name?"),
         ('time = "at"', 'time = "name"', 'f.toml:16: aggregate.time: the event time `name` has the invalid type "STRING"'),
         ('"yyyy-MM-dd"', '"qqqq"', "f.toml:9: source.format.timestamp_format: unrecognized datetime pattern: qqqq"),
+        ('timestamp_format = "yyyy-MM-dd"', 'date_format = "qqqq"', "f.toml:9: source.format.date_format: unrecognized datetime pattern: qqqq"),
         ('temp = "double"', 'temp = "struct<a:doubel>"', "f.toml:8: source.format.columns.temp: unsupported data type"),
     ],
 )  # fmt: skip
@@ -90,6 +92,41 @@ def test_what_spark_would_refuse_is_found_with_its_line_and_field(spark: Any, ol
     assert found
     assert found[0].startswith(problem)
     assert "SQLSTATE" not in found[0]
+
+
+def test_what_may_end_a_flow_and_texts_that_are_taken_for_numbers_are_warned_about(spark: Any) -> None:
+    """With line and field; not for texts that fit, for casts that are written, and for what is tried."""
+
+    def warnings_of(*changes: tuple[str, str]) -> list[str]:
+        text = FLOW
+        for old, new in changes:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        flow = spec.parse(text, file="f.toml")
+        analysis = analyse_flow(spark, flow)
+        assert analysis.problems == []
+        return [str(flow.places.error(each.field, each.message)) for each in analysis.warnings]
+
+    assert warnings_of() == []
+    assert warnings_of(
+        ('"temp > 0"', "\"temp > 'abc' or at > '2026-01-01' or cast(name as int) > 1 or 1 / temp > 2\"")
+    ) == [
+        "f.toml:12: transform.where: takes the text 'abc' for a value of the type double, which it is not: it cannot be computed"
+    ]
+    (taken,) = warnings_of(('"temp > 20"', '"name > 20"'))
+    assert taken.startswith("f.toml:11: transform.derive.warm: takes texts, name, for values of the type ")
+    step = '[[steps]]\nname = "s"\n%s\n[aggregate]'
+    of_record = step % 'derive = { p = "1 / temp" }'
+    assert warnings_of(("[aggregate]", of_record), ("sum(temp)", "sum(temp / temp)")) == []
+    query = (
+        step % 'sql = "select *, 1 / temp as p, try_divide(1, temp) q, temp / 2 as h, to_timestamp(name) t from source"'
+    )
+    found = warnings_of(("[aggregate]", query), ("sum(temp)", "sum(temp / temp)"))
+    assert [each.partition(" cannot be computed")[0] for each in found] == [
+        "f.toml:16: steps[0].sql: ends the flow with the first row for which (1 / source.temp)",
+        "f.toml:16: steps[0].sql: ends the flow with the first row for which to_timestamp(source.name)",
+        "f.toml:22: aggregate.compute.total: ends the flow with the first row for which (source.temp / source.temp)",
+    ]
 
 
 def test_types_that_tables_cannot_hold_are_found_before_the_run(spark: Any) -> None:

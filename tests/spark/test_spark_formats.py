@@ -84,6 +84,25 @@ def test_lines_of_logs_become_columns(spark: Any, tmp_path: Path) -> None:
     ]
 
 
+def test_dates_have_the_form_that_is_declared(spark: Any, tmp_path: Path) -> None:
+    """In JSON, CSV and logfmt; the reason of a bad row names it. Times have a form of their own."""
+    columns = 'columns = { day = "date", at = "timestamp" }\ndate_format = "dd/MM/yyyy"'
+    for kind, good, wrong in (
+        ("json", '{"day": "31/01/2026", "at": "2026-01-31T10:00:00Z"}', '{"day": "2026-01-31"}'),
+        ("csv", "31/01/2026,2026-01-31T10:00:00Z", "2026-01-31,"),
+        ("logfmt", "day=31/01/2026 at=2026-01-31T10:00:00Z", "day=2026-01-31"),
+    ):
+        (row,), bad = parsed(spark, tmp_path, f'type = "{kind}"\n{columns}', good, wrong)
+        assert (row["day"].isoformat(), row["at"].isoformat()) == ("2026-01-31", "2026-01-31T10:00:00+00:00")
+        assert bad == [("WRONG_TYPE", "column day is 2026-01-31, which is no date of the form dd/MM/yyyy")]
+    times = 'type = "json"\ncolumns = { at = "timestamp" }\ntimestamp_format = "dd.MM.yyyy HH:mm"'
+    (row,), bad = parsed(spark, tmp_path, times, '{"at": "31.01.2026 10:00"}', '{"at": "2026-01-31T10:00:00Z"}')
+    assert row["at"].isoformat() == "2026-01-31T10:00:00+00:00"
+    assert bad == [
+        ("WRONG_TYPE", "column at is 2026-01-31T10:00:00Z, which is no timestamp of the form dd.MM.yyyy HH:mm")
+    ]
+
+
 def test_avro_and_json_of_a_registry_become_columns(spark: Any, tmp_path: Path) -> None:
     """A number that does not fit its column is named; JSON follows the schema's id."""
     (tmp_path / "o.avsc").write_text(json.dumps(SCHEMA))

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from barnabas.pipelines.analysis import find_problems  # noqa: E402
 from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
 from barnabas.pipelines.outputs.declared import SearchSink  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
+from barnabas.pipelines.run import run_on  # noqa: E402
+from barnabas.pipelines.spec import FunctionSink  # noqa: E402
 
 HEAD = """\
 name = "{topic}"
@@ -190,10 +193,13 @@ key = ["id"]
 FLIGHTS = HEAD.replace('at = "timestamp", message = "string"', 'hour = "int", carrier = "string", late = "boolean"')
 
 
-def test_a_model_is_trained_scores_the_stream_and_is_replaced_between_runs(
+def test_a_model_is_trained_scores_the_stream_and_is_replaced_while_the_flow_runs(
     cluster: Any, spark: Any, tmp_path: Path
 ) -> None:
-    """Scores of the stream are those of the batch; a replayed micro-batch keeps its version; a null feature has no score."""
+    """Scores of the stream are those of the batch; a replayed micro-batch keeps its version; a null feature has no score.
+
+    It is trained again and replaced beside the first micro-batch of a run, which the second one takes up.
+    """
     from barnabas.pipelines.models.registry import ModelError, ModelFolder
     from barnabas.pipelines.models.run import train_on
     from barnabas.pipelines.models.scoring import Scorer
@@ -217,13 +223,20 @@ def test_a_model_is_trained_scores_the_stream_and_is_replaced_between_runs(
     run(spark, tmp_path, text)
 
     cluster.produce(topic, [(None, b'{"id": 400, "hour": null, "carrier": "A"}'), (None, b'{"id": 401, "hour": 23}')])
-    assert train_on(spark, flow).version == 2
-    folder.use(2)
-    run(spark, tmp_path, text)
+
+    def retrain(rows: Any, number: int) -> None:  # the sink's signature
+        if folder.current() == 1:
+            folder.use(train_on(spark, flow).version)
+
+    said: list[str] = []
+    beside = FunctionSink(retrain, ("id",))
+    one_by_one = replace(flow, source=replace(flow.source, max_offsets_per_trigger=1), sinks=(*flow.sinks, beside))
+    assert run_on(spark, one_by_one, say=said.append)["batches"] == 2
+    assert [each for each in said if each.startswith("scoring with version 2 of the model from micro-batch ")]
     with sqlite3.connect(tmp_path / "scored") as connection:
         found = connection.execute("SELECT id, late_probability, model_version FROM t ORDER BY id").fetchall()
     connection.close()
-    assert [row[2] for row in found] == [1] * 400 + [2, 2]
+    assert [row[2] for row in found] == [1] * 401 + [2]
     assert found[400][1] is None
     assert found[401][1] is not None, "a category that training did not see"
 

@@ -14,7 +14,9 @@ from pyspark.sql import functions as F  # noqa: E402, N812  # its name in every 
 from barnabas.pipelines import transforms  # noqa: E402
 from barnabas.pipelines.attempts import every_row  # noqa: E402
 from barnabas.pipelines.expectations import is_met  # noqa: E402
+from barnabas.pipelines.row_steps import RowStep  # noqa: E402
 from barnabas.pipelines.spec import Aggregate, Expectation, Format, Transform  # noqa: E402
+from barnabas.pipelines.uncomputable import mark_uncomputable  # noqa: E402
 
 CSV = Format("csv", {"carrier": "string", "delay": "int"}, null="NA", required=("carrier",))
 
@@ -41,7 +43,7 @@ def test_rows_that_do_not_fit_are_bad_and_all_others_good(spark: Any) -> None:
     reasons = [{header.key: bytes(header.value).decode() for header in row.headers} for row in bad]
     assert reasons[0] == {
         "barnabas.flow": "flow",
-        "barnabas.reason": "the value is no line of 2 fields",
+        "barnabas.reason": "the value is no line of 2 fields, but of 1",
         "barnabas.source": "t-0-2",
         "barnabas.error": "MALFORMED",
     }
@@ -64,7 +66,7 @@ def test_rows_for_which_an_expression_raises_are_bad(spark: Any) -> None:
     parsed = transforms.parse_records(records(spark, *map(json.dumps, values), "no JSON"), how)
     derive = {"Price": "price / id", "twice": "price * 2", "other": "price / id + 1", "number": "cast(text as int)"}
     shape = Transform(derive, where="1 / price > 0")
-    marked = transforms.mark_uncomputable(parsed, shape)
+    marked = mark_uncomputable(parsed, [[RowStep("transform", shape)]])
     assert marked.schema == parsed.schema
     found = {row.source_offset: (row._barnabas_error, row._barnabas_bad) for row in marked.collect()}
     assert found == {
@@ -78,13 +80,48 @@ def test_rows_for_which_an_expression_raises_are_bad(spark: Any) -> None:
     (row,) = transforms.shape_rows(transforms.good_rows(marked), shape, without_uncomputable=True).collect()
     assert (row.Price, row.twice, row.other, row.number) == (4, 8, 3, 3)
     exploding = Transform({"each": "explode(sequence(1, id))", "q": "1 / id"})
-    assert transforms.mark_uncomputable(parsed, exploding) is parsed
+    assert mark_uncomputable(parsed, [[RowStep("transform", exploding)]]) is parsed
     check = [Expectation("dear", "price / id > 1", "source", "quarantine"), Expectation("e", "1 / id > 0", "source")]
     marked = transforms.mark_unexpected(parsed, check, "source")
     unmet = [row.source_offset for row in marked.where("_barnabas_error = 'NOT_EXPECTED'").collect()]
     assert unmet == [1, 3], "without a value, and with one that is too small"
     good = transforms.good_rows(parsed)
     assert [row.source_offset for row in good.where(is_met(check[1], every_row(good))).collect()] == [0, 2, 3]
+
+
+def test_rows_for_which_an_expression_of_a_later_step_raises_are_bad(spark: Any) -> None:
+    """As far as filters and expectations let them come: in derived columns, choices of columns, and what figures are made of."""
+    how = Format("json", {"id": "int", "n": "int", "text": "string"})
+    values = [
+        {"id": 0, "n": 1, "text": "4"},  # good
+        {"id": 1, "n": -1, "text": "x"},  # left out by the first step's filter
+        {"id": 6, "n": 0, "text": "4"},  # a bad column of the first step, which comes before its filter
+        {"id": 2, "n": 2, "text": "x"},  # a bad figure
+        {"id": 3, "n": 3, "text": "7"},  # left out by an expectation
+        {"id": 4, "n": 4, "text": "4"},  # a bad column of the second step
+        {"id": 5, "n": 5, "text": "5"},  # bad in the other branch
+    ]
+    parsed = transforms.parse_records(records(spark, *map(json.dumps, values)), how)
+    first = RowStep("transform", Transform({"n": "n * 10"}))
+    second = RowStep("steps[0]", Transform({"r": "1000 / n"}, "n > 0"), (Expectation("e", "n <> 30", "a"),))
+    third = RowStep("steps[1]", Transform(select=("text as id", "1 / (id - 4) as n", "*")))
+    figures = Aggregate({"s": "round(sum(cast(id as int)), 1)", "c": "count(*) filter (where id > 0)"}, ("n",))
+    other = RowStep("steps[2]", Transform(where="1 / (id - 5) < 9"))
+    chains = [[first, second, third, RowStep("", aggregate=figures)], [first, second, other]]
+    marked = mark_uncomputable(parsed, chains)
+    assert marked.schema == parsed.schema
+    assert marked.drop("_barnabas_bad", "_barnabas_error").collect() == (
+        parsed.drop("_barnabas_bad", "_barnabas_error").collect()
+    )
+    found = {row.id: row._barnabas_bad for row in marked.where("_barnabas_error = 'EXPRESSION'").collect()}
+    assert found == {
+        2: "aggregate.compute.s cannot be computed: round(sum(cast(id as int)), 1)",
+        4: "steps[1].select cannot be computed: 1 / (id - 4) as n",
+        5: "steps[2].where cannot be computed: 1 / (id - 5) < 9",
+        6: "steps[0].derive.r cannot be computed: 1000 / n",
+    }
+    harmless = [[RowStep("steps[0]", Transform({"a": "upper(text)", "b": "id"}, "n > 1.5 and text is not null"))]]
+    assert mark_uncomputable(parsed, harmless) is parsed
 
 
 def test_a_check_that_cannot_be_computed_is_not_met_though_it_shares_parts_with_others(spark: Any) -> None:
@@ -112,7 +149,8 @@ def test_bad_rows_are_counted(spark: Any) -> None:
     assert (counts["column:carrier"], counts["column:delay"]) == (0, 1)
     assert counts["example"] == "column delay is x, which is no int (t-0-2)"
     assert counts["example:column delay"] == counts["example"]
-    assert counts["example:MALFORMED"] == "the value is no line of 2 fields (t-0-1)"
+    assert counts["example:MALFORMED"] == "the value is no line of 2 fields, but of 1 (t-0-1)"
+    assert counts["error:MALFORMED, number of fields"] == 1
     assert counts["example:column carrier"] is None
 
 
@@ -229,7 +267,8 @@ def test_a_value_with_more_than_one_row_is_bad_and_not_cut(spark: Any) -> None:
     assert reasons(parsed) == [None] * 3 + [no_object] * 5 + ["column id is 11, which is no int but a text"]
     lines = ["AA,1\r\n", '"say ""hi"", please",2', "AA,1\nUA,2", ""]
     parsed = transforms.parse_records(records(spark, *lines), CSV)
-    assert reasons(parsed) == [None, None, *["the value is no line of 2 fields"] * 2]
+    no_line = "the value is no line of 2 fields"
+    assert reasons(parsed) == [None, None, f"{no_line}, but of 3", f"{no_line}, it is empty"]
     found = [(row.carrier, row.delay) for row in transforms.good_rows(parsed).orderBy("source_offset").collect()]
     assert found == [("AA", 1), ('say "hi", please', 2)]
 

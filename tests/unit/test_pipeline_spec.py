@@ -76,6 +76,11 @@ def test_every_example_is_valid(path: Path) -> None:
             r"source.kafka.isolation.level: has a field",
         ),
         ('type = "csv"', 'type = "cvs"', r"flow.toml:9: source.format.type: is 'cvs', but must be one of csv, json"),
+        (
+            'type = "csv"',
+            'type = "csv"\ndate_format = "dd/MM"',
+            r"flow.toml:10: source.format.date_format: is for columns of the type date",
+        ),
         ('delay = "double"', 'delay = "dubble"', r"flow.toml:10: source.format.columns.delay: has the type 'dubble'"),
         ('window = "1 day"', 'window = "a day"', r"flow.toml:14: aggregate.window: is 'a day', but must be a time"),
         ('watermark = "2 days"\n', "", r"flow.toml:12: aggregate.watermark: is missing"),

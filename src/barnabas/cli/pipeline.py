@@ -16,9 +16,10 @@ from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import sink_name
 from barnabas.pipelines.flows import load_flow
 from barnabas.pipelines.spec_fields import SpecError
+from barnabas.pipelines.summary_text import wrong_lines
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.analysis import Problem
+    from barnabas.pipelines.analysis import Analysis, Problem
 
 __all__ = ["main"]
 
@@ -125,26 +126,21 @@ def _require_topics(flow: spec.Flow) -> None:
 
 def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
     """Print what is wrong, or where the results go; 1 if something is wrong."""
-    problems = _problems(flow) if with_spark else []
+    analysis = _analysis(flow) if with_spark else None
+    problems, warnings = (analysis.problems, analysis.warnings) if analysis else ([], [])
     sinks = [sink_name(sink) for sink in flow.sinks]
     keys = [list(sink.key) for sink in flow.sinks]
     if output == "json":
-        found = [
-            {
-                "file": flow.places.file,
-                "line": flow.places.line_of(each.field),
-                "field": each.field,
-                "message": each.message,
-            }
-            for each in problems
-        ]
-        summary = {"flow": flow.name, "valid": not problems, "problems": found, "checked_by_spark": with_spark}
+        summary = {"flow": flow.name, "valid": not problems, "problems": [_as_dict(flow, each) for each in problems]}
+        summary |= {"warnings": [_as_dict(flow, each) for each in warnings], "checked_by_spark": with_spark}
         print_json({**summary, "sinks": sinks, "keys": keys, "checkpoint": flow.checkpoint})
         return 1 if problems else 0
     if problems:
         for each in problems:
             print(flow.places.error(each.field, each.message), file=sys.stderr)
         return 1
+    for each in warnings:
+        print(f"warning: {flow.places.error(each.field, each.message)}", file=sys.stderr)
     topics = ", ".join(source.pattern or ", ".join(source.topics) for source in flow.sources)
     print(f"{flow.name} is valid: {topics} -> {', '.join(sinks)}")
     for sink, key in zip(sinks, keys, strict=True):
@@ -155,7 +151,12 @@ def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
     return 0
 
 
-def _problems(flow: spec.Flow) -> "list[Problem]":
+def _as_dict(flow: spec.Flow, problem: "Problem") -> dict[str, Any]:
+    line = flow.places.line_of(problem.field)
+    return {"file": flow.places.file, "line": line, "field": problem.field, "message": problem.message}
+
+
+def _analysis(flow: spec.Flow) -> "Analysis":
     from barnabas.pipelines.session import open_session, require_extra
 
     require_extra()
@@ -172,10 +173,10 @@ def _problems(flow: spec.Flow) -> "list[Problem]":
             imports=("barnabas.pipelines.analysis",),
         )
         try:
-            from barnabas.pipelines.analysis import find_problems
+            from barnabas.pipelines.analysis import analyse_flow
 
             waits.show("checking types and expressions")
-            return find_problems(session.spark, flow)
+            return analyse_flow(session.spark, flow)
         finally:
             session.close()
 
@@ -192,12 +193,5 @@ def _print_summary(summary: dict[str, Any], output: str) -> None:
             end="",
         )
     print()
-    if summary.get("quarantined_rows"):
-        print(
-            f"  quarantined: {summary['quarantined_rows']:,} rows in {summary['quarantined_batches']:,} micro-batches"
-        )
-    for name, count in {**summary.get("bad", {}), **summary.get("expectations", {})}.items():
-        example = summary.get("bad_examples", {}).get(name)
-        print(f"  {name}: {count:,}" + (f", for example: {example}" if example else ""))
-    if summary.get("bad_example") and not summary.get("bad_examples"):
-        print(f"  for example: {summary['bad_example']}")
+    for line in wrong_lines(summary):
+        print(f"  {line}")

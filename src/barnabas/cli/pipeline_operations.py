@@ -14,6 +14,7 @@ from barnabas.cli.pipeline_waiting import trial_session
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
 from barnabas.pipelines.offsets import Offsets, from_json, require_known
+from barnabas.pipelines.summary_text import wrong_lines
 
 if TYPE_CHECKING:
     from barnabas.pipelines.kafka import KafkaCluster
@@ -161,12 +162,8 @@ def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         print(
             f"  {'this' if running else 'last'} run: {last['rows']:,} rows in {last['seconds']:.0f} s, {last['bad_rows']:,} bad"
         )
-        if last.get("quarantined_rows"):
-            print(
-                f"    quarantined: {last['quarantined_rows']:,} rows in {last['quarantined_batches']:,} micro-batches"
-            )
-        for name, count in {**last.get("bad", {}), **last.get("expectations", {})}.items():
-            print(f"    {name}: {count:,}")
+        for line in wrong_lines(last):
+            print(f"    {line}")
     for change in checkpoint.changes():
         print(f"  {'changed' if change.fits else 'DOES NOT FIT'}: {change.field} {change.message}")
     return 0

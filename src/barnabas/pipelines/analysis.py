@@ -26,6 +26,16 @@ from barnabas.pipelines import transforms
 from barnabas.pipelines.dashboard.queries import query_problem
 from barnabas.pipelines.models.declared import MODEL_VERSION, Model
 from barnabas.pipelines.outputs.declared import LakeSink
+from barnabas.pipelines.plans import (
+    expressions_of,
+    has_watermark,
+    implicit_casts,
+    may_raise,
+    multiplies_rows,
+    output_mode,
+    stateful_operations,
+)
+from barnabas.pipelines.row_steps import aggregates_records, takes_records
 from barnabas.pipelines.spec import (
     POSITION,
     Aggregate,
@@ -39,16 +49,9 @@ from barnabas.pipelines.spec import (
     Transform,
     Watermark,
 )
-from barnabas.pipelines.views import (
-    has_watermark,
-    multiplies_rows,
-    output_mode,
-    run_sql,
-    stateful_operations,
-    step_rows,
-)
+from barnabas.pipelines.views import run_sql, step_rows
 
-__all__ = ["Problem", "analyse_flow", "find_problems", "without_spark_logging"]
+__all__ = ["Analysis", "Problem", "analyse_flow", "find_problems", "without_spark_logging"]
 
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
@@ -64,16 +67,28 @@ class Problem:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What Spark makes of a flow."""
+
+    problems: list[Problem]
+    """All that is wrong with it, in the order of the data; an empty list for a flow that Spark will take."""
+    warnings: list[Problem]
+    """What is right and may not be what is meant, or will end the flow when such rows come."""
+    operations: list[str]
+    """The `stateful_operations` of a flow with which nothing is wrong."""
+
+
 def find_problems(spark: SparkSession, flow: Flow) -> list[Problem]:
-    """All that is wrong with the flow, in the order of the data; an empty list for a flow that Spark will take."""
-    return analyse_flow(spark, flow)[0]
+    """The problems of `analyse_flow`."""
+    return analyse_flow(spark, flow).problems
 
 
-def analyse_flow(spark: SparkSession, flow: Flow) -> tuple[list[Problem], list[str]]:
-    """The same, and the `stateful_operations` of a flow with which nothing is wrong."""
+def analyse_flow(spark: SparkSession, flow: Flow) -> Analysis:
+    """All that can be said about a flow without its data."""
     with tempfile.TemporaryDirectory(prefix="barnabas-check-") as folder, without_spark_logging():
         check = _Check(spark, flow, folder)
-        return check.run(), check.operations
+        return Analysis(check.run(), list(dict.fromkeys(check.warnings)), check.operations)
 
 
 @contextlib.contextmanager
@@ -101,6 +116,7 @@ class _Check:
         self._problems: list[Problem] = []
         self._views: dict[str, DataFrame] = {}
         self._broken: set[str] = set()
+        self.warnings: list[Problem] = []
         self.operations: list[str] = []
 
     def run(self) -> list[Problem]:
@@ -119,7 +135,7 @@ class _Check:
             previous = step.name
         results = self._views.get(previous)
         if results is not None and flow.aggregate:
-            results = self._aggregate("aggregate", results, flow.aggregate)
+            results = self._aggregate("aggregate", results, flow.aggregate, ends=not aggregates_records(flow))
         if results is not None:
             results = self._expected(transforms.visible_columns(results), "results")
             self._sinks(results)
@@ -137,17 +153,20 @@ class _Check:
         parsed = transforms.parse_records(records, how, source.record_columns)
         rows = self._expected(transforms.good_rows(parsed), source.name)
         if source is self._flow.source:
-            rows = self._transform("transform", rows, self._flow.transform)
+            rows = self._transform("transform", rows, self._flow.transform, ends=False)
         return self._watermark(field, rows, source.watermark)
 
     def _format(self, field: str, how: Format) -> Format:
         """The format with the columns that are right; the others count as strings."""
         wrong = self._wrong_types(f"{field}.columns", how.columns)
-        if how.timestamp_format:
-            query = "SELECT try_to_timestamp('2026-01-31', :pattern) FROM VALUES (1)"
-            pattern = {"pattern": how.timestamp_format}
-            self._try(f"{field}.timestamp_format", lambda: self._spark.sql(query, pattern).collect())
+        for name, pattern in (("timestamp_format", how.timestamp_format), ("date_format", how.date_format)):
+            if pattern:
+                query = "SELECT try_to_timestamp('2026-01-31', :pattern) FROM VALUES (1)"
+                self._try(f"{field}.{name}", partial(self._collect, query, {"pattern": pattern}))
         return replace(how, columns={**how.columns, **dict.fromkeys(wrong, "string")})
+
+    def _collect(self, query: str, values: dict[str, Any]) -> object:
+        return self._spark.sql(query, values).collect()
 
     def _wrong_types(self, field: str, columns: Mapping[str, str]) -> list[str]:
         """The names of columns whose types are none."""
@@ -173,7 +192,8 @@ class _Check:
         rows = self._rows_of_step(field, step, previous)
         if rows is None:
             return None
-        rows = self._watermark(field, self._transform(field, rows, step.transform), step.watermark)
+        ends = not takes_records(self._flow, field)
+        rows = self._watermark(field, self._transform(field, rows, step.transform, ends=ends), step.watermark)
         known = rows
         right = [
             name
@@ -183,12 +203,15 @@ class _Check:
         if right and len(right) == len(step.deduplicate):
             unique = self._try(f"{field}.deduplicate", lambda: transforms.deduplicate_rows(known, right), known)
             rows = rows if unique is None else unique
-        return self._aggregate(f"{field}.aggregate", rows, step.aggregate) if step.aggregate else rows
+        if step.aggregate is None:
+            return rows
+        return self._aggregate(f"{field}.aggregate", rows, step.aggregate, ends=ends or bool(step.deduplicate))
 
     def _rows_of_step(self, field: str, step: FlowStep, previous: str) -> DataFrame | None:
         if step.sql:
             text = step.sql
             found: DataFrame | None = self._try(f"{field}.sql", lambda: run_sql(self._spark, text, self._views))
+            self._look_at(f"{field}.sql", found, whole=True, ends=True)
             return found
         inputs = step.inputs(previous) if step.function else (step.of or previous,)
         if any(name in self._broken for name in inputs):
@@ -219,15 +242,40 @@ class _Check:
     def _expected(self, rows: DataFrame, view: str) -> DataFrame:
         for number, each in enumerate(self._flow.expectations):
             if each.of == view:
-                self._try(f"expectations[{number}].check", partial(_filter, rows, each.check), rows)
+                field = f"expectations[{number}].check"
+                self._look_at(field, self._try(field, partial(_filter, rows, each.check), rows))
         return rows
 
-    def _transform(self, field: str, rows: DataFrame, transform: Transform) -> DataFrame:
+    def _look_at(self, field: str, made: DataFrame | None, *, whole: bool = False, ends: bool = False) -> None:
+        """Note what may surprise in the last operation of a frame, or in all since the views that it reads.
+
+        ``ends`` says that a row for which an expression raises ends the flow.
+        """
+        if made is None:
+            return
+        expressions = expressions_of(made, whole=whole)
+        for each in implicit_casts(expressions):
+            if each.fits is False:
+                text = f"takes the text {each.text} for a value of the type {each.kind}, which it is not: it cannot be computed"
+                self.warnings.append(Problem(field, text))
+            elif each.fits is None:
+                text = (
+                    f"takes texts, {each.text}, for values of the type {each.kind}, and cannot be computed for others"
+                )
+                self.warnings.append(Problem(field, f"{text}: write a cast or try_cast if that is meant"))
+        for part in may_raise(expressions) if ends else []:
+            text = f"ends the flow with the first row for which {part} cannot be computed"
+            advice = "a row is no single record here that could be put aside; take try_divide, try_cast and the like"
+            self.warnings.append(Problem(field, f"{text}: {advice}"))
+
+    def _transform(self, field: str, rows: DataFrame, transform: Transform, *, ends: bool) -> DataFrame:
         for name, expression in transform.derive.items():
             derived = self._try(f"{field}.derive.{name}", partial(_derive, rows, name, expression), rows)
+            self._look_at(f"{field}.derive.{name}", derived, ends=ends)
             rows = rows.withColumn(name, F.lit(None)) if derived is None else derived
         if transform.where:
             kept = self._try(f"{field}.where", partial(_filter, rows, transform.where), rows)
+            self._look_at(f"{field}.where", kept, ends=ends)
             rows = rows if kept is None else kept
         if transform.select:
             right = [
@@ -236,10 +284,13 @@ class _Check:
                 if self._try(f"{field}.select", partial(_select, rows, text), rows) is not None
             ]
             rows = rows.select(*map(F.expr, right), *transforms.position_of(rows))
+            self._look_at(f"{field}.select", rows, ends=ends)
         return rows
 
-    def _aggregate(self, field: str, rows: DataFrame, how: Aggregate) -> DataFrame | None:
+    def _aggregate(self, field: str, rows: DataFrame, how: Aggregate, *, ends: bool) -> DataFrame | None:
         result = _whole(partial(transforms.aggregate_rows, rows, how))
+        for name, expression in (how.compute if result is not None else {}).items():
+            self._look_at(f"{field}.compute.{name}", rows.groupBy().agg(F.expr(expression)), ends=ends)
         if result is None:
             self._aggregate_parts(field, rows, how)
         elif (how.window or how.session) and not has_watermark(result):

@@ -45,6 +45,8 @@ def decoded_struct(how: Format, value: Column) -> Column:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     if how.timestamp_format:
         options |= {"timestampFormat": how.timestamp_format, "timestampNTZFormat": how.timestamp_format}
+    if how.date_format:
+        options["dateFormat"] = how.date_format
     if how.type == "json":
         return F.when(_is_one_object(text), F.from_json(text, ddl, options))
     # RFC 4180: a quote in quotes is doubled. What ends a line of a file is no part of its last field.
@@ -128,10 +130,12 @@ def _logfmt(how: Format, text: Column) -> Column:
         is_quoted = found.startswith('"') & found.endswith('"') & (F.length(found) > 1)
         unquoted = F.regexp_replace(F.regexp_extract(found, _QUOTED, 1), r"\\(.)", "$1")
         plain = F.when(is_quoted, unquoted).when(found != "", found)
-        is_time = how.timestamp_format and type_name.lower() == "timestamp"
-        typed = F.try_to_timestamp(plain, F.lit(how.timestamp_format)) if is_time else plain.try_cast(type_name)
+        pattern = how.pattern(name) if type_name.lower() != "timestamp_ntz" else None
+        typed = (F.try_to_timestamp(plain, F.lit(pattern)) if pattern else plain).try_cast(type_name)
         columns.append(typed.alias(name))
-        reason = F.concat(F.lit(f"column {name} is "), F.substring(plain, 1, 100), F.lit(f", which is no {type_name}"))
+        reason = F.concat(
+            F.lit(f"column {name} is "), F.substring(plain, 1, 100), F.lit(f", which is no {how.kind(name)}")
+        )
         problems.append(F.when(plain.isNotNull() & typed.isNull(), reason))
     wrong = F.concat_ws("; ", *problems)
     whole = F.when(~text.rlike(_PAIR), F.lit(f"the value is no {how.what}")).when(wrong != "", wrong)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines.spec_fields import SpecTable, check_column, resolve_path
 
-__all__ = ["FORMATS", "Format", "read_format"]
+__all__ = ["FORMATS", "NAMES_AS_VALUES", "NO_COLUMNS", "OTHER_COUNT", "OTHER_DELIMITER", "Format", "read_format"]
 
 _TYPE = re.compile(
     r"(string|boolean|tinyint|smallint|int|integer|bigint|long|float|double|date|timestamp|timestamp_ntz|binary"
@@ -43,6 +43,14 @@ _FIXED = {
 }
 """Formats that have columns of their own."""
 FORMATS = ("csv", "json", "avro", "protobuf", "logfmt", *_FIXED)
+NO_COLUMNS = "the value has none of the columns"
+NAMES_AS_VALUES = "the value has the names of the columns, as the first line of a file"
+OTHER_DELIMITER = "fields, unless they are divided by"
+OTHER_COUNT = "fields, but of"
+_MISFITS = {
+    "csv": {"names of columns": NAMES_AS_VALUES, "other delimiter": OTHER_DELIMITER, "number of fields": OTHER_COUNT},
+    "json": {"no JSON object": "is no JSON object", "no known column": NO_COLUMNS},
+}
 _NESTED = ("json", "avro", "protobuf")
 _WITH_SCHEMA = ("avro", "protobuf")
 
@@ -56,10 +64,26 @@ class Format:
     null: str = ""
     delimiter: str = ","
     timestamp_format: str | None = None
+    date_format: str | None = None
     required: tuple[str, ...] = ()
     schema_file: str | None = None
     registry: str | None = None
     message: str | None = None
+
+    @property
+    def misfits(self) -> dict[str, str]:
+        """Kinds of values that are no value of the format, each with what their reasons have in them."""
+        return _MISFITS.get(self.type, {})
+
+    def pattern(self, column: str) -> str | None:
+        """The declared form of a column's times or dates."""
+        kind = self.columns[column].lower()
+        return self.date_format if kind == "date" else self.timestamp_format if kind.startswith("timestamp") else None
+
+    def kind(self, column: str) -> str:
+        """What a value of the column is, for the reasons of bad rows."""
+        pattern = self.pattern(column)
+        return self.columns[column] + (f" of the form {pattern}" if pattern else "")
 
     @property
     def what(self) -> str:
@@ -97,10 +121,15 @@ def read_format(table: SpecTable) -> Format:
     null = table.text("null", "") or ""
     if kind != "csv" and (table.has("null") or table.has("delimiter")):
         raise table.fail("null" if table.has("null") else "delimiter", f"is for the format csv, not {kind}")
-    timestamp_format = table.text("timestamp_format")
-    if timestamp_format and kind not in ("csv", "json", "logfmt"):
-        raise table.fail("timestamp_format", f"is for csv, json and logfmt; {kind} has its own form of times")
-    return Format(kind, columns, null, delimiter, timestamp_format, required, schema_file, registry, message)
+    timestamp_format, date_format = table.text("timestamp_format"), table.text("date_format")
+    for name, pattern in (("timestamp_format", timestamp_format), ("date_format", date_format)):
+        if pattern and kind not in ("csv", "json", "logfmt"):
+            raise table.fail(name, f"is for csv, json and logfmt; {kind} has its own form of times")
+    if date_format and not any(re.search(r"\bdate\b", each, re.IGNORECASE) for each in columns.values()):
+        raise table.fail("date_format", "is for columns of the type date, and there is none")
+    return Format(
+        kind, columns, null, delimiter, timestamp_format, date_format, required, schema_file, registry, message
+    )
 
 
 def _check_schema(

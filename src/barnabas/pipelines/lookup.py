@@ -28,7 +28,7 @@ from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.spec import POSITION, Lookup
 from barnabas.pipelines.spec_fields import duration_s
 from barnabas.pipelines.topic_table import TABLE_RECORDS, read_topic_table
-from barnabas.pipelines.transforms import good_rows, parse_records
+from barnabas.pipelines.transforms import good_rows, mark_keyless, parse_records, table_counts
 
 __all__ = ["LookupDataSource", "open_lookup"]
 
@@ -37,10 +37,13 @@ _MEMORY: dict[str, tuple[object, pa.Table]] = {}
 _ROWS = 10_000
 
 
-def open_lookup(spark: SparkSession, lookup: Lookup) -> DataFrame:
-    """The table as a frame; raises `PipelineError` when it is not there."""
+def open_lookup(spark: SparkSession, lookup: Lookup, *, observed: bool = False) -> DataFrame:
+    """The table as a frame; raises `PipelineError` when it is not there.
+
+    ``observed`` adds to Spark's progress reports how many values of a topic do not fit.
+    """
     if lookup.type == "topic":
-        return _topic_table(spark, lookup)
+        return _topic_table(spark, lookup, observed=observed)
     if lookup.type != "postgresql" and not Path(lookup.place).exists():
         raise PipelineError(f"the table {lookup.name} cannot be read: there is no {lookup.place}")
     options = {
@@ -73,7 +76,7 @@ def _typed(lookup: Lookup, name: str, kind: str) -> Column:
     return F.when(text.isNotNull() & value.isNull(), F.raise_error(problem).cast(kind)).otherwise(value).alias(name)
 
 
-def _topic_table(spark: SparkSession, lookup: Lookup) -> DataFrame:
+def _topic_table(spark: SparkSession, lookup: Lookup, *, observed: bool) -> DataFrame:
     """The values that fit the format, as columns."""
     assert lookup.format is not None
     assert lookup.topic is not None
@@ -81,7 +84,10 @@ def _topic_table(spark: SparkSession, lookup: Lookup) -> DataFrame:
     source = {"subscribe": lookup.topic, **{f"kafka.{name}": text for name, text in settings.items()}}
     options = {"kind": "topic", "place": lookup.place, "name": lookup.name, "source": json.dumps(source)}
     records = spark.read.format(LookupDataSource.name()).options(**options).load()
-    return good_rows(parse_records(records, lookup.format)).drop(*POSITION)
+    parsed = mark_keyless(parse_records(records, lookup.format))
+    if observed:
+        parsed = parsed.observe(f"barnabas.table.{lookup.name}", *table_counts())
+    return good_rows(parsed).drop(*POSITION)
 
 
 class LookupDataSource(DataSource):

@@ -25,6 +25,7 @@ __all__ = ["CatchUp", "GroupCommitter", "Progress", "Totals"]
 _COMMIT_TIMEOUT_MS = 5_000
 _SOURCE = "barnabas."
 _EXPECT = "barnabas.expect."
+_TABLE = "barnabas.table."
 _EXPECTATION = "expectation:"
 _NOT_KINDS = ("rows", "bad_rows", "example")
 _EXAMPLE = "example:"
@@ -58,6 +59,8 @@ class Totals:
     """An example for values that are no value of the format, and for each column with wrong ones, by the names in ``bad``."""
     expectations: dict[str, int] = field(default_factory=dict)
     """For each expectation the rows that did not meet it."""
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """For each table of a topic its values now (``rows``), those that do not fit (``bad_rows``), and an ``example`` of them."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -217,6 +220,8 @@ class Progress:
         for name, counts in observed.items():
             if name.startswith(_EXPECT):
                 _add(totals.expectations, counts)
+            elif name.startswith(_TABLE):  # of the whole table, not of this micro-batch
+                totals.tables[name.removeprefix(_TABLE)] = dict(counts)
             elif name.startswith(_SOURCE):
                 of_source = {"rows": int(counts["rows"] or 0), "bad_rows": int(counts["bad_rows"] or 0)}
                 _add(totals.sources.setdefault(name.removeprefix(_SOURCE), {}), of_source)

@@ -29,6 +29,7 @@ from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.restarts import Restarts, lost_worker, restarts_of
 from barnabas.pipelines.session import open_flow_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
+from barnabas.pipelines.summary_text import table_problem
 
 __all__ = ["run_flow", "run_on", "source_options"]
 
@@ -314,6 +315,10 @@ class _Run:
         self._sinks = []
 
     def _note(self, totals: Any) -> None:
+        for name, counts in totals.tables.items():
+            if counts["bad_rows"] and f"tables.{name}" not in self._warned:
+                self._warned.add(f"tables.{name}")
+                self._say(f"warning: {table_problem(name, counts)}")
         try:
             self._notes.note_run(totals.as_dict())
             self._limits.note(totals)
@@ -353,8 +358,9 @@ class _Run:
 
     def _start(self, *, once: bool) -> None:
         from barnabas.pipelines.listener import ProgressListener
+        from barnabas.pipelines.plans import output_mode, read_sources, stateful_operations
         from barnabas.pipelines.sinks import open_sinks, require_batches
-        from barnabas.pipelines.views import build_views, output_mode, read_sources, stateful_operations
+        from barnabas.pipelines.views import build_views
 
         flow = self._flow
         results = build_views(self._spark, flow, self._records, observed=True).results
@@ -442,8 +448,8 @@ class _Run:
         return writer.trigger(processingTime=trigger.interval) if trigger.interval else writer
 
     def _records(self, source: Source, *, headers: bool = False) -> Any:
+        from barnabas.pipelines.plans import SOURCE_OPTION
         from barnabas.pipelines.transforms import record_types
-        from barnabas.pipelines.views import SOURCE_OPTION
 
         types = record_types(source, headers=headers)
         connector = self._flow.resources.connector

@@ -20,29 +20,40 @@ __all__ = ["TABLE_RECORDS", "read_topic_table"]
 TABLE_RECORDS = StructType(
     [field for field in SCHEMA.fields if field.name in ("key", "value", "topic", "partition", "offset")]
 )
-_TOPICS: dict[str, tuple[dict[str, str], Offsets, dict[bytes, dict[str, Any]]]] = {}
-"""For each topic that this worker has read: its id, how far, and the record of each key."""
+_TOPICS: dict[str, tuple[dict[str, str], Offsets, dict[Any, dict[str, Any]], pa.Table]] = {}
+"""For each topic that this worker has read: its id, how far, the record of each key, and these as a table.
+
+Of a record without a key only its position is kept, by which it is counted as one that does not fit.
+"""
 
 
 def read_topic_table(key: str, source: dict[str, str]) -> pa.Table:
-    """The last record of each key that has a value, as of now; ``key`` identifies the table in this worker."""
+    """The last record of each key that has a value, as of now; ``key`` identifies the table in this worker.
+
+    A record without a key is the row of none: it comes without its value.
+    """
     options = SourceOptions.parse(source, streaming=False)
     cluster = KafkaCluster(options)
     names = cluster.partitions()
     ids = cluster.topic_ids(sorted({name.topic for name in names}))
     ends, begins = cluster.resolve(names, options.end), cluster.at_marks(dict.fromkeys(names, -2))
-    known_ids, position, kept = _TOPICS.get(key, ({}, {}, {}))
+    known_ids, position, rows, table = _TOPICS.get(key, ({}, {}, {}, None))
     has_new_id = any(known_ids.get(topic, topic_id) != topic_id for topic, topic_id in ids.items())
     if has_new_id or any(position.get(name, 0) > end for name, end in ends.items()):
-        position, kept = {}, {}  # the topic was deleted and made again
+        position, rows, table = {}, {}, None  # the topic was deleted and made again
     starts = {name: max(position.get(name, 0), begin) for name, begin in begins.items()}
-    rows = dict(kept)
+    changed = dict(rows)
     for wanted in plan_ranges(starts, ends):
         for batch in read_range(options, TABLE_RECORDS, wanted):
+            table = None
             for record in batch.to_pylist():
-                if record["value"] is None:
-                    rows.pop(record["key"], None)
-                elif record["key"] is not None:
-                    rows[record["key"]] = record
-    _TOPICS[key] = ({**known_ids, **ids}, ends, rows)
-    return pa.Table.from_pylist(list(rows.values()), to_arrow_schema(TABLE_RECORDS, timezone="UTC"))
+                if record["key"] is None:
+                    changed[record["topic"], record["partition"], record["offset"]] = {**record, "value": None}
+                elif record["value"] is None:
+                    changed.pop(record["key"], None)
+                else:
+                    changed[record["key"]] = record
+    if table is None:
+        table = pa.Table.from_pylist(list(changed.values()), to_arrow_schema(TABLE_RECORDS, timezone="UTC"))
+    _TOPICS[key] = ({**known_ids, **ids}, ends, changed, table)
+    return table

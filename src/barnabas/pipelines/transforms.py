@@ -12,7 +12,6 @@ from functools import reduce
 from operator import and_, or_
 from typing import cast
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
@@ -20,6 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType
 from barnabas.pipelines.attempts import attempted_value
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
 from barnabas.pipelines.expectations import is_met
+from barnabas.pipelines.formats import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER
 from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS, TIME_OUT_OF_RANGE
 
@@ -34,8 +34,9 @@ __all__ = [
     "field_types",
     "good_rows",
     "latest_per_key",
+    "mark_keyless",
     "mark_quarantined",
-    "mark_uncomputable",
+    "mark_rows",
     "mark_unexpected",
     "parse_records",
     "position_of",
@@ -44,6 +45,8 @@ __all__ = [
     "record_types",
     "replayed_messages",
     "shape_rows",
+    "table_counts",
+    "unmarked",
     "visible_columns",
 ]
 
@@ -57,6 +60,9 @@ _ERROR = "_barnabas_error"
 _REASON = "_barnabas_reason"
 _HEADERS = "_barnabas_headers"
 _ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED", "EXPRESSION")
+_DELIMITERS = (",", ";", "\t", "|")
+_WITH_EXAMPLE = ("NO_VALUE", "MALFORMED", "NOT_EXPECTED", "EXPRESSION")
+"""Classes that are about no column, which have examples of their own."""
 _COUNTED_COLUMNS = 50
 _ROW = "_barnabas_row"
 _WINDOW_TIME = "_barnabas_window_time"
@@ -106,7 +112,11 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
         else:
             found = _wrong_columns(how)
             is_typed = found != ""
-            reason = F.when(is_typed, found).otherwise(F.lit(f"the value is no {how.what}"))
+            misfit = _line_problem(how) if how.type == "csv" else F.lit(f"the value is no {how.what}")
+            reason = F.when(is_typed, found).otherwise(misfit)
+            if how.type == "csv":
+                is_typed = is_typed & ~_has_names(how)
+                reason = F.when(_has_names(how), F.lit(NAMES_AS_VALUES)).otherwise(reason)
         why = why.when(is_misfit, reason)
         error = error.when(is_misfit, F.when(is_typed, F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED")))
     if how.type == "json" and not how.registry:
@@ -116,7 +126,7 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
         shown = F.when(F.size(names) == 0, F.lit("no names at all")).otherwise(
             F.array_join(F.slice(names, 1, 20), ", ")
         )
-        why = why.when(is_foreign, F.concat(F.lit("the value has none of the columns, but "), shown))
+        why = why.when(is_foreign, F.concat(F.lit(f"{NO_COLUMNS}, but "), shown))
         error = error.when(is_foreign, F.lit("MALFORMED"))
     for name, is_beyond in _beyond(how):
         value = F.col(f"{_ROW}.{name}")
@@ -188,22 +198,48 @@ def _wrong_columns(how: Format) -> Column:
     """
     texts = dict.fromkeys(how.columns, "string")
     is_json = how.type == "json"
-    again = decoded_struct(replace(how, columns=texts, timestamp_format=None), F.col(_RECORD[1]))
+    again = decoded_struct(replace(how, columns=texts, timestamp_format=None, date_format=None), F.col(_RECORD[1]))
     problems = [
         F.when(
             F.col(f"{_ROW}.{name}").isNull() & again[name].isNotNull() & again[CORRUPT].isNull(),
             F.concat(
                 F.lit(f"column {name} is "),
                 F.substring(again[name], 1, _SHOWN),
-                F.lit(f", which is no {type_name}"),
+                F.lit(f", which is no {how.kind(name)}"),
                 F.when(again[name].try_cast(type_name).isNotNull(), " but a text").otherwise("")
-                if is_json and "<" not in type_name
+                if is_json and "<" not in type_name and not how.pattern(name)
                 else F.lit(""),
             ),
         )
         for name, type_name in how.columns.items()
     ]
     return F.concat_ws("; ", *problems)
+
+
+def _has_names(how: Format) -> Column:
+    """Whether a line of CSV has the names of the columns in their places."""
+    return F.lower(_line()) == how.delimiter.join(how.columns).lower()
+
+
+def _line_problem(how: Format) -> Column:
+    """Why a value is no line of CSV, as far as that can be said without its quotes."""
+    count, base = len(how.columns), f"the value is no {how.what}"
+    parts = {each: F.split(_line(), F.lit(f"[{each}]")) for each in dict.fromkeys((how.delimiter, *_DELIMITERS))}
+    reason = F.when(_line() == "", F.lit(f"{base}, it is empty"))
+    for each in _DELIMITERS:
+        if each != how.delimiter and count > 1:
+            shown = {"\t": "tabs"}.get(each, f"{each!r}")
+            reason = reason.when(
+                F.size(parts[each]) == count, F.lit(f"the value is no line of {count} {OTHER_DELIMITER} {shown}")
+            )
+    number = F.concat(
+        F.lit(f"the value is no line of {count} {OTHER_COUNT} "), F.size(parts[how.delimiter]).cast("string")
+    )
+    return reason.when(~F.contains(_line(), F.lit('"')), number).otherwise(F.lit(base))
+
+
+def _line() -> Column:
+    return F.rtrim(F.col(_RECORD[1]).cast("string"), F.lit("\r\n"))
 
 
 def mark_unexpected(parsed: DataFrame, expectations: Sequence[Expectation], source: str) -> DataFrame:
@@ -228,38 +264,39 @@ def mark_unexpected(parsed: DataFrame, expectations: Sequence[Expectation], sour
     )
 
 
-def mark_uncomputable(parsed: DataFrame, transform: Transform) -> DataFrame:
-    """Rows for which an expression of ``derive`` or ``where`` raises, as a division by zero does, become bad rows.
+def unmarked() -> Column:
+    """Whether a row is good so far."""
+    return F.col(_BAD).isNull()
 
-    The other columns stay as they are. An expression that cannot be tried, as explode, and those behind it, may raise still.
-    """
-    is_good = F.col(_BAD).isNull()
-    tried, reasons = parsed, []
-    before = {name: f"_barnabas_before_{number}" for number, name in enumerate(parsed.columns)}
-    derived = {name.lower() for name in transform.derive}
-    kept = {name: before[name] for name in parsed.columns if name.lower() in derived}
-    for name, alias in kept.items():
-        tried = tried.withColumn(alias, F.col(name))
-    expressions = [(f"the column {name}", name, text) for name, text in transform.derive.items()]
-    expressions += [("where", "", transform.where)] if transform.where else []
-    for number, (what, name, text) in enumerate(expressions):
-        attempt = f"_barnabas_attempt_{number}"
-        try:
-            tried = tried.withColumn(attempt, attempted_value(is_good, F.expr(text)))
-        except PySparkException:
-            break
-        if name:
-            tried = tried.withColumn(name, F.col(f"{attempt}.v"))
-        reasons.append(F.when(F.col(attempt).isNull(), F.lit(f"{what} cannot be computed: {text}")))
-    if not reasons:
-        return parsed
-    tried = tried.withColumn(_REASON, F.when(is_good, F.coalesce(*reasons)))
-    is_uncomputable = F.col(_REASON).isNotNull()
-    changed = {
-        _ERROR: F.when(is_uncomputable, F.lit("EXPRESSION")).otherwise(F.col(_ERROR)),
-        _BAD: F.coalesce(F.col(_BAD), F.col(_REASON)),
-    }
-    return tried.select(*[changed.get(name, F.col(kept.get(name, name))).alias(name) for name in parsed.columns])
+
+def mark_rows(parsed: DataFrame, reason: Column, error: str) -> DataFrame:
+    """Good rows that have a reason become bad rows with it, of this class of error."""
+    parsed = parsed.withColumn(_REASON, F.when(unmarked(), reason))
+    found = F.col(_REASON).isNotNull()
+    marked = parsed.withColumns(
+        {
+            _ERROR: F.when(found, F.lit(error)).otherwise(F.col(_ERROR)),
+            _BAD: F.coalesce(F.col(_BAD), F.col(_REASON)),
+        }
+    )
+    return marked.drop(_REASON)
+
+
+def mark_keyless(parsed: DataFrame) -> DataFrame:
+    """Rows of a table whose records have no key become bad rows: they replace none, and none replaces them."""
+    reason = F.when(F.col(_RECORD[0]).isNull(), F.lit("the record has no key, by which tables know rows"))
+    return parsed.withColumns(
+        {
+            _ERROR: F.when(reason.isNotNull(), F.lit("NO_KEY")).otherwise(F.col(_ERROR)),
+            _BAD: F.coalesce(reason, F.col(_BAD)),
+        }
+    )
+
+
+def table_counts() -> list[Column]:
+    """Figures over a table's parsed rows for `DataFrame.observe`: all, the bad ones, and an example of these."""
+    example = F.min(F.concat(F.col(_BAD), F.lit(" ("), _position(), F.lit(")")))
+    return [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows"), example.alias("example")]
 
 
 def mark_quarantined(parsed: DataFrame, reason: str) -> DataFrame:
@@ -292,7 +329,11 @@ def bad_counts(how: Format, expectations: Sequence[str] = ()) -> list[Column]:
     example = F.concat(F.col(_BAD), F.lit(" ("), _position(), F.lit(")"))
     counts = [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows")]
     counts += [F.count_if(F.col(_ERROR) == each).alias(f"error:{each}") for each in _ERRORS]
-    counts.append(F.min(F.when(F.col(_ERROR) == "MALFORMED", example)).alias("example:MALFORMED"))
+    counts += [F.min(F.when(F.col(_ERROR) == each, example)).alias(f"example:{each}") for each in _WITH_EXAMPLE]
+    for name, part in how.misfits.items():
+        is_one = (F.col(_ERROR) == "MALFORMED") & F.col(_BAD).contains(part)
+        counts.append(F.count_if(is_one).alias(f"error:MALFORMED, {name}"))
+        counts.append(F.min(F.when(is_one, example)).alias(f"example:MALFORMED, {name}"))
     for name in list(how.columns)[:_COUNTED_COLUMNS]:
         is_wrong = F.col(_BAD).contains(f"column {name} is ")
         counts.append(F.count_if(is_wrong).alias(f"column:{name}"))

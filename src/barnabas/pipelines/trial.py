@@ -31,12 +31,13 @@ from barnabas.pipelines.models.declared import MODEL_VERSION
 from barnabas.pipelines.offsets import Offsets, to_json
 from barnabas.pipelines.options import SourceOptions, client_config
 from barnabas.pipelines.outputs.kinds import inspect_output
+from barnabas.pipelines.plans import output_mode
 from barnabas.pipelines.run import source_options
 from barnabas.pipelines.sinks import lost_rows_error
 from barnabas.pipelines.spec import Flow, FunctionSink, Lookup, Source, TopicSink
 from barnabas.pipelines.sql import check_columns
 from barnabas.pipelines.topic_ids import TopicIds
-from barnabas.pipelines.views import Views, build_views, output_mode, source_rows
+from barnabas.pipelines.views import Views, build_views, source_rows
 
 __all__ = ["Finding", "latest_offsets", "preview_rows", "source_cluster", "try_flow"]
 
@@ -140,9 +141,11 @@ def _collected(frame: DataFrame, rows: int) -> pa.Table:
 
 def try_flow(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
     """What would go wrong if the flow were run now, one finding after the other."""
-    problems, operations = analyse_flow(spark, flow)
-    for each in problems:
-        yield Finding("error", each.field, str(flow.places.error(each.field, each.message)))
+    analysis = analyse_flow(spark, flow)
+    problems = analysis.problems
+    for state, found in (("error", problems), ("warning", analysis.warnings)):
+        for each in found:
+            yield Finding(state, each.field, str(flow.places.error(each.field, each.message)))
     if not problems:
         yield Finding("ok", "flow", "every expression, column and type is right")
     reachable: list[Source] = []
@@ -165,7 +168,7 @@ def try_flow(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
             yield _try(f"sink {sink_name(sink)}", partial(_sink, sink, flow, types))
     for table in filter(None, map(_as_source, flow.lookups)):
         yield _try(f"table {table.name}", partial(_values_of_table, spark, table))
-    problem = "" if problems else Checkpoint(flow).state_problem(operations, spark.version)
+    problem = "" if problems else Checkpoint(flow).state_problem(analysis.operations, spark.version)
     if problem:
         yield Finding("error", "checkpoint", problem)
     yield from _checkpoint(flow)

@@ -124,6 +124,11 @@ def run_metrics_text(flow: str, run: Mapping[str, Any]) -> str:
         ("rows", "Rows that the run has read.", [({}, run.get("rows"))]),
         ("bad_rows", "Rows that did not fit.", [({}, run.get("bad_rows"))]),
         ("bad_rows_by_kind", "Bad rows by class of error and by column.", _by_name("kind", run.get("bad"))),
+        (
+            "table_bad_rows",
+            "Values of a table's topic that do not fit.",
+            [({"table": name}, counts["bad_rows"]) for name, counts in run.get("tables", {}).items()],
+        ),
         ("late_rows", "Rows that came after their watermark.", [({}, run.get("late_rows"))]),
         ("quarantined_rows", "Rows of micro-batches that were put aside.", [({}, run.get("quarantined_rows"))]),
         ("lag", "Records that were not read yet.", [({}, run.get("lag"))]),

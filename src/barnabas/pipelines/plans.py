@@ -1,0 +1,352 @@
+"""What Spark's plan of a flow says: state, watermarks, order of sources, output mode. Plans are read in this module only.
+
+A plan is a tree of nodes of the JVM, of classic sessions only (`DataFrame._jdf`); nothing here runs it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructType
+
+__all__ = [
+    "KEPT",
+    "SOURCE_OPTION",
+    "ImplicitCast",
+    "aggregated_inputs",
+    "expressions_of",
+    "has_watermark",
+    "implicit_casts",
+    "is_harmless",
+    "may_raise",
+    "multiplies_rows",
+    "output_mode",
+    "read_sources",
+    "stateful_operations",
+]
+
+_KEEP_ROWS = ("Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinWatermark", "Join")
+_WHOLE = 100_000
+"""Characters of an operation's text: all of them."""
+_NOT_OF_STATE = re.compile(r"#\d+L?|-T\d+ms| AS (`[^`]*`|\w+)(?=#)")
+_ID = re.compile(r"#(\d+)")
+_MADE_ID = re.compile(r" AS (?:`[^`]*`|\w+)#(\d+)")
+_PARSED = "_barnabas_row"
+"""The column from which a format's columns are taken."""
+SOURCE_OPTION = "flowSource"
+"""The option that carries a source's name into Spark's plan; Spark itself knows streams by their order alone."""
+KEPT = "_barnabas_before_"
+"""How names of columns begin that keep another column while expressions are tried: no part of how that one is made."""
+_HARMLESS = frozenset(
+    [
+        "Alias",
+        "And",
+        "AttributeReference",
+        "CaseWhen",
+        "Coalesce",
+        "Contains",
+        "CreateNamedStruct",
+        "EndsWith",
+        "EqualNullSafe",
+        "EqualTo",
+        "GetStructField",
+        "GreaterThan",
+        "GreaterThanOrEqual",
+        "If",
+        "In",
+        "IsNotNull",
+        "IsNull",
+        "Length",
+        "LessThan",
+        "LessThanOrEqual",
+        "Literal",
+        "Lower",
+        "Not",
+        "Or",
+        "StartsWith",
+        "StringTrim",
+        "Upper",
+    ]
+)
+"""Expressions that have a value for every row, if their parts have."""
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_DIVISIONS = ("Divide", "IntegralDivide", "Remainder", "Pmod")
+_MAY_FAIL = (
+    "ElementAt",
+    "GetArrayItem",
+    "GetTimestamp",
+    "MakeDate",
+    "MakeTimestamp",
+    "ParseToDate",
+    "ParseToTimestamp",
+)
+"""Expressions that raise for some rows unless they are told not to."""
+_SHOWN_LENGTH = 60
+_ADDED_CAST = re.compile(r"CAST\(([\w.`]+|'[^']*') AS [A-Z]+(?:\([\d, ]+\))?\)")
+
+
+@dataclass(frozen=True, slots=True)
+class ImplicitCast:
+    """A text that Spark makes another type of because an expression needs it, without being asked to."""
+
+    text: str
+    """The expression, as SQL."""
+    kind: str
+    """The type that it becomes."""
+    fits: bool | None
+    """Whether a text of the file is a value of the type; None if the texts are those of rows."""
+
+
+def expressions_of(frame: DataFrame, *, whole: bool = False) -> list[Any]:
+    """The expressions of the frame's last operation; ``whole``: of all operations back to the views that it reads."""
+    found: list[Any] = []
+    waiting = [_plan(frame)]
+    while waiting:
+        node = waiting.pop()
+        found += _items(node.expressions())
+        if whole:
+            waiting += [each for each in _children(node) if each.nodeName() != "View"]
+    return found
+
+
+def aggregated_inputs(aggregated: DataFrame) -> list[Column]:
+    """What the functions of an aggregate, just made, take of each row: expressions over the rows' columns."""
+    found = [
+        part
+        for expression in expressions_of(aggregated)
+        for each in _parts(expression)
+        if _name_of(each) == "AggregateExpression"
+        for part in (*_children(each.aggregateFunction()), *_options(each.filter()))
+    ]
+    context: Any = SparkContext._active_spark_context
+    utilities = context._jvm.org.apache.spark.sql.classic.ExpressionUtils
+    return [Column(utilities.column(each)) for each in found if not is_harmless(each)]
+
+
+def is_harmless(expression: Any) -> bool:
+    """Whether the expression has a value for every row: none of its parts can raise. False if that is not known."""
+    name = _name_of(expression)
+    if name == "Cast":
+        child = expression.child()
+        return _widens(child.dataType().simpleString(), expression.dataType().simpleString()) and is_harmless(child)
+    return name in _HARMLESS and all(map(is_harmless, _children(expression)))
+
+
+def _widens(old: str, new: str) -> bool:
+    """Whether each value of the old type has one of the new type."""
+    is_number = old in (*_INTEGERS, "float", "double") or old.startswith("decimal")
+    if old in _INTEGERS and new in _INTEGERS:
+        return _INTEGERS.index(old) <= _INTEGERS.index(new)
+    return is_number and new in ("double", "string")
+
+
+def may_raise(expressions: Sequence[Any]) -> list[str]:
+    """Parts of the expressions, as SQL, that are known to raise for some rows: divisions, casts of texts, and the like."""
+    return list(dict.fromkeys(_shown(each) for one in expressions for each in _parts(one) if _raises(each)))
+
+
+def _raises(part: Any) -> bool:
+    name = _name_of(part)
+    if name in _DIVISIONS:
+        divisor = part.right()
+        while _name_of(divisor) == "Cast":
+            divisor = divisor.child()
+        return str(part.evalMode()) == "ANSI" and (
+            _name_of(divisor) != "Literal" or str(divisor.value()) in ("0", "0.0")
+        )
+    if name == "Cast":
+        return _is_strict_of_text(part) and not part.child().foldable()
+    return name in _MAY_FAIL and bool(part.failOnError())
+
+
+def implicit_casts(expressions: Sequence[Any]) -> list[ImplicitCast]:
+    """Texts that the expressions take for numbers, times and the like without a cast that is written down."""
+    context: Any = SparkContext._active_spark_context
+    written = context._jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
+    found: dict[ImplicitCast, None] = {}
+    for each in (part for one in expressions for part in _parts(one)):
+        if _name_of(each) == "Cast" and _is_strict_of_text(each) and not each.getTagValue(written).isDefined():
+            fits = _has_value(each) if each.child().foldable() else None
+            found[ImplicitCast(_shown(each.child()), each.dataType().simpleString(), fits)] = None
+    return list(found)
+
+
+def _has_value(foldable: Any) -> bool:
+    """Whether an expression without columns can be computed."""
+    try:
+        foldable.eval(None)
+    except (PySparkException, Py4JError):
+        return False
+    return True
+
+
+def _is_strict_of_text(cast_of: Any) -> bool:
+    """Whether a cast is from text to another type, and raises for texts that do not fit."""
+    old, new = cast_of.child().dataType().simpleString(), cast_of.dataType().simpleString()
+    return (
+        old.startswith("string")
+        and not new.startswith("string")
+        and new != "binary"
+        and str(cast_of.evalMode()) == "ANSI"
+    )
+
+
+def _parts(expression: Any) -> Iterator[Any]:
+    """The expression and all in it, but for what is tried (`attempts`, ``try_divide`` and the like)."""
+    if _name_of(expression) == "TryEval":
+        return
+    yield expression
+    for each in _children(expression):
+        yield from _parts(each)
+
+
+def _name_of(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _options(option: Any) -> list[Any]:
+    """An option of Scala's as a list."""
+    return [option.get()] if option.isDefined() else []
+
+
+def _shown(expression: Any) -> str:
+    """An expression as SQL, without what Spark has added to it."""
+    text = str(expression.sql())
+    if not text.startswith("CAST("):
+        text = _ADDED_CAST.sub(r"\1", text)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
+
+
+def multiplies_rows(results: DataFrame) -> bool:
+    """Whether one row becomes several, as by explode."""
+    waiting = [_plan(results)]
+    while waiting:
+        node = waiting.pop()
+        if node.nodeName() == "Generate":
+            return True
+        waiting += _children(node)
+    return False
+
+
+def read_sources(results: DataFrame) -> list[str]:
+    """The names of the sources in the order in which Spark's checkpoint and reports have them.
+
+    A source that no step reads is left out; one that is joined with itself is there twice. Empty if the plan does not say.
+    """
+    names: list[str | None] = []
+
+    def visit(node: Any) -> None:
+        if node.nodeName() == "StreamingRelationV2":
+            names.append(node.extraOptions().get(SOURCE_OPTION))
+        for child in _children(node):
+            visit(child)
+
+    visit(_plan(results))  # of classic sessions only
+    known = [each for each in names if each is not None]
+    return known if len(known) == len(names) else []
+
+
+def stateful_operations(results: DataFrame) -> list[str]:
+    """What Spark keeps state for, in the order of its plan, as texts that are equal as long as the state means the same.
+
+    Spark itself compares only the types of what it kept. The texts have the operation with its groups, figures or condition, and how
+    the columns of groups and keys are made; they have no filters, delays, and names of results.
+    """
+    found: list[str] = []
+    waiting = [_plan(results)]
+    while waiting:
+        node = waiting.pop()
+        if not node.isStreaming():
+            continue
+        children = _children(node)
+        kind = node.nodeName()
+        if kind in _KEEP_ROWS and (kind != "Join" or all(each.isStreaming() for each in children)):
+            text = node.simpleString(_WHOLE).lstrip("~")  # which marks streams
+            keys = {"Aggregate": "groupingExpressions", "Join": "condition"}.get(kind, "keys")
+            ids = set(_ID.findall(str(getattr(node, keys)()) if kind != "Distinct" else text))
+            # Sorted without the numbers of expressions, for these differ from run to run: 1000 comes before 999.
+            made = sorted(_NOT_OF_STATE.sub("", each) for each in _definitions(children, ids))
+            if kind == "Aggregate":
+                fields = StructType.fromJson(json.loads(node.schema().json()))
+                types = [field.dataType.simpleString() for field in fields]
+                made.append(f"of {', '.join(types)}")
+            found.append(_NOT_OF_STATE.sub("", "".join([text, *(f", {each}" for each in made)])))
+        elif "WithState" in kind:
+            found.append(kind)
+        waiting += reversed(children)
+    return found
+
+
+def has_watermark(aggregated: DataFrame) -> bool:
+    """Whether the groups of an aggregate, just made, have a time with a watermark: state is forgotten by it."""
+    node = _plan(aggregated)
+    while node.nodeName() != "Aggregate":
+        if node.children().size() != 1:
+            return False
+        node = node.children().apply(0)
+    return "-T" in str(node.groupingExpressions())
+
+
+def _plan(frame: DataFrame) -> Any:
+    """The frame's plan, with every name and type resolved."""
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _children(node: Any) -> list[Any]:
+    """Those of a node of a plan, or of an expression."""
+    return _items(node.children())
+
+
+def _items(sequence: Any) -> list[Any]:
+    """A sequence of Scala's as a list."""
+    return [sequence.apply(at) for at in range(sequence.size())]
+
+
+def _definitions(nodes: list[Any], ids: set[str]) -> set[str]:
+    """How columns with these ids are made of those that were parsed."""
+    found: set[str] = set()
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop(0)
+        waiting += _children(node)
+        if node.nodeName() != "Project" or not ids & set(_MADE_ID.findall(node.simpleString(_WHOLE))):
+            continue
+        for column in _items(node.projectList()):
+            text = column.toString()
+            made, number = _MADE_ID.search(text), _ID.findall(text)
+            if made and number[-1] in ids and column.getClass().getSimpleName() == "Alias":
+                if KEPT not in text:  # else it is a column that goes past a part of the plan
+                    found.add(text)
+                if f"{_PARSED}#" not in text:
+                    ids |= set(number)
+    return found
+
+
+def output_mode(results: DataFrame) -> str:
+    """How Spark is to give results: updated figures where it can, else rows that are final.
+
+    A single aggregate can be updated. Spark wants final rows where nothing is aggregated, for sessions, for aggregates
+    of aggregates, and where two streams are joined.
+    """
+    aggregates = 0
+    final_only = False
+    waiting = [_plan(results)]
+    while waiting:
+        node = waiting.pop()
+        if not node.isStreaming():
+            continue
+        children = _children(node)
+        kind = node.nodeName()
+        if kind in ("Aggregate", "Distinct"):
+            aggregates += 1
+            final_only = final_only or "session_window" in node.simpleString(10_000)
+        elif kind == "Join":
+            final_only = final_only or all(each.isStreaming() for each in children)
+        waiting += children
+    return "update" if aggregates == 1 and not final_only else "append"

@@ -1,0 +1,64 @@
+"""Which steps of a flow take the records of a source one by one. Needs no Spark.
+
+An expression of such a step that cannot be computed is of one record, so that record is a bad row (`barnabas.pipelines.uncomputable`).
+Behind a query, a Python function, a deduplication or an aggregate a row is of no single record: an expression that cannot be
+computed there ends the flow.
+"""
+
+from dataclasses import dataclass, field
+
+from barnabas.pipelines.spec import Aggregate, Expectation, Flow, Source, Transform
+
+__all__ = ["RowStep", "aggregates_records", "row_chains", "takes_records"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowStep:
+    """What happens to a record in one step: the choice of rows, then the figures that are made of them, if there are any."""
+
+    place: str
+    """Its field in the file, such as ``steps[0]``."""
+    transform: Transform = field(default_factory=Transform)
+    drops: tuple[Expectation, ...] = ()
+    """Expectations on the step's rows that leave rows out."""
+    aggregate: Aggregate | None = None
+
+
+def row_chains(flow: Flow, source: Source) -> list[tuple[RowStep, ...]]:
+    """The ways of a source's record through steps that take it alone, each as long as it can be; at least one."""
+    is_first = source is flow.source
+    first = RowStep("transform", flow.transform) if is_first else RowStep("")
+    chains: dict[str, tuple[RowStep, ...]] = {source.name: (first,)}
+    """By the views that hold the source's records one by one."""
+    longer: list[tuple[RowStep, ...]] = []
+    previous = flow.source.name
+    for number, step in enumerate(flow.steps):
+        chain = None if step.sql or step.function else chains.get(step.of or previous)
+        if chain is not None:
+            goes_on = not step.deduplicate and not step.aggregate
+            drops = _drops(flow, step.name) if goes_on else ()
+            aggregate = None if step.deduplicate else step.aggregate  # which counts rows that are left after that
+            chain = (*chain, RowStep(f"steps[{number}]", step.transform, drops, aggregate))
+            longer.append(chain)
+            if goes_on:
+                chains[step.name] = chain
+        previous = step.name
+    if flow.aggregate and previous in chains:
+        longer.append((*chains[previous], RowStep("", aggregate=flow.aggregate)))
+    found = [each for each in longer if not any(other != each and other[: len(each)] == each for other in longer)]
+    return found or [(first,)]
+
+
+def takes_records(flow: Flow, place: str) -> bool:
+    """Whether the step at a place, such as ``steps[0]``, takes records of a source one by one."""
+    return any(each.place == place for source in flow.sources for chain in row_chains(flow, source) for each in chain)
+
+
+def aggregates_records(flow: Flow) -> bool:
+    """Whether ``[aggregate]`` makes its figures of records of a source."""
+    last = [chain[-1] for source in flow.sources for chain in row_chains(flow, source)]
+    return flow.aggregate is not None and any(each.aggregate is flow.aggregate for each in last)
+
+
+def _drops(flow: Flow, view: str) -> tuple[Expectation, ...]:
+    return tuple(each for each in flow.expectations if each.of == view and each.on_fail == "drop")

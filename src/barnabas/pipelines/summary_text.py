@@ -1,0 +1,31 @@
+"""A run's figures as lines for people: what is wrong first, with an example of each. Needs no Spark."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["table_problem", "wrong_lines"]
+
+
+def table_problem(name: str, counts: Mapping[str, Any]) -> str:
+    """What is wrong with a table of a topic."""
+    return (
+        f"{counts['bad_rows']:,} of the {counts['rows']:,} values of the table {name} do not fit and are left out; for example: "
+        f"{counts['example']}"
+    )
+
+
+def wrong_lines(run: Mapping[str, Any]) -> Iterator[str]:
+    """For each kind of bad rows, each expectation and each table what is wrong; ``run`` are figures as `Totals` has them."""
+    if run.get("quarantined_rows"):
+        yield f"quarantined: {run['quarantined_rows']:,} rows in {run['quarantined_batches']:,} micro-batches"
+    examples, bad = run.get("bad_examples", {}), run.get("bad", {})
+    for name, count in {**bad, **run.get("expectations", {})}.items():
+        has_kinds = any(other.startswith(f"{name}, ") for other in bad)  # which have examples of their own
+        yield f"{name}: {count:,}" + (
+            f", for example: {examples[name]}" if examples.get(name) and not has_kinds else ""
+        )
+    if run.get("bad_example") and not examples:
+        yield f"for example: {run['bad_example']}"
+    for name, counts in run.get("tables", {}).items():
+        if counts["bad_rows"]:
+            yield table_problem(name, counts)
