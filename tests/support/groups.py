@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from barnabas.base.clock import Now
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.commits import prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
@@ -15,7 +16,7 @@ from barnabas.wire.kafka.consumer_protocol import Subscription, encode_subscript
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.wire.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity
 from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -136,6 +137,12 @@ class World:
         self.wall_ms += end - self.ms
         self.ms = end
 
+    def delete_partitions(self, *partitions: TopicPartition) -> None:
+        """Topics are deleted; the first step of what follows."""
+        end_offset = len(self.log)
+        self.perform(self.coordinator.partitions_deleted(partitions, lambda _: end_offset, self.now))
+        self.settle()
+
     def hold(self) -> None:
         self.held = []
 
@@ -217,16 +224,13 @@ class World:
 
     def leave(self, *members: tuple[str, str | None], group_id: str = "g") -> list[ErrorCode]:
         """The errors by member, or the one for all of them."""
-        answer = Answer()
-        request = LeaveGroupRequest(
-            group_id=group_id,
-            members=[MemberIdentity(member_id=member, group_instance_id=instance) for member, instance in members],
-        )
-        self.perform(self.coordinator.leave(request, answer, self.now))
+        response = LeaveGroupResponse(error_code=ErrorCode.NONE, members=[])
+        leaving = [MemberIdentity(member_id=member, group_instance_id=instance) for member, instance in members]
+        self.perform(self.coordinator.leave(group_id, leaving, response, self.now))
         self.settle()
-        if answer.error:
-            return [answer.error]
-        return [ErrorCode(member.error_code) for member in answer.response.members]
+        if response.error_code:
+            return [ErrorCode(response.error_code)]
+        return [ErrorCode(member.error_code) for member in response.members]
 
     def commit(
         self,

@@ -365,8 +365,25 @@ def test_offsets_of_deleted_topics_are_dropped() -> None:
     """A topic created again under the name must not be read from the old position."""
     world = World()
     world.commit({T0: 1, ("u", 0): 2})
-    world.perform(world.coordinator.partitions_deleted([TopicPartition("t", 0)], world.now))
+    world.delete_partitions(TopicPartition("t", 0))
     assert world.offsets() == {("u", 0): 2}
+
+
+def test_offsets_of_a_deleted_topic_are_dropped_from_many_groups_in_steps() -> None:
+    """What groups commit meanwhile for a topic that has the same name again stays."""
+    world = World()
+    for number in range(200):
+        world.commit({T0: 1, ("u", 0): 2}, group_id=f"g{number}")
+    world.delete_partitions(TopicPartition("t", 0))
+    left = [number for number in range(200) if T0 in world.offsets(group_id=f"g{number}")]
+    assert left == list(range(64, 200))
+    world.commit({T0: 0}, group_id="g150")
+    world.delete_partitions(TopicPartition("u", 0))
+    world.advance(1)
+    left = [number for number in range(200) if T0 in world.offsets(group_id=f"g{number}")]
+    assert left == [150, *range(193, 200)]
+    world.advance(20)
+    assert {number: found for number in range(200) if (found := world.offsets(group_id=f"g{number}"))} == {150: {T0: 0}}
 
 
 # Asking
@@ -379,7 +396,8 @@ def test_listing_filters_by_state_and_type_whatever_the_case() -> None:
     world.stable(group_id="stable")
 
     def names(states: list[str], types: list[str]) -> list[tuple[str, str, str]]:
-        return [(g.group_id, g.group_state, g.protocol_type) for g in list_groups(world.coordinator, states, types)]
+        listed = finish(list_groups(world.coordinator, states, types))
+        return [(group.group_id, group.group_state, group.protocol_type) for group in listed]
 
     assert sorted(names([], [])) == [("empty", "Empty", ""), ("stable", "Stable", "consumer")]
     assert names(["sTABLE"], ["Classic"]) == [("stable", "Stable", "consumer")]

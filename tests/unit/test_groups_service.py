@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.slices import Slices
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.service import GroupService
@@ -19,6 +20,7 @@ from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.wire.kafka.messages.list_groups import ListGroupsRequest
 from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
@@ -44,6 +46,7 @@ from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from support.broker import DataPath, Wire
+from support.slicing import at_once
 
 PARTITION = 3  # of group "g"
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -70,6 +73,7 @@ class GroupBroker(DataPath):
             call_later=self.timers,
             rng=self.rng,
             spawn=self.spawned.append,
+            slices=Slices(self.clock, self.timers, at_once),
         )
         self.groups.start()
         self.replicas.on_leadership(self.groups.leadership_changed)
@@ -90,6 +94,13 @@ class GroupBroker(DataPath):
         end_offset = self.replicas.partition(name).log.log_end_offset
         self.replicas.follower_fetched(name, 1, end_offset, 0, self.clock.monotonic_ms())
         self.timers.advance(0)
+
+    def take_turns(self, wire: Wire) -> None:
+        """Let slices pass until a client is answered."""
+        for _ in range(10_000):
+            if wire.sent:
+                break
+            self.timers.advance(0)
 
     def work(self) -> None:
         while self.spawned:
@@ -184,6 +195,75 @@ def test_members_and_offsets_are_there_after_a_restart(broker: GroupBroker, tmp_
     later.timers.advance(10_400)  # late, but within what counts as standing still
     later.timers.advance(300)
     assert heartbeat(wire, joined) == E.UNKNOWN_MEMBER_ID
+
+
+def test_members_of_a_large_group_are_answered_in_slices(broker: GroupBroker) -> None:
+    """Both the end of a join and that of a sync; meanwhile others are served."""
+    number = 200
+    wires = [broker.connect() for _ in range(number)]
+    ids = [wire.ask(join_request(), 9).member_id for wire in wires]
+    for wire, member_id in zip(wires, ids, strict=True):
+        wire.post(join_request(member_id), 9)
+    broker.clock.time_slice = lambda: lambda: True  # a slice is over with its first step
+    broker.timers.advance(0)
+    assert sum(bool(wire.sent) for wire in wires) == 1
+    assert fetch(broker.connect()) == (E.NONE, [])
+    broker.take_turns(wires[-1])
+    joined = [wire.answer() for wire in wires]
+    assert {answer.generation_id for answer in joined} == {1}
+    assert sorted(len(answer.members) for answer in joined) == [0] * (number - 1) + [number]
+    leader = next(index for index, answer in enumerate(joined) if answer.members)
+    for index in [*range(leader), *range(leader + 1, number), leader]:
+        assignments = [SyncGroupRequestAssignment(member_id=each, assignment=each.encode()) for each in ids]
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            member_id=ids[index],
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assignments if index == leader else [],
+        )
+        wires[index].post(request, 5)
+    assert sum(bool(wire.sent) for wire in wires) <= 1
+    broker.take_turns(wires[-1])
+    assert [wire.answer().assignment for wire in wires] == [each.encode() for each in ids]
+
+
+def test_very_many_members_leave_in_slices(broker: GroupBroker) -> None:
+    """Others are served meanwhile; each name has its answer, and unknown ones are refused."""
+    joined = stable(broker)
+    broker.clock.time_slice = lambda: lambda: True
+    wire = broker.connect()
+    names = [f"unknown {number}" for number in range(2_000)]
+    members = [MemberIdentity(member_id=name) for name in [*names, joined.member_id]]
+    wire.post(LeaveGroupRequest(group_id="g", members=members), 4)
+    assert not wire.sent
+    assert heartbeat(broker.connect(), joined) == E.NONE
+    broker.take_turns(wire)
+    codes = [E(member.error_code) for member in wire.answer().members]
+    assert codes == [E.UNKNOWN_MEMBER_ID] * 2_000 + [E.NONE]
+    assert heartbeat(broker.connect(), joined) == E.UNKNOWN_MEMBER_ID
+
+
+def test_groups_are_listed_in_slices(broker: GroupBroker) -> None:
+    """Those that are deleted meanwhile are left out."""
+    wire = broker.connect()
+    commit = commit_request(7)
+    wanted = [
+        name for number in range(20_000) if broker.groups.coordinator.partition_for(name := f"g{number}") == PARTITION
+    ]
+    assert len(wanted) > 300
+    for commit.group_id in wanted:
+        assert code(wire.ask(commit, 8)) == E.NONE
+    broker.clock.time_slice = lambda: lambda: True
+    wire.post(ListGroupsRequest(), 4)
+    assert not wire.sent
+    deleted = broker.connect()
+    deleted.post(DeleteGroupsRequest(groups_names=[wanted[-1]]), 2)
+    broker.take_turns(deleted)
+    assert [result.error_code for result in deleted.answer().results] == [E.NONE]
+    broker.take_turns(wire)
+    assert [group.group_id for group in wire.answer().groups] == wanted[:-1]
 
 
 def test_offsets_go_by_topic_id_since_version_10(broker: GroupBroker) -> None:

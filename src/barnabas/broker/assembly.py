@@ -299,6 +299,7 @@ class BrokerComponents:
             call_later=environment.call_later,
             rng=environment.rng,
             spawn=environment.spawn,
+            slices=self.slices,
         )
         self.producer_ids = ProducerIds(environment.broker_id)
 

@@ -10,6 +10,7 @@ FENCED_INSTANCE_ID.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -22,7 +23,7 @@ def handle(services: Services, request: Request) -> None:
     """Answer at once; the others rebalance meanwhile."""
     message = request.message
     if request.version >= _SEVERAL_SINCE_VERSION:
-        services.groups.leave(message, request.reply)
+        serve(services, request, services.groups.leave(message, request.reply))
         return
 
     def reply(response: LeaveGroupResponse) -> None:
@@ -32,7 +33,7 @@ def handle(services: Services, request: Request) -> None:
         request.reply(response)
 
     message.members = [MemberIdentity(member_id=message.member_id)]
-    services.groups.leave(message, reply)
+    serve(services, request, services.groups.leave(message, reply))
 
 
 API = ApiHandler(ApiKey.LEAVE_GROUP, 0, 5, handle)

@@ -9,8 +9,10 @@ Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS (beside the grou
 """
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_loaded
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.queries import list_groups
@@ -26,15 +28,22 @@ def handle(services: Services, request: Request) -> None:
 
 
 def _list(services: Services, request: Request) -> None:
+    request.is_large = True  # or its response is
+    services.slices.start(in_slices(request, _list_in_slices(services, request)))
+
+
+def _list_in_slices(services: Services, request: Request) -> Sliced[None]:
     coordinator = services.groups.coordinator
     if not coordinator.is_active:
         request.reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, groups=[]))
         return
     message = request.message
+    is_loading = _is_loading(services)
+    groups = yield from list_groups(coordinator, message.states_filter, message.types_filter)
+    is_loading = is_loading or _is_loading(services)  # it may have begun meanwhile
     request.reply(
         ListGroupsResponse(
-            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if _is_loading(services) else ErrorCode.NONE,
-            groups=list_groups(coordinator, message.states_filter, message.types_filter),
+            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE, groups=groups
         )
     )
 

@@ -12,7 +12,7 @@ are loading (`start_loading`, `finish_loading`) and `unload`, each with the lead
 In Kafka: `GroupCoordinator`, and of `GroupMetadataManager` what groups there are and which partitions are loaded.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.broker.groups.commits import OffsetCommit
+from barnabas.broker.groups.deleted_partitions import DeletedPartitions
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Outbox
 from barnabas.broker.groups.group import Group, GroupState
 from barnabas.broker.groups.loading import Loader
@@ -29,7 +30,7 @@ from barnabas.broker.groups.timers import Timers
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
-from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from barnabas.wire.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from barnabas.wire.kafka.messages.offset_commit import OffsetCommitRequest
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
 
@@ -37,6 +38,7 @@ __all__ = ["GroupCoordinator", "partition_of"]
 
 _EXPIRY = ("expiry", "")
 _EXPIRY_GOES_ON = ("expiry goes on", "")
+_DELETION = ("deletion", "")
 _DEADLINES_A_STEP = 256
 """Some 2 ms of removing members."""
 _OFFSETS_A_STEP = 20_000
@@ -103,6 +105,7 @@ class GroupCoordinator:
         self._groups: dict[str, Group] = {}
         self._to_expire: list[Group] = []
         """The groups whose offsets this check has yet to look at, the last one first."""
+        self._deleted = DeletedPartitions()
         self._timers: Timers[tuple[str, ...]] = Timers()
         self._out = Outbox()
         self._membership = GroupMembership(settings, rng, self._timers, self._out)
@@ -177,6 +180,13 @@ class GroupCoordinator:
             if key in (_EXPIRY, _EXPIRY_GOES_ON):
                 self._expire_offsets()
                 continue
+            if key == _DELETION:
+                for each, gone in self._deleted.next_groups():
+                    if each.state is not GroupState.DEAD and self._groups.get(each.group_id) is each:
+                        self._write_tombstones(each, gone, lambda _: None)
+                if self._deleted:
+                    self._timers.set(_DELETION, now.ms + 1)
+                continue
             group = self._groups.get(group_id)
             if group is not None:
                 self._membership.timer_fired(group, kind, rest[0] if rest else "")
@@ -225,21 +235,26 @@ class GroupCoordinator:
             return ErrorCode.NONE  # the members will be known when loading is over
         return error if group is None else self._membership.heartbeat(group, request, now_ms)
 
-    def leave(self, request: LeaveGroupRequest, to: Any, now: Now) -> list[Effect]:
+    def leave(
+        self, group_id: str, leaving: Sequence[MemberIdentity], response: LeaveGroupResponse, now: Now
+    ) -> list[Effect]:
+        """Let some members leave, and add to ``response`` what becomes of them, or why none can leave here."""
         self._out.now = now
-        group, error = self._member_group(request.group_id)
-        if group is not None:
-            self._membership.leave(group, request, to)
-        elif error != ErrorCode.UNKNOWN_MEMBER_ID:
-            self._out.reply(to, LeaveGroupResponse(error_code=error, members=[]))
-        else:
-            members = [
-                MemberResponse(
-                    member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=error
-                )
-                for leaving in request.members
-            ]
-            self._out.reply(to, LeaveGroupResponse(error_code=ErrorCode.NONE, members=members))
+        group, error = self._member_group(group_id)
+        if group is not None and group.state is GroupState.DEAD:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+            response.error_code = error
+            response.members = []
+            return []
+        response.members += [
+            MemberResponse(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                error_code=error if group is None else self._membership.leave(group, each),
+            )
+            for each in leaving
+        ]
         return self._out.take()
 
     def _member_group(self, group_id: str) -> tuple[Group | None, ErrorCode]:
@@ -327,19 +342,16 @@ class GroupCoordinator:
         self._write_tombstones(group, list(group.offsets.partitions()), done, dies=True)
         return self._out.take()
 
-    def partitions_deleted(self, partitions: Iterable[TopicPartition], now: Now) -> list[Effect]:
-        """Remove the offsets of deleted partitions."""
-        deleted = dict.fromkeys(partitions)
-        self._out.now = now
-        for group in tuple(self._groups.values()):
-            committed = group.offsets.committed
-            if len(deleted) < len(committed):
-                gone = [each for each in deleted if each in committed]
-            else:
-                gone = [each for each in committed if each in deleted]
-            if gone and group.state is not GroupState.DEAD:
-                self._write_tombstones(group, gone, lambda _: None)
-        return self._out.take()
+    def partitions_deleted(
+        self, partitions: Iterable[TopicPartition], end_offset_of: Callable[[int], int], now: Now
+    ) -> list[Effect]:
+        """Remove the offsets of deleted partitions, in steps that begin now (`next_deadline_ms`).
+
+        ``end_offset_of`` says where the log of a partition of ``__consumer_offsets`` ends."""
+        end_offsets = {number: end_offset_of(number) for number in self._partitions}
+        self._deleted.add(partitions, end_offsets, self._groups.values())
+        self._timers.set(_DELETION, now.ms)
+        return []
 
     def start_expiring(self, now: Now) -> None:
         """Look for offsets to expire every offsets.retention.check.interval.ms from now on."""

@@ -23,12 +23,7 @@ from barnabas.broker.groups.timers import Timers
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from barnabas.wire.kafka.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-    MemberResponse,
-)
+from barnabas.wire.kafka.messages.leave_group import MemberIdentity
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMembership", "assignment_write_error", "join_error", "sync_error"]
@@ -319,21 +314,7 @@ class GroupMembership:
 
     # LeaveGroup
 
-    def leave(self, group: Group, request: LeaveGroupRequest, to: Any) -> None:
-        if group.state is GroupState.DEAD:
-            self._out.reply(to, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, members=[]))
-            return
-        members = [
-            MemberResponse(
-                member_id=leaving.member_id,
-                group_instance_id=leaving.group_instance_id,
-                error_code=self._leave(group, leaving),
-            )
-            for leaving in request.members
-        ]
-        self._out.reply(to, LeaveGroupResponse(error_code=ErrorCode.NONE, members=members))
-
-    def _leave(self, group: Group, leaving: MemberIdentity) -> ErrorCode:
+    def leave(self, group: Group, leaving: MemberIdentity) -> ErrorCode:
         member_id = leaving.member_id
         if not member_id:
             # An administrator removes static members by their instance id alone.

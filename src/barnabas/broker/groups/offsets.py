@@ -142,6 +142,10 @@ class GroupOffsets:
             topic_partition in pending for pending in self.transactional.values()
         )
 
+    def is_written_before(self, topic_partition: TopicPartition, record_offset: int) -> bool:
+        """Whether the record of a committed offset stands before a place in the log."""
+        return self._record_offsets[topic_partition] < record_offset
+
     def expired(
         self, now_ms: int, retention_ms: int, since_ms: int | None, subscribed: frozenset[str] = frozenset()
     ) -> list[TopicPartition]:

@@ -20,6 +20,7 @@ from barnabas.wire.kafka.messages.offset_fetch import (
 
 __all__ = ["describe_group", "fetch_offsets", "list_groups"]
 
+_GROUPS_A_STEP = 256
 GROUP_TYPE = "classic"
 """KIP-848's name for groups whose members assign partitions themselves."""
 
@@ -77,22 +78,33 @@ def _fetch_offset(group: Group | None, key: TopicPartition, require_stable: bool
     )
 
 
-def list_groups(coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-    """Groups whose state is among ``states`` and type among ``types``, whatever their case; no names, no filter."""
+def list_groups(
+    coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]
+) -> Sliced[list[ListedGroup]]:
+    """Groups whose state is among ``states`` and type among ``types``, whatever their case; no names, no filter.
+
+    Each as it is when its turn comes; groups that begin meanwhile are left out.
+    """
     wanted_states = {state.lower() for state in states}
     wanted_types = {name.lower() for name in types}
+    listed: list[ListedGroup] = []
     if wanted_types and GROUP_TYPE not in wanted_types:
-        return []
-    return [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=GROUP_TYPE,
-        )
-        for group in coordinator.groups()
-        if not wanted_states or group.state.value.lower() in wanted_states
-    ]
+        return listed
+    groups = tuple(coordinator.groups())
+    for first in range(0, len(groups), _GROUPS_A_STEP):
+        listed += [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=GROUP_TYPE,
+            )
+            for group in groups[first : first + _GROUPS_A_STEP]
+            if (not wanted_states or group.state.value.lower() in wanted_states)
+            and coordinator.find(group.group_id) is group
+        ]
+        yield None
+    return listed
 
 
 def describe_group(coordinator: GroupCoordinator, group_id: str) -> DescribedGroup:

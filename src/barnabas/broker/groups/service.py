@@ -20,7 +20,7 @@ from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.slices import Sliced
+from barnabas.base.slices import Sliced, Slices
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.groups.commits import prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
@@ -40,7 +40,7 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
-from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest
+from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from barnabas.wire.kafka.messages.offset_commit import OffsetCommitRequest
 from barnabas.wire.kafka.messages.offset_delete import OffsetDeleteRequest
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
@@ -56,6 +56,9 @@ _LATE_MS = 500
 _IN_SYNC_CHECK_MS = 500
 _REPORTED_WAIT_MS = 5_000
 _GRACE_MS = 200
+_LEAVING_A_STEP = 64
+_REPLIES_A_STEP = 64
+"""About a millisecond. More replies of one step, such as those to all members of a large group, are sent in slices."""
 
 ReplyTo = Callable[[Any], None]
 
@@ -74,6 +77,7 @@ class GroupService:
         call_later: CallLater,
         rng: Random,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        slices: Slices,
     ) -> None:
         self._config = config
         self._replicas = replicas
@@ -82,6 +86,7 @@ class GroupService:
         self._clock = clock
         self._call_later = call_later
         self._spawn = spawn
+        self._slices = slices
         self._commit_timeout_ms: int = config["offsets.commit.timeout.ms"]
         self._load_bytes: int = config["offsets.load.buffer.size"]
         self._compression = CompressionType(config["offsets.topic.compression.codec"])
@@ -120,8 +125,16 @@ class GroupService:
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         return self.coordinator.heartbeat(request, self._clock.monotonic_ms())
 
-    def leave(self, request: LeaveGroupRequest, to: ReplyTo) -> None:
-        self._perform(self.coordinator.leave(request, to, self._now()))
+    def leave(self, request: LeaveGroupRequest, to: ReplyTo) -> Sliced[None]:
+        response = LeaveGroupResponse(error_code=ErrorCode.NONE, members=[])
+        leaving = request.members
+        for first in range(0, max(len(leaving), 1), _LEAVING_A_STEP):
+            some = leaving[first : first + _LEAVING_A_STEP]
+            self._perform(self.coordinator.leave(request.group_id, some, response, self._now()))
+            if response.error_code:
+                break
+            yield None
+        to(response)
 
     def commit_offsets(self, request: OffsetCommitRequest, to: ReplyTo) -> Sliced[None]:
         commit = yield from prepare_commit(
@@ -150,11 +163,14 @@ class GroupService:
         return Now.of(self._clock)
 
     def _perform(self, effects: list[Effect]) -> None:
+        are_many = len(effects) > _REPLIES_A_STEP
         for effect in effects:
-            if isinstance(effect, Reply):
-                effect.to(effect.response)
-            else:
+            if not isinstance(effect, Reply):
                 self._append(effect)
+            elif not are_many:
+                effect.to(effect.response)
+        if are_many:
+            self._slices.start(_send([effect for effect in effects if isinstance(effect, Reply)]))
         self._set_timer()
 
     def _append(self, append: Append) -> None:
@@ -223,7 +239,11 @@ class GroupService:
         if OFFSETS_TOPIC in changed:
             self._update_partition_count()
         if deleted:
-            self._perform(self.coordinator.partitions_deleted(deleted, self._now()))
+            self._perform(self.coordinator.partitions_deleted(deleted, self._end_offset_of, self._now()))
+
+    def _end_offset_of(self, number: int) -> int:
+        partition = self._replicas.get(TopicPartition(OFFSETS_TOPIC, number))
+        return 0 if partition is None else partition.log.log_end_offset
 
     def _update_partition_count(self) -> None:
         """The partition count of the offsets topic; before it exists, the count that it will get."""
@@ -323,6 +343,12 @@ class GroupService:
                 await asyncio.sleep(0)
             if offset == before:
                 raise CorruptDataError(f"no whole batch at offset {offset}")
+
+
+def _send(replies: list[Reply]) -> Sliced[None]:
+    for reply in replies:
+        reply.to(reply.response)
+        yield None
 
 
 class _Loaded:
