@@ -246,6 +246,26 @@ def test_small_records_of_any_sizes_are_recognised_and_never_accepted_where_the_
         assert contents.are_plain(bytes(data), count, with_keys=True) == (not seen.has_keyless)
 
 
+sizes = st.one_of(*(st.integers(max(edge - 12, 0), edge + 12) for edge in (0, 64, 8_192, 1 << 20)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.none() | some_bytes, sizes, st.booleans(), st.integers(0, 2), st.data())
+def test_a_record_alone_is_recognised_by_its_size_and_never_accepted_where_the_model_refuses_it(
+    key: bytes | None, size: int, has_header: bool, changes: int, draw: st.DataObject
+) -> None:
+    """With values at the edges of what a size takes one, two, three or four bytes for; whatever is changed or cut off."""
+    record = Record(0, NOW_MS, key, b"v" * size, [("h", b"v")] if has_header else [])
+    data = bytearray(build_batch([record])[HEADER_BYTES:])
+    is_plain = not has_header and (key is None or len(key) < 64)
+    assert contents.is_plain_record(memoryview(data)) == is_plain
+    for _ in range(changes):
+        data[draw.draw(st.integers(0, min(len(data), 90) - 1))] = draw.draw(st.integers(0, 255))
+    data = draw.draw(st.sampled_from((data, data, data[:-1], data + b"\0", data[:4], data[:0])))
+    if contents.is_plain_record(data):
+        model(bytes(data), 1)
+
+
 def starts_by_walking(data: bytes, count: int) -> list[int]:
     """The model of `find_records`: where each record begins, one after the other.
 

@@ -24,7 +24,14 @@ from barnabas.wire.kafka.records.batch_header import (
     seal,
 )
 from barnabas.wire.kafka.records.compression import CompressionType, compress
-from barnabas.wire.kafka.records.contents import Contents, TooManyObjectsError, are_plain, are_uniform, check_contents
+from barnabas.wire.kafka.records.contents import (
+    Contents,
+    TooManyObjectsError,
+    are_plain,
+    are_uniform,
+    check_contents,
+    is_plain_record,
+)
 from barnabas.wire.kafka.records.records import Record, read_records, unpack_records
 
 __all__ = [
@@ -123,8 +130,11 @@ def _need_no_look(body: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
 
 def validate_plain_records(batch: Buffer, fields: HeaderFields) -> None:
     """Check the records of an uncompressed batch. Raises `KafkaError` INVALID_RECORD or MESSAGE_TOO_LARGE."""
-    body = bytes(memoryview(batch)[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES])
     count = fields[12]
+    records = memoryview(batch)[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES]
+    if count == 1 and is_plain_record(records):
+        return
+    body = bytes(records)
     if count < _FEW_RECORDS or not (are_uniform(body, count) or are_plain(body, count)):
         _checked_contents(body, count)
 

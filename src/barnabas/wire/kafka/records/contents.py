@@ -8,6 +8,7 @@ bounds the time.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,7 @@ __all__ = [
     "are_plain",
     "are_uniform",
     "check_contents",
+    "is_plain_record",
     "load_columns",
     "uniform_runs",
 ]
@@ -54,6 +56,8 @@ _OFFSET_DELTAS = (
 """For each width, the first bytes of its offset deltas as varints, and the second bytes."""
 _has_columns = False
 _PLAIN_BYTES = 4096
+_NOTHING = b"\xff" * 11
+"""No record begins so, and no size is written so."""
 
 
 def _ends_of_records(prefix: bytes) -> list[Any]:
@@ -109,6 +113,45 @@ def check_contents(data: Buffer, count: int) -> Contents:
     if count >= _MANY_RECORDS and _has_columns:
         return _check_columns(data, count)
     return _check_one_by_one(bytes(data), count)  # whose bytes are read faster than those of a view
+
+
+def is_plain_record(data: Buffer) -> bool:
+    """Whether ``data`` is one record as `check_contents` asks for, with a key of less than 64 bytes or none, and without headers.
+
+    Then its sizes follow from the size of ``data``, and are compared: 0.6 us, a third of reading them. False says nothing.
+    """
+    size = len(data)
+    head = _head_of_record(size)
+    at = len(head)
+    if data[:at] != head or data[size - 1]:
+        return False
+    key_size = data[at]
+    at += 1
+    if key_size != 1:
+        if key_size & 0x81:
+            return False
+        at += key_size >> 1
+    value_size = _value_size(size - 1 - at)
+    return data[at : at + len(value_size)] == value_size
+
+
+@lru_cache(4096)
+def _head_of_record(size: int) -> bytes:
+    """How a record of so many bytes begins: its length, no attributes, and deltas of 0."""
+    for width in (1, 2, 3, 4):
+        head = varint(size - width) + b"\0\0\0"
+        if len(head) == width + 3 and size > len(head) + 2:
+            return head
+    return _NOTHING
+
+
+@lru_cache(4096)
+def _value_size(left: int) -> bytes:
+    """The varint of a value's size where both take so many bytes."""
+    for width in (1, 2, 3, 4):
+        if left >= width == len(varint(left - width)):
+            return varint(left - width)
+    return _NOTHING
 
 
 def are_uniform(data: bytes, count: int, *, with_keys: bool = False) -> bool:
