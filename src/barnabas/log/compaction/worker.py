@@ -11,7 +11,7 @@ __all__ = ["begin"]
 
 
 _SLICES_A_STEP = 4
-"""Some 20 ms. A question and its answer take the broker and its event loop 0.3 ms."""
+"""Some 20 ms. A question and its answer take the broker 0.09 ms, and a turn of its event loop."""
 
 
 class _Work:
