@@ -299,6 +299,21 @@ def test_assignment_that_cannot_be_stored_sends_all_members_back(log_error: E, a
     assert world.state() == "PreparingRebalance"
 
 
+@pytest.mark.parametrize("size_bytes", [16 << 20, (16 << 20) + 1])
+def test_assignments_beyond_what_a_record_can_hold_are_refused_before_it_is_made(size_bytes: int) -> None:
+    """As when the log refuses them; their copies would take several times the memory."""
+    world = World()
+    joined = world.start_join().response
+    world.hold()
+    other = bytes(size_bytes - 2 * len(joined.member_id) - 1)
+    synced = world.sync(joined, {joined.member_id: b"a", "x" * len(joined.member_id): other})
+    is_refused = size_bytes > 16 << 20
+    assert (len(world.held), synced.waits) == ((0, False) if is_refused else (1, True))
+    assert world.state() == ("PreparingRebalance" if is_refused else "CompletingRebalance")
+    if is_refused:
+        assert synced.error == E.UNKNOWN_SERVER_ERROR
+
+
 def test_assignment_committed_after_a_new_rebalance_began_is_not_used() -> None:
     """A member joined while the assignment was on its way to the log."""
     world = World()

@@ -31,6 +31,8 @@ __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMembership", "assignment_write_er
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A new member cannot send heartbeats while it waits; after this long it is considered dead."""
 
+_MOST_ASSIGNMENT_BYTES = 16 << 20
+"""Many times what ``max.message.bytes`` of ``__consumer_offsets`` allows for the record, which may be compressed."""
 _KNOWN_MEMBER_ID_SINCE_VERSION = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE_VERSION = 9  # KIP-814
 
@@ -261,6 +263,11 @@ class GroupMembership:
             self._store_assignment(group, request)
 
     def _store_assignment(self, group: Group, request: SyncGroupRequest) -> None:
+        if sum([len(each.member_id) + len(each.assignment) for each in request.assignments]) > _MOST_ASSIGNMENT_BYTES:
+            # As when the log refuses the record, but before it is made.
+            self._fail_assignment(group, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._prepare_rebalance(group)
+            return
         generation_id = group.generation_id
 
         def stored(error: ErrorCode) -> None:
