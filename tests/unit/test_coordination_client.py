@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -326,3 +327,10 @@ def test_a_blocking_client_serves_a_thread_without_a_loop(tmp_path: Path) -> Non
             assert await asyncio.to_thread(work) == b"1"
 
     asyncio.run(run())
+
+
+def test_a_blocking_client_of_no_address_leaves_no_thread() -> None:
+    """A program that goes on with another address would have one more thread and loop for each try."""
+    with pytest.raises(ConfigError, match="is not a list of coordination servers"):
+        BlockingClient(SocketNetwork, "no address:x", rng=random.Random(1))
+    assert [each for each in threading.enumerate() if each.name == "coordination-client"] == []

@@ -39,7 +39,11 @@ class BlockingClient:
                 network(), servers, rng=rng, session_timeout_ms=session_timeout_ms, new_sasl_client=new_sasl_client
             )
 
-        self.client = self._wait(build())
+        try:
+            self.client = self._wait(build())
+        except BaseException:
+            self._end_thread()
+            raise
 
     def start(self, timeout_ms: int) -> None:
         """See `CoordinationClient.start`."""
@@ -55,7 +59,12 @@ class BlockingClient:
 
     def close(self) -> None:
         """End the session and the thread."""
-        self._wait(self.client.close())
+        try:
+            self._wait(self.client.close())
+        finally:
+            self._end_thread()
+
+    def _end_thread(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -258,10 +258,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def close(self) -> None:
         """Also let go of the dead, whatever their ``finally`` blocks say."""
         self._on_exception = None
-        for process in self._dead:
-            for remain in process.take_remains():
-                if isinstance(remain, asyncio.Task):
-                    _end(remain)
+        asyncio.set_event_loop(self)  # for what asks for a loop while it ends: asyncio would make one and leave it open
+        try:
+            for process in self._dead:
+                for remain in process.take_remains():
+                    if isinstance(remain, asyncio.Task):
+                        _end(remain)
+        finally:
+            asyncio.set_event_loop(None)
         self._dead.clear()
         self._timers.clear()
         self._ready.clear()
