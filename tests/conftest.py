@@ -15,7 +15,16 @@ from support.needs import fetch_reference, is_required, missing, needs_reference
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
-LONGEST_FIRST = ("spark", "test_migration", "test_reassignment_apache", "test_java_tools", "test_mixed_cluster")
+LONGEST_FIRST = (
+    "spark",
+    "test_migration",
+    "test_labs",
+    "test_reassignment_apache",
+    "test_mixed_cluster",
+    "test_java_tools",
+    "test_cli_admin_tools",
+    "test_ensemble",
+)
 """Parts of the suites that start other programs: with these first, two workers end at about the same time."""
 OURS_ALONE = {Path(__file__).parent / name for name in ("unit", "fuzz", "simulation")}
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
