@@ -450,9 +450,10 @@ class GroupCoordinator:
             return []
         owned = self._partitions[partition]
         owned.is_loading = False
-        for group in loader.groups.values():
-            self._groups[group.group_id] = group
-            owned.group_ids.add(group.group_id)
+        # There may be 100,000, almost all of them without members.
+        self._groups.update(loader.groups)
+        owned.group_ids.update(loader.groups)
+        for group in [group for group in loader.groups.values() if group.members]:
             self._membership.loaded(group)
         return self._out.take()
 
