@@ -14,6 +14,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.processes import NoWorkerError, StartProcess, WorkerLostError, WorkerProcess, WorkerProcesses
 from barnabas.broker.storage import log_cleaner
 from barnabas.log.checkpoints import CLEANER_OFFSETS, read_offsets
+from barnabas.log.compaction.cleanable import Cleanable, cleanable
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.records import Record, build_batch
@@ -85,6 +86,43 @@ def test_only_so_many_logs_are_compacted_at_a_time_the_dirtiest_first(tmp_path: 
             at_once(work, done)
         broker.timers.advance(10)
     assert logs[0].bounds.cleaned_offset == 10
+
+
+def test_one_look_finds_the_work_of_many_compactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each, only the log itself is looked at again, so that the cost for a log does not grow with their number."""
+    broker = DataPath(tmp_path)
+    logs = [dirty_log(broker, f"t{number}") for number in range(20)]
+    looked_at: list[PartitionLog] = []
+
+    def noted(log: PartitionLog, now_ms: int) -> Cleanable:
+        looked_at.append(log)
+        return cleanable(log, now_ms)
+
+    monkeypatch.setattr(log_cleaner, "cleanable", noted)
+    cleaner = StartedLogCleaner(broker)
+    broker.timers.advance(15_000)
+    for _ in range(200):
+        broker.timers.advance(1)
+    assert [log.bounds.cleaned_offset for log in logs] == [20] * 20
+    assert len(looked_at) <= 3 * len(logs)
+    cleaner.stop()
+
+
+def test_a_log_with_more_keys_than_the_map_goes_on_at_once(tmp_path: Path) -> None:
+    """Pass after pass, without a look in between."""
+    broker = DataPath(
+        tmp_path, {"log.cleaner.dedupe.buffer.size": "1048576", "log.cleaner.io.buffer.load.factor": "0.01"}
+    )
+    broker.configs["a"] = LogConfig({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
+    log: PartitionLog = broker.lead("a").log
+    for number in range(80):
+        data = build_batch([Record(at, START_MS, b"%d-%d" % (number, at), b"v") for at in range(10)])
+        broker.replicas.append(TopicPartition("a", 0), data, acks=1, now_ms=broker.clock.wall_ms())
+    log.roll(broker.clock.wall_ms())
+    cleaner = StartedLogCleaner(broker)
+    run_for(broker, 15_000)
+    assert log.bounds.cleaned_offset == 800
+    cleaner.stop()
 
 
 def test_the_throttle_spreads_a_compaction_over_time(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ the event loop; between them the log's state is looked at, and new segments are 
 compacted in another process, of lower priority, which leaves the interpreter to requests, and which the next one gets. A small one is compacted in a thread, which after each step
 rests twice as long as the event loop worked meanwhile, but no longer than the step took: so requests get at least half
 of the processor, and a compaction all of it while there are none. Both rest longer if ``log.cleaner.io.max.bytes.per.second``,
-over all compactions, asks for that. When no log is due, ``log.cleaner.backoff.ms`` passes before the next look.
+over all compactions, asks for that. A look finds all logs that are due, in slices. They are compacted in their order, each if it
+is still due then, and ``log.cleaner.backoff.ms`` passes before the next look.
 
 A log whose batches cannot be read is "uncleanable", as Kafka calls it: it stays as it is, and its records are still
 served. It is reported in the broker's log, and tried again every ten minutes (Kafka: after a restart), because the bad
@@ -17,6 +18,7 @@ log can be cleaned is in `barnabas.log.compaction.cleanable`.
 """
 
 import logging
+from bisect import insort
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -24,6 +26,7 @@ from typing import NamedTuple
 from barnabas.base.clock import Now
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.processes import NoWorkerError, StartProcess, WorkerLostError
+from barnabas.base.slices import Sliced
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.storage.effects import Effects, InSlices, Later, RunBeside
 from barnabas.log.compaction.cleanable import Cleanable, cleanable
@@ -76,6 +79,8 @@ class LogCleaner:
         self._loop_worked_ms = loop_worked_ms
         self._running: dict[Compaction, bool] = {}
         """The compactions under way, and whether a thread works on each now. If not, it rests between two steps."""
+        self._due: list[Cleanable] = []
+        """What the last look found and was not begun yet, the dirtiest last."""
         self._uncleanable: dict[PartitionLog, int] = {}
         """Logs that could not be read, and when each is tried again."""
         self._lost: set[PartitionLog] = set()
@@ -113,26 +118,17 @@ class LogCleaner:
     def _look(self, now: Now) -> Effects:
         if self._is_stopped:
             return ()
-        effects: list[InSlices | Later | RunBeside] = []
+        return [InSlices("kafka-log-cleaner", self._find_due(now), self._looked)]
+
+    def _looked(self, now: Now) -> Effects:
+        effects: Effects = ()
         try:
-            effects += self._begin_due(now)
+            effects = self._begin_due(now)
         except Exception:
-            logger.exception("Looking for logs to compact failed")
+            logger.exception("Beginning to compact failed")
         return [*effects, self._later_look()]
 
-    def _begin_due(self, now: Now) -> Effects:
-        """Begin with the dirtiest logs that are due, as many as may be compacted at a time."""
-        threads = self._config["log.cleaner.threads"]
-        if len(self._running) >= threads or self._is_stopped:
-            return ()
-        effects: list[InSlices | Later | RunBeside] = []
-        due = sorted(self._due(now), key=lambda found: found.ratio)
-        while due and len(self._running) < threads:
-            effects += self._begin(due.pop(), now)
-        return effects
-
-    def _due(self, now: Now) -> list[Cleanable]:
-        busy = {compaction.log for compaction in self._running}
+    def _find_due(self, now: Now) -> Sliced[None]:
         logs = tuple(self._log_dirs.logs().values())
         if self._uncleanable:
             self._uncleanable = {log: self._uncleanable[log] for log in logs if log in self._uncleanable}
@@ -140,18 +136,33 @@ class LogCleaner:
             self._lost.intersection_update(logs)
         found = []
         for log in logs:
-            if not log.config.cleanup_compact or log in busy or self._is_moving(log):
-                continue
-            if self._uncleanable.get(log, now.ms) > now.ms:
-                continue
-            try:
-                candidate = cleanable(log, now.wall_ms)
-            except OSError as error:
-                log.availability.fail(error, "looking for what to compact of")
-                continue
-            if candidate.is_due:
+            candidate = self._candidate(log, now)
+            if candidate is not None:
                 found.append(candidate)
-        return found
+            yield None
+        self._due = sorted(found, key=lambda candidate: candidate.ratio)
+
+    def _candidate(self, log: PartitionLog, now: Now) -> Cleanable | None:
+        """What there is to compact of a log, if it is due and may be compacted now."""
+        if not log.config.cleanup_compact or log.offline is not None or self._is_moving(log):
+            return None
+        if self._uncleanable.get(log, now.ms) > now.ms or any(compaction.log is log for compaction in self._running):
+            return None
+        try:
+            candidate = cleanable(log, now.wall_ms)
+        except OSError as error:
+            log.availability.fail(error, "looking for what to compact of")
+            return None
+        return candidate if candidate.is_due else None
+
+    def _begin_due(self, now: Now) -> Effects:
+        """Begin with the dirtiest logs of the last look, as many as may be compacted at a time."""
+        effects: list[InSlices | Later | RunBeside] = []
+        while self._due and len(self._running) < self._config["log.cleaner.threads"] and not self._is_stopped:
+            candidate = self._candidate(self._due.pop().log, now)
+            if candidate is not None:
+                effects += self._begin(candidate, now)
+        return effects
 
     def _is_moving(self, log: PartitionLog) -> bool:
         """Whether a log is on its way to another log dir: what was copied must not change."""
@@ -246,6 +257,13 @@ class LogCleaner:
                 outcome.unreadable_count,
                 "; ".join(outcome.unreadable),
             )
+        return self._begin_next(log, now)
+
+    def _begin_next(self, log: PartitionLog, now: Now) -> Effects:
+        """A log was left. It may be due again, in place of the next one if it is dirtier."""
+        candidate = None if self._is_stopped else self._candidate(log, now)
+        if candidate is not None:
+            insort(self._due, candidate, key=lambda found: found.ratio)
         return self._begin_due(now)
 
     def _failed(self, compaction: Compaction, error: BaseException, now: Now) -> None:
@@ -275,7 +293,7 @@ class LogCleaner:
         else:
             self._lost.add(log)
             logger.warning("The compaction of %s begins again in another process: %s", log.topic_partition, error)
-        return self._begin_due(now)
+        return self._begin_next(log, now)
 
     def _abandon(self, compaction: Compaction) -> None:
         self._running.pop(compaction, None)
