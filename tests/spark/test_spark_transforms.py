@@ -265,12 +265,31 @@ def test_a_value_with_more_than_one_row_is_bad_and_not_cut(spark: Any) -> None:
     parsed = transforms.parse_records(records(spark, *good, *wrong, '{"id": "11"}'), how)
     no_object = "the value is no JSON object"
     assert reasons(parsed) == [None] * 3 + [no_object] * 5 + ["column id is 11, which is no int but a text"]
-    lines = ["AA,1\r\n", '"say ""hi"", please",2', "AA,1\nUA,2", ""]
+    lines = ["AA,1\r\n", '"say ""hi"", please",2', "AA,1\nUA,2", "", "AA;1", "Carrier,delay", '"AA,1', "AA"]
     parsed = transforms.parse_records(records(spark, *lines), CSV)
     no_line = "the value is no line of 2 fields"
-    assert reasons(parsed) == [None, None, f"{no_line}, but of 3", f"{no_line}, it is empty"]
+    assert reasons(parsed)[:4] == [None, None, f"{no_line}, but of 3", f"{no_line}, it is empty"]
+    assert reasons(parsed)[4:] == [
+        f"{no_line}, unless they are divided by ';'",
+        "the value has the names of the columns, as the first line of a file",
+        f"{no_line} with the quotes that it has",
+        f"{no_line}, but of 1",
+    ]
+    counts = parsed.agg(*transforms.bad_counts(CSV)).collect()[0].asDict()
+    kinds = {name: counts[name] for name in counts if name.startswith("error:MALFORMED, ")}
+    assert list(kinds.values()) == [1, 1, 2, 1], kinds
     found = [(row.carrier, row.delay) for row in transforms.good_rows(parsed).orderBy("source_offset").collect()]
     assert found == [("AA", 1), ('say "hi", please', 2)]
+
+
+def test_the_filter_for_good_rows_of_a_wide_format_does_not_hold_its_parser_again_and_again(spark: Any) -> None:
+    """Spark would put the whole reason in the place of its name: with 19 columns a plan of a million characters."""
+    how = Format("csv", {f"c{number}": "double" for number in range(19)})
+    parsed = transforms.parse_records(records(spark, "1"), how)
+    marked = mark_uncomputable(parsed, [[RowStep("transform", Transform({"d": "c1 / c2", "e": "d / c3"}))]])
+    plan = transforms.good_rows(marked)._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("from_csv") == 2
+    assert len(plan) < 50_000
 
 
 def test_times_within_values_are_bad_where_outputs_cannot_hold_them(spark: Any) -> None:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines.spec_fields import SpecTable, check_column, resolve_path
 
-__all__ = ["FORMATS", "NAMES_AS_VALUES", "NO_COLUMNS", "OTHER_COUNT", "OTHER_DELIMITER", "Format", "read_format"]
+__all__ = [
+    "FORMATS",
+    "NAMES_AS_VALUES",
+    "NO_COLUMNS",
+    "OTHER_COUNT",
+    "OTHER_DELIMITER",
+    "WITH_QUOTES",
+    "Format",
+    "read_format",
+]
 
 _TYPE = re.compile(
     r"(string|boolean|tinyint|smallint|int|integer|bigint|long|float|double|date|timestamp|timestamp_ntz|binary"
@@ -47,8 +56,14 @@ NO_COLUMNS = "the value has none of the columns"
 NAMES_AS_VALUES = "the value has the names of the columns, as the first line of a file"
 OTHER_DELIMITER = "fields, unless they are divided by"
 OTHER_COUNT = "fields, but of"
+WITH_QUOTES = "fields with the quotes that it has"
 _MISFITS = {
-    "csv": {"names of columns": NAMES_AS_VALUES, "other delimiter": OTHER_DELIMITER, "number of fields": OTHER_COUNT},
+    "csv": {
+        "names of columns": NAMES_AS_VALUES,
+        "other delimiter": OTHER_DELIMITER,
+        "number of fields": OTHER_COUNT,
+        "quotes": WITH_QUOTES,
+    },
     "json": {"no JSON object": "is no JSON object", "no known column": NO_COLUMNS},
 }
 _NESTED = ("json", "avro", "protobuf")

@@ -18,6 +18,10 @@ def wrong_lines(run: Mapping[str, Any]) -> Iterator[str]:
     """For each kind of bad rows, each expectation and each table what is wrong; ``run`` are figures as `Totals` has them."""
     if run.get("quarantined_rows"):
         yield f"quarantined: {run['quarantined_rows']:,} rows in {run['quarantined_batches']:,} micro-batches"
+    sources = run.get("sources", {})
+    for name, counts in sources.items() if len(sources) > 1 else ():
+        if counts["bad_rows"]:
+            yield f"{name}: {counts['bad_rows']:,} of {counts['rows']:,} rows are bad"
     examples, bad = run.get("bad_examples", {}), run.get("bad", {})
     for name, count in {**bad, **run.get("expectations", {})}.items():
         has_kinds = any(other.startswith(f"{name}, ") for other in bad)  # which have examples of their own

@@ -19,7 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType
 from barnabas.pipelines.attempts import attempted_value
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
 from barnabas.pipelines.expectations import is_met
-from barnabas.pipelines.formats import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER
+from barnabas.pipelines.formats import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER, WITH_QUOTES
 from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS, TIME_OUT_OF_RANGE
 
@@ -58,6 +58,7 @@ RECORD_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in _RECORD_TYPES.items
 _BAD = "_barnabas_bad"
 _ERROR = "_barnabas_error"
 _REASON = "_barnabas_reason"
+_TEXTS = "_barnabas_texts"
 _HEADERS = "_barnabas_headers"
 _ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED", "EXPRESSION")
 _DELIMITERS = (",", ";", "\t", "|")
@@ -110,6 +111,9 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
         if how.type in HAVE_REASONS:
             reason, is_typed = misfit, misfit.startswith("column ")
         else:
+            # Parsed again, all columns as texts, in a column of its own: a reason looks at each of them.
+            texts = replace(how, columns=dict.fromkeys(how.columns, "string"), timestamp_format=None, date_format=None)
+            parsed = parsed.withColumn(_TEXTS, F.when(is_misfit, decoded_struct(texts, F.col(_RECORD[1]))))
             found = _wrong_columns(how)
             is_typed = found != ""
             misfit = _line_problem(how) if how.type == "csv" else F.lit(f"the value is no {how.what}")
@@ -138,7 +142,19 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
         why = why.when(is_null, F.lit(f"the required column {name} is null"))
         error = error.when(is_null, F.lit("REQUIRED_NULL"))
     kept = [name for name in (*_RECORD, _HEADERS) if name in parsed.columns]
-    return parsed.select(*columns, *POSITION, *kept, why.alias(_BAD), error.alias(_ERROR))
+    return parsed.select(
+        *columns, *POSITION, *kept, _computed_once(why).alias(_BAD), _computed_once(error).alias(_ERROR)
+    )
+
+
+def _computed_once(mark: Column) -> Column:
+    """The same, computed where it stands.
+
+    Spark moves a filter through projections and puts what a column is made of in the place of its name, each time that the filter has
+    it. So the filter for good rows of a wide format would hold the parser a thousand times. Spark moves none through a projection that
+    may have another value next time, as it believes of this one.
+    """
+    return F.when(F.spark_partition_id() >= 0, mark)
 
 
 def _of_record(name: str) -> Column:
@@ -194,11 +210,10 @@ def _any_odd_time(values: Column, kind: DataType) -> Column | None:
 def _wrong_columns(how: Format) -> Column:
     """The columns whose text is not of their type, with the text; empty if the value as a whole does not fit.
 
-    The value is parsed again, all columns as strings. Spark does so for these rows only.
+    They are those of the value parsed again, all columns as strings; Spark does so for these rows only.
     """
-    texts = dict.fromkeys(how.columns, "string")
     is_json = how.type == "json"
-    again = decoded_struct(replace(how, columns=texts, timestamp_format=None, date_format=None), F.col(_RECORD[1]))
+    again = F.col(_TEXTS)
     problems = [
         F.when(
             F.col(f"{_ROW}.{name}").isNull() & again[name].isNotNull() & again[CORRUPT].isNull(),
@@ -235,7 +250,9 @@ def _line_problem(how: Format) -> Column:
     number = F.concat(
         F.lit(f"the value is no line of {count} {OTHER_COUNT} "), F.size(parts[how.delimiter]).cast("string")
     )
-    return reason.when(~F.contains(_line(), F.lit('"')), number).otherwise(F.lit(base))
+    return reason.when(~F.contains(_line(), F.lit('"')), number).otherwise(
+        F.lit(f"the value is no line of {count} {WITH_QUOTES}")
+    )
 
 
 def _line() -> Column:
@@ -276,7 +293,7 @@ def mark_rows(parsed: DataFrame, reason: Column, error: str) -> DataFrame:
     marked = parsed.withColumns(
         {
             _ERROR: F.when(found, F.lit(error)).otherwise(F.col(_ERROR)),
-            _BAD: F.coalesce(F.col(_BAD), F.col(_REASON)),
+            _BAD: _computed_once(F.coalesce(F.col(_BAD), F.col(_REASON))),
         }
     )
     return marked.drop(_REASON)
