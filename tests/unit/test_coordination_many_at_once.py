@@ -3,19 +3,37 @@
 Work is counted in calls, of C functions too, because times depend on the machine.
 """
 
+import asyncio
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.coordination.core.commit_pieces import first_piece
 from barnabas.coordination.core.tree import Staged
+from barnabas.coordination.server.server import CoordinationServer
+from barnabas.coordination.server.settings import parse_settings
 from barnabas.wire.jute.errors import ErrorCode
+from barnabas.wire.jute.frames import encode_multi_request, encode_request
 from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.records import OPEN_ACL, CreateRequest, CreateTTLRequest, DeleteRequest, SetDataRequest
+from barnabas.wire.jute.records import (
+    OPEN_ACL,
+    CreateRequest,
+    CreateTTLRequest,
+    DeleteRequest,
+    ExistsRequest,
+    SetDataRequest,
+)
+from support.coordination import RawClient
 from support.coordination_processor import Client, Harness
 
 OPEN = list(OPEN_ACL)
+MULTIS = 4
 EPHEMERAL, CONTAINER = 1, 4
 
 
@@ -175,3 +193,147 @@ def test_many_nodes_are_looked_at_in_steps() -> None:
         steps += 1
     assert steps == 4
     assert len(processor.database.tree.containers) == 347
+
+
+# Decisions
+
+
+def test_frames_that_came_together_are_left_behind_many_changes() -> None:
+    """So the connection sees whether other clients have waited for long; small writes are taken together."""
+    harness = Harness()
+    client, processor = harness.connect(), harness.processor
+    small = [encode_request(number, OpCode.CREATE, CreateRequest(f"/n{number}", b"", OPEN, 1)) for number in range(100)]
+    large = [encode_multi_request(number, many_creates(f"m{number}", 300), OpCode.MULTI) for number in range(100, 103)]
+    frames = [bytes(frame)[4:] for frame in small + large]
+    taken = [processor.receive_frames(client.connection, frames, harness.now_ms, harness.wall_ms)]
+    taken.append(processor.receive_frames(client.connection, frames[taken[0] :], harness.now_ms, harness.wall_ms))
+    assert taken == [101, 1]
+
+
+# Commits
+
+
+def many_creates(name: str, count: int = 1000) -> list[tuple[int, object]]:
+    return [(OpCode.CREATE, CreateRequest(f"/{name}-{number}", b"", OPEN, 0)) for number in range(count)]
+
+
+def test_a_piece_of_commits_is_limited_by_changes_and_has_at_least_one_transaction() -> None:
+    """Of small writes 500, also if their data is large; of multis and ends of sessions fewer, the larger they are."""
+    harness = Harness()
+    client, processor = harness.connect(), harness.processor
+    for number in range(600):
+        client.send(OpCode.CREATE, CreateRequest(f"/n{number}", b"x" * 1000, OPEN, 1))
+    small = list(processor.unlogged)
+    harness.sync()
+    for number in range(10):
+        client.send(OpCode.MULTI, many_creates(f"m{number}", 100))
+    medium = list(processor.unlogged)
+    harness.sync()
+    for number in range(2):
+        client.send(OpCode.MULTI, many_creates(f"large{number}"))
+    client.send(OpCode.CLOSE_SESSION)
+    large = list(processor.unlogged)
+    assert first_piece(small) == 500
+    assert 2 <= first_piece(medium) <= 5
+    assert [first_piece(large[from_:]) for from_ in range(4)] == [1, 1, 1, 0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 1), ephemeral_writes(), st.booleans()), max_size=25),
+    st.lists(st.integers(1, 4), max_size=25),
+)
+def test_commits_in_pieces_give_each_client_what_they_give_in_one(
+    requests: list[tuple[int, tuple[int, object], bool]], pieces: list[int]
+) -> None:
+    """The same answers and events in the same order, with reads behind writes."""
+    seen = []
+    for sizes in ([], pieces):
+        harness = Harness()
+        clients = [harness.connect() for _ in range(2)]
+        for number, request, reads in requests:
+            clients[1 - number].send(OpCode.EXISTS, ExistsRequest("/a", True))
+            clients[number].send(*request)
+            if reads:
+                clients[number].send(OpCode.EXISTS, ExistsRequest("/b", True))
+        clients[0].send(OpCode.CLOSE_SESSION)
+        for size in sizes:
+            harness.sync(min(size, harness.processor.outstanding))
+        harness.sync()
+        seen.append([client.recorder.frames for client in clients])
+    assert seen[0] == seen[1]
+
+
+class GatedExecutor(ThreadPoolExecutor):
+    """Runs work while its gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def submit(self, work: Callable[..., object], /, *arguments: object) -> object:
+        def wait_and_work() -> object:
+            assert self.gate.wait(60)
+            return work(*arguments)
+
+        return super().submit(wait_and_work)
+
+
+def commit_multis(directory: Path, stop_at: int = -1) -> tuple[list[int], list[int]]:
+    """Have a sync cover several large multis. The numbers of writes under way that other work on the loop has seen, and the errors
+    in the answers; with so many writes under way the server is stopped."""
+    texts = {"dataDir": str(directory), "clientPort": "0", "clientPortAddress": "127.0.0.1"}
+    seen: list[int] = []
+
+    def use(port: int, executor: GatedExecutor) -> list[int]:
+        client = RawClient(port)
+        executor.gate.clear()
+        for number in range(MULTIS):
+            client.send(OpCode.MULTI, many_creates(f"m{number}"))
+        errors = [client.receive()[2] for _ in range(MULTIS)]
+        client.close()
+        return errors
+
+    async def run() -> list[int]:
+        executor = GatedExecutor()
+        server = CoordinationServer(parse_settings(texts), executor=executor)
+        await server.start()
+        loop, processor = asyncio.get_running_loop(), server._processor
+        is_over = False
+        stops: list[asyncio.Task[None]] = []
+
+        def look() -> None:
+            seen.append(processor.outstanding)
+            if seen[-1] == MULTIS:
+                executor.gate.set()
+            if seen[-1] == stop_at < seen[-2]:
+                stops.append(loop.create_task(server.close()))
+            if not is_over:
+                loop.call_soon(look)
+
+        look()
+        try:
+            return await asyncio.to_thread(use, server.port, executor)
+        finally:
+            is_over = True
+            executor.gate.set()
+            await asyncio.gather(server.close(), *stops)
+            executor.shutdown()
+
+    return seen, asyncio.run(run())
+
+
+def test_others_have_their_turn_between_large_transactions_of_one_sync(tmp_path: Path) -> None:
+    """All that a sync covers is committed in order, one large transaction in a turn of the event loop."""
+    seen, errors = commit_multis(tmp_path)
+    assert errors == [0] * MULTIS
+    assert max(seen) == MULTIS
+    assert all(after >= before - 1 for before, after in pairwise(seen)), "no two in one turn"
+
+
+def test_a_stop_commits_and_answers_all_that_is_synced(tmp_path: Path) -> None:
+    """Also what would have had its turn later."""
+    seen, errors = commit_multis(tmp_path, stop_at=2)
+    assert errors == [0] * MULTIS
+    assert 2 in seen

@@ -99,6 +99,8 @@ _LEARNER_READS = {opcode: read for opcode, read in READS.items() if opcode != Op
 _SESSION_ID = struct.Struct(">q")
 _REPLY_BYTES_AT_ONCE = 64 * 1024
 """Replies of so many bytes take some milliseconds to make, where they are lists of names."""
+_CHANGES_AT_ONCE = 500
+"""So many take some milliseconds to decide."""
 
 
 class Processor:
@@ -187,15 +189,20 @@ class Processor:
     def receive_frames(self, client: ServerConnection, frames: list[bytes], now_ms: int, wall_ms: int) -> int:
         """Handle the first frame, and those that have come with it as long as the connection takes requests; how many.
 
-        After large replies the rest is left, so that the connection sees whether other clients have waited for long.
+        After large replies or many changes the rest is left, so that the connection sees whether other clients have waited for
+        long.
         """
-        taken, enough_bytes = 0, self.metrics.reply_bytes + _REPLY_BYTES_AT_ONCE
+        metrics = self.metrics
+        taken, enough_bytes = 0, metrics.reply_bytes + _REPLY_BYTES_AT_ONCE
+        enough_changes = metrics.changes + _CHANGES_AT_ONCE
         while taken < len(frames):
             decided = self._receive_fast(client, frames, taken, now_ms, wall_ms)
             if not decided:
                 self._receive(client, frames[taken], now_ms, wall_ms)
             taken += decided or 1
-            if not client.transport.takes_requests or self.metrics.reply_bytes > enough_bytes:
+            if not client.transport.takes_requests or metrics.reply_bytes > enough_bytes:
+                break
+            if metrics.changes > enough_changes:
                 break
         return taken
 

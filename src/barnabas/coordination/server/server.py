@@ -24,6 +24,7 @@ from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
 from barnabas.base.threads import WorkerThread
 from barnabas.coordination.core.access import AccessRules
+from barnabas.coordination.core.commit_pieces import CommitPieces
 from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations.reconfig import ALONE
@@ -117,6 +118,7 @@ class CoordinationServer:
     snapshots: SnapshotService
     """There from `start` on."""
     _limits: Limits
+    _commits: CommitPieces
 
     def __init__(
         self,
@@ -259,9 +261,12 @@ class CoordinationServer:
         settings, now_ms = self._settings, self._clock.monotonic_ms()
         first_id = first_session_id(_SESSION_SERVER_ID, self._clock.wall_ms())
         tracker = SessionTracker(settings["tickTime"], first_id, now_ms)
-        return Processor(
-            database, tracker, self._limits, now_ms, reconfig=ALONE if settings["reconfigEnabled"] else None
+        reconfig = ALONE if settings["reconfigEnabled"] else None
+        processor = Processor(database, tracker, self._limits, now_ms, reconfig=reconfig)
+        self._commits = CommitPieces(
+            lambda count: processor.commit(count, self._clock.monotonic_ms()), partial(self._loop.call_later, 0)
         )
+        return processor
 
     def _make_quorum_peer(self, ensemble: QuorumConfiguration, limits: Limits) -> QuorumPeer:
         """This server as a member of its ensemble."""
@@ -389,6 +394,7 @@ class CoordinationServer:
             self._log()
             await self._logged.wait()
         self._log_has_ended = True
+        self._commits.finish()
         await self.snapshots.cancel()
         self._flush()
         await self._close_connections()
@@ -521,7 +527,7 @@ class CoordinationServer:
         first_zxid = source.first_unlogged_zxid
         entries, source.unlogged = source.unlogged, []
         append = partial(self._append, first_zxid, entries, self._roll_wanted)
-        synced = partial(self._synced, len(entries), self._clock.monotonic_ms())
+        synced = partial(self._synced, entries, self._clock.monotonic_ms())
         self._roll_wanted = False
         if self._log_thread is not None:
             self._log_thread(append, synced)
@@ -535,17 +541,20 @@ class CoordinationServer:
             self._storage.log.roll()
         self._storage.log.append(first_zxid, entries)
 
-    def _synced(self, count: int, began_ms: int, error: BaseException | None) -> None:
+    def _synced(self, entries: Sequence[bytes | bytearray], began_ms: int, error: BaseException | None) -> None:
         self._is_logging = False
-        self._metrics.flushed(count, self._clock.monotonic_ms() - began_ms)
+        self._metrics.flushed(len(entries), self._clock.monotonic_ms() - began_ms)
         if error is not None:
             self._fail(error)
             return
-        try:
-            self._log_source.commit(count, self._clock.monotonic_ms())
-        except OSError as failure:  # a member's epoch could not be written
-            self._fail(failure)
-            return
+        if self._quorum_peer is None:
+            self._commits.add(entries)
+        else:  # a member commits what its leader says
+            try:
+                self._log_source.commit(len(entries), self._clock.monotonic_ms())
+            except OSError as failure:  # a member's epoch could not be written
+                self._fail(failure)
+                return
         if self._log_source.unlogged:
             self._log()
         else:
@@ -590,6 +599,7 @@ class CoordinationServer:
                 self._fail(error)  # the files may be of either state
             raise
         before = self._processor.database.tree
+        self._commits.clear()
         self._log_source = self._processor = self._new_processor(database)
         self._is_serving = True
         for _ in before.release():  # cycles may keep the processor before, and need not keep its nodes
