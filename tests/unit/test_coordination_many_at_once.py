@@ -4,6 +4,7 @@ Work is counted in calls, of C functions too, because times depend on the machin
 """
 
 import asyncio
+import contextlib
 import sys
 import threading
 from collections.abc import Callable
@@ -15,10 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.coordination.core.commit_pieces import first_piece
-from barnabas.coordination.core.tree import Staged
+from barnabas.coordination.core.operations import APPLY
+from barnabas.coordination.core.operations.base import Stamp
+from barnabas.coordination.core.operations.delete import apply_delete
+from barnabas.coordination.core.tree import Event, Staged, Tree
+from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
-from barnabas.wire.jute.errors import ErrorCode
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import encode_multi_request, encode_request
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import (
@@ -27,8 +32,10 @@ from barnabas.wire.jute.records import (
     CreateTTLRequest,
     DeleteRequest,
     ExistsRequest,
+    GetAllChildrenNumberRequest,
     SetDataRequest,
 )
+from barnabas.wire.jute.transactions import CloseSessionTxn, CreateTxn, DeleteTxn
 from support.coordination import RawClient
 from support.coordination_processor import Client, Harness
 
@@ -154,6 +161,56 @@ def test_staged_ephemerals_are_those_of_a_walk_over_all_nodes(steps: list[object
     harness.sync()
     assert not staged.nodes
     assert not staged._owned, "nothing is kept of what is committed"
+
+
+def work_of_closing(count: int) -> int:
+    """The work to decide and commit the end of a session with so many ephemerals, below one parent; it changes the parent once."""
+    harness = Harness()
+    client, processor = harness.connect(), harness.processor
+    create(client, "/e")
+    for number in range(count):
+        client.send(OpCode.CREATE, CreateRequest(f"/e/{number}", b"", OPEN, EPHEMERAL))
+    harness.sync()
+    before = processor.metrics.changes
+    work = work_of(lambda: (client.send(OpCode.CLOSE_SESSION), harness.sync()))
+    assert processor.metrics.changes == before + count + 1
+    assert "/e" not in processor.database.tree.children
+    return work
+
+
+def test_the_end_of_a_session_takes_work_in_proportion_to_its_ephemerals() -> None:
+    """Five times as many take at most five times the work; also where their names are in the order of creation."""
+    assert work_of_closing(5000) < 5.1 * work_of_closing(1000)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from(["/p/a", "/p/b", "/q/a", "/top"]), unique=True),
+    st.lists(st.sampled_from(["/p/a", "/p/b", "/q/a", "/top", "/none/a"]), unique=True),
+    st.integers(5, 50),
+)
+def test_the_end_of_a_session_leaves_what_deletions_one_by_one_leave(
+    there: list[str], listed: list[str], zxid: int
+) -> None:
+    """Nodes, digest and events, also over a fuzzy snapshot: where nodes of the list are gone, and others are not in it."""
+    results = []
+    for apply in (APPLY[OpCode.CLOSE_SESSION], close_one_by_one):
+        tree, events = Tree(), []
+        for path in ("/p", "/q"):
+            APPLY[OpCode.CREATE](tree, Stamp(0, 10, 1), CreateTxn(path, b"", OPEN, False, -1), [])
+        for path in there:
+            APPLY[OpCode.CREATE](tree, Stamp(7, 20, 1), CreateTxn(path, b"", OPEN, True, -1), [])
+        apply(tree, Stamp(7, zxid, 2), CloseSessionTxn(listed), events)
+        results.append(({path: repr(node) for path, node in tree.nodes.items()}, tree.digest, tree.children, events))
+    assert results[0] == results[1]
+
+
+def close_one_by_one(tree: Tree, stamp: Stamp, txn: CloseSessionTxn, events: list[Event]) -> None:
+    """As ZooKeeper's `DataTree.killSession`."""
+    rest = sorted(tree.ephemerals_of(stamp.session_id).difference(txn.paths_to_delete))
+    for path in [*txn.paths_to_delete, *rest]:
+        with contextlib.suppress(KeeperError):
+            apply_delete(tree, stamp, DeleteTxn(path), events)
 
 
 # Containers
@@ -337,3 +394,53 @@ def test_a_stop_commits_and_answers_all_that_is_synced(tmp_path: Path) -> None:
     seen, errors = commit_multis(tmp_path, stop_at=2)
     assert errors == [0] * MULTIS
     assert 2 in seen
+
+
+# Reads
+
+
+def tree_of(parents: int, leaves: int) -> Harness:
+    """Below /a so many nodes, each with so many leaves."""
+    harness = Harness()
+    tree = harness.processor.database.tree
+    tree.put("/a", DataNode.new("/a", b"", OPEN_ACL, 0, 1, 1))
+    tree.put("/ab", DataNode.new("/ab", b"", OPEN_ACL, 0, 1, 1))
+    tree.put("/ab/c", DataNode.new("/ab/c", b"", OPEN_ACL, 0, 1, 1))
+    for number in range(parents):
+        for path in (f"/a/{number}", *(f"/a/{number}/{leaf}" for leaf in range(leaves))):
+            tree.put(path, DataNode.new(path, b"", OPEN_ACL, 0, 1, 1))
+    return harness
+
+
+def test_all_children_are_counted_by_their_parents() -> None:
+    """The work is the same for a hundred times as many leaves, and what is not below the path does not count."""
+    work = []
+    for leaves in (10, 1000):
+        client = tree_of(3, leaves).connect()
+        xid = client.send(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest("/a"))
+        assert client.take() == [(xid, 0, (3 + 3 * leaves).to_bytes(4, "big"))]
+        work.append(
+            work_of(
+                lambda client=client: client.send(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest("/a"))
+            )
+        )
+    assert work[1] <= work[0]
+
+
+def test_others_are_served_while_the_children_of_many_nodes_are_counted() -> None:
+    """What comes behind the count on its connection waits for it; a node that is not there is refused at once."""
+    harness = tree_of(6000, 1)
+    client, other = harness.connect(), harness.connect()
+    xid = client.send(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest("/a"))
+    assert client.recorder.holds == 1
+    create(other, "/between")
+    assert not client.take()
+    (later,) = client.recorder.later
+    later(harness.now_ms)
+    assert client.take() == [(xid, 0, (12_000).to_bytes(4, "big"))]
+    assert client.recorder.holds == 0
+    assert client.call(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest("/none"))[0] == ErrorCode.NO_NODE
+    assert client.recorder.holds == 0
+    assert client.call(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest("/"))[1] == (12_007).to_bytes(
+        4, "big"
+    )

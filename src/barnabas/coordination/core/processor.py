@@ -670,7 +670,7 @@ class Processor:
             self._end_session(client.session_id)
 
     def _answer_sliced(self, read: SlicedRead, now_ms: int) -> None:
-        self._reply(read.client, encode_reply(read.xid, self.database.last_zxid, 0), now_ms, read.since_ms)
+        self._reply(read.client, encode_reply(read.xid, self.database.last_zxid, 0, read.body), now_ms, read.since_ms)
         read.client.transport.release()
 
     def _reply(self, client: ServerConnection, frame: bytearray, now_ms: int, since_ms: int) -> None:

@@ -7,7 +7,7 @@ In ZooKeeper: the worker threads of `CommitProcessor`.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from barnabas.coordination.core.connections import ServerConnection
 
@@ -17,20 +17,25 @@ __all__ = ["SlicedRead", "SlicedReads"]
 class SlicedRead:
     """One read. Its connection takes no other request until it is answered."""
 
-    __slots__ = ("client", "is_over", "since_ms", "slices", "xid")
+    __slots__ = ("body", "client", "is_over", "since_ms", "slices", "xid")
 
-    def __init__(self, client: ServerConnection, xid: int, slices: Iterator[None], since_ms: int) -> None:
+    def __init__(
+        self, client: ServerConnection, xid: int, slices: Generator[None, None, object | None], since_ms: int
+    ) -> None:
         self.client = client
         self.xid = xid
         self.slices = slices
         self.since_ms = since_ms
         self.is_over = False
+        self.body: object | None = None
+        """Of the reply, when it is over."""
 
     def advance(self) -> None:
         """Run one slice."""
-        for _ in self.slices:
-            return
-        self.is_over = True
+        try:
+            next(self.slices)
+        except StopIteration as end:
+            self.is_over, self.body = True, end.value
 
 
 class SlicedReads:

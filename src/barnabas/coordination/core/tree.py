@@ -7,7 +7,7 @@ Only committed changes reach the `Tree`, one transaction after the other, with r
 transaction or none.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from barnabas.coordination.core.access import AccessList
@@ -325,12 +325,20 @@ class Tree:
         """The names of a node's children."""
         return list(self.children.get(path or "/", ()))
 
-    def count_below(self, path: str) -> int:
-        """The number of nodes below the path, at all levels."""
+    def count_below(self, path: str) -> Generator[None, None, int]:
+        """The number of nodes below the path, at all levels.
+
+        Other work may run wherever this yields. Of what it changes, some may be counted, as by ZooKeeper.
+        """
         if path == "/":
             return len(self.nodes) - 1
-        prefix = path + "/"
-        return sum(1 for each in self.nodes if each.startswith(prefix))
+        children, prefix, count = self.children, path + "/", 0
+        for number, parent_path in enumerate(list(children), 1):
+            if parent_path == path or parent_path.startswith(prefix):
+                count += len(children.get(parent_path, ()))
+            if not number % _WALKED_AT_ONCE:
+                yield
+        return count
 
     def replace_all(self, nodes: Iterable[tuple[str, DataNode]]) -> None:
         """Replace all nodes by those of a snapshot, parents before children."""

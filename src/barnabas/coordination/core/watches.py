@@ -190,9 +190,16 @@ class Watches(Generic[W]):
         """Notify the watchers of a transaction's events, in order; how many events were sent, and their bytes."""
         data, children = self._data, self._children
         sent = sent_bytes = 0
-        if not data.by_path and not children.by_path:
+        on_data, on_children = data.by_path, children.by_path
+        if not on_data and not on_children:
             return 0, 0
         for event in events:
+            if (
+                event.path not in on_data
+                and event.path not in on_children
+                and not (data.recursive or children.recursive)
+            ):
+                continue
             receivers: dict[W, None] = {}
             if event.type != EventType.NODE_CHILDREN_CHANGED:
                 data.fire(event.type, event.path, receivers)

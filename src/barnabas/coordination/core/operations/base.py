@@ -122,7 +122,8 @@ class ReadOperation:
     request_type: type | None
     read: Callable[[Reading, Any], object | None]
     is_sliced: bool = False
-    """Whether ``read`` returns an iterator, which yields wherever other clients may be served; the reply has no body."""
+    """Whether ``read`` returns a generator, which yields wherever other clients may be served, and returns the reply's body or
+    None."""
 
 
 def deciding(decide: Callable[[Staging, Any], tuple[int, Transaction]], apply: Apply) -> Stage:

@@ -3,10 +3,11 @@
 In ZooKeeper: `FinalRequestProcessor.processRequest`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from barnabas.coordination.core.access import hide_digests, is_allowed, require
 from barnabas.coordination.core.operations.base import Reading, ReadOperation, existing
+from barnabas.coordination.core.tree import Tree
 from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import MultiPart
@@ -89,9 +90,16 @@ def _get_children2(reading: Reading, request: GetChildren2Request) -> GetChildre
     return GetChildren2Response(names, node.stat())
 
 
-def _get_all_children_number(reading: Reading, request: GetAllChildrenNumberRequest) -> GetAllChildrenNumberResponse:
+def _get_all_children_number(
+    reading: Reading, request: GetAllChildrenNumberRequest
+) -> Generator[None, None, GetAllChildrenNumberResponse]:
     _readable(reading, request.path)
-    return GetAllChildrenNumberResponse(reading.tree.count_below(request.path))
+    return _count_below(reading.tree, request.path)
+
+
+def _count_below(tree: Tree, path: str) -> Generator[None, None, GetAllChildrenNumberResponse]:
+    count = yield from tree.count_below(path)
+    return GetAllChildrenNumberResponse(count)
 
 
 def _multi_read(reading: Reading, parts: list[MultiPart]) -> list[MultiPart]:
@@ -129,6 +137,8 @@ OPERATIONS: Sequence[ReadOperation] = [
     ReadOperation(OpCode.GET_ACL, GetACLRequest, _get_acl),
     ReadOperation(OpCode.GET_CHILDREN, GetChildrenRequest, _get_children),
     ReadOperation(OpCode.GET_CHILDREN2, GetChildren2Request, _get_children2),
-    ReadOperation(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest, _get_all_children_number),
+    ReadOperation(
+        OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest, _get_all_children_number, is_sliced=True
+    ),
     ReadOperation(OpCode.MULTI_READ, None, _multi_read),
 ]

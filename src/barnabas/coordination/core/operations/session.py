@@ -18,11 +18,9 @@ from barnabas.coordination.core.operations.base import (
     deciding,
     existing,
 )
-from barnabas.coordination.core.operations.delete import apply_delete
 from barnabas.coordination.core.tree import Event, View
-from barnabas.wire.jute.errors import KeeperError
-from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.transactions import CloseSessionTxn, CreateSessionTxn, DeleteTxn, ErrorTxn
+from barnabas.wire.jute.opcodes import EventType, OpCode
+from barnabas.wire.jute.transactions import CloseSessionTxn, CreateSessionTxn, ErrorTxn
 
 __all__ = ["APPLY", "OPERATIONS"]
 
@@ -45,10 +43,18 @@ def _decide_close(staging: Staging, _request: None) -> tuple[int, CloseSessionTx
     paths = view.ephemerals_of(staging.stamp.session_id)
     if len(paths) < 2:
         return OpCode.CLOSE_SESSION, CloseSessionTxn(list(paths))
-    by_creation = [path for _, path in sorted((existing(view, path).czxid, path) for path in paths)]
+    by_creation = _in_order_of_creation(view, paths)
     is_short = len(paths) <= _MAX_HASHED and sum(map(len, paths)) <= _MAX_HASHED_CHARACTERS
     in_order = _in_hash_order(by_creation) if is_short else by_creation
     return OpCode.CLOSE_SESSION, CloseSessionTxn(in_order)
+
+
+def _in_order_of_creation(view: View, paths: set[str]) -> list[str]:
+    """By transactions, and by paths for those of the same multi."""
+    by_zxid = {existing(view, path).czxid: path for path in paths}
+    if len(by_zxid) == len(paths):
+        return [by_zxid[zxid] for zxid in sorted(by_zxid)]
+    return [path for _, path in sorted([(existing(view, path).czxid, path) for path in paths])]
 
 
 def _in_hash_order(texts: list[str]) -> list[str]:
@@ -68,14 +74,28 @@ def _in_hash_order(texts: list[str]) -> list[str]:
 
 
 def _apply_close(view: View, stamp: Stamp, txn: CloseSessionTxn | None, events: list[Event]) -> Outcome:
+    """Delete the session's nodes. Each parent changes once, however many children it loses: what remains is the same."""
     paths = list(txn.paths_to_delete) if txn is not None else []
     # Ephemerals that an older log does not list, or that only a fuzzy snapshot contains.
     paths += sorted(view.ephemerals_of(stamp.session_id).difference(paths))
+    get, remove = view.get, view.remove
+    nodes = {path: node for path in paths if (node := get(path)) is not None}  # in a replay some may be deleted already
+    lost: dict[str, int] = {}
     for path in paths:
-        try:
-            apply_delete(view, stamp, DeleteTxn(path), events)
-        except KeeperError:
-            continue  # deleted already, in a replay over a fuzzy snapshot
+        parent_path = path[: path.rfind("/")] or "/"
+        lost[parent_path] = lost.get(parent_path, 0) + (path in nodes)
+    changed: dict[str, Event] = {}
+    for parent_path, count in lost.items():
+        parent = get(parent_path)
+        if parent is not None:
+            pzxid, left = max(stamp.zxid, parent.pzxid), parent.num_children - count
+            view.put(parent_path, parent.with_children(parent_path, parent.cversion, pzxid, left))
+            changed[parent_path] = Event(EventType.NODE_CHILDREN_CHANGED, parent_path, parent.acl)
+    for path, node in nodes.items():
+        event = changed.get(path[: path.rfind("/")] or "/")
+        if event is not None:
+            remove(path)
+            events += (Event(EventType.NODE_DELETED, path, node.acl), event)
     return Outcome(OpCode.CLOSE_SESSION)
 
 

@@ -3,7 +3,7 @@
 In ZooKeeper: `FinalRequestProcessor.processRequest` and `DataTree.setWatches`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -42,7 +42,7 @@ _DATA = _Kind(attrgetter("mzxid"), EventType.NODE_DATA_CHANGED, Watches.add_data
 _CHILDREN = _Kind(attrgetter("pzxid"), EventType.NODE_CHILDREN_CHANGED, Watches.add_children)
 
 
-def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> Iterator[None]:
+def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> Generator[None, None, None]:
     """Set the watches of a client that has reconnected; send events at once for what has changed since its last zxid.
 
     Each path is looked at and watched in one step, so no change between two slices is missed. As in ZooKeeper, without a
