@@ -42,7 +42,8 @@ from support.stalls import cpu_s
 STALL_MS = 50
 TOPICS = 10
 TIMEOUTS = {"request.timeout.ms": "300000", "default.api.timeout.ms": "300000"}
-_HELD = re.compile(r"held for (\d+) ms by (.*) \((\d+) times")
+_HELD = re.compile(r"held for (\d+) ms by (.*) \(\d+ times, \d+ ms at most; it worked for (\d+) ms")
+_COLLECTED = re.compile(r"Collecting garbage of generation (\d) took (\d+) ms")
 _LOST = re.compile(r".*(?:expired|was removed; registering|silent for).*")
 _BATCH_BYTES = 900_000
 until = partial(wait_until, timeout_s=1800, pause_s=0.2, ignored=(BarnabasError, OSError))
@@ -91,8 +92,10 @@ class Trial:
         bad = [f"producer at {broker}: {each['errors']} errors" for broker, each in seen.items() if each["errors"]]
         if stall_ms > aim_ms + load_ms:
             bad.append(f"a stall of {stall_ms} ms")
-        for broker, held_ms, place in self._held():
-            print(f"    broker {broker} held its loop for {held_ms} ms: {place}", flush=True)
+        for broker, held_ms, worked_ms, place in self._held():
+            print(
+                f"    broker {broker} held its loop for {held_ms} ms, {worked_ms} of them at work: {place}", flush=True
+            )
             if held_ms > aim_ms + load_ms:
                 bad.append(f"broker {broker} held its loop for {held_ms} ms: {place}")
         self.failures += [f"{name}: {each}" for each in bad]
@@ -110,17 +113,20 @@ class Trial:
                 found.append(f"{name} {int(kib['VmRSS']) >> 10} (most {int(kib['VmHWM']) >> 10}) MiB")
         return ", ".join(found)
 
-    def _held(self) -> list[tuple[int, int, str]]:
+    def _held(self) -> list[tuple[int, int, int, str]]:
         """What held brokers' event loops since the last call; the worst of each place."""
-        worst: dict[tuple[int, str], int] = {}
+        worst: dict[tuple[int, str], tuple[int, int]] = {}
         for broker in range(3):
             log = self.cluster.broker_log(broker).read_text()
             new, self._read[broker] = log[self._read.get(broker, 0) :], len(log)
-            for ms, place, _ in _HELD.findall(new):
-                worst[broker, place] = max(int(ms), worst.get((broker, place), 0))
+            for ms, place, worked in _HELD.findall(new):
+                worst[broker, place] = max((int(ms), int(worked)), worst.get((broker, place), (0, 0)))
+            for generation, ms in _COLLECTED.findall(new):
+                place = f"collection of garbage of generation {generation}"
+                worst[broker, place] = max((int(ms), int(ms)), worst.get((broker, place), (0, 0)))
             for line in _LOST.findall(new):
                 self.failures.append(f"broker {broker}: {line}")
-        return sorted(((broker, ms, place) for (broker, place), ms in worst.items()), key=lambda each: -each[1])[:8]
+        return sorted(((broker, *ms, place) for (broker, place), ms in worst.items()), key=lambda each: -each[1])[:8]
 
     def topics(self, names: list[str]) -> list[TopicDescription]:
         return describe_topics(self.admin, names)

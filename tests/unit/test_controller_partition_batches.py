@@ -2,13 +2,14 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.cluster.steps import NEXT_TURN, Steps
 from barnabas.broker.cluster.znodes import (
     BrokerInfo,
     Endpoint,
@@ -23,7 +24,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.controller import broker_change, failover, topic_change
 from barnabas.broker.controller.context import ControllerContext
-from barnabas.broker.controller.partition_batches import in_batches
+from barnabas.broker.controller.partition_batches import find, in_batches
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest
@@ -247,3 +248,25 @@ def test_topics_are_learned_in_batches() -> None:
     sizes = [0, *(len(context.topics) for _ in cluster.znodes.each(steps))]
     assert sizes[-1] == len(topics)
     assert max(after - before for before, after in pairwise(sizes)) == BATCH
+
+
+@pytest.mark.parametrize("count", [0, 1, 4096, 4097, 10_000])
+def test_a_search_in_all_partitions_lets_others_have_their_turn(count: int) -> None:
+    """It finds what one look at all of them finds, in their order, and looks at some thousands at a time."""
+    looks: list[int] = []
+
+    def look(some: Sequence[int]) -> list[int]:
+        looks.append(len(some))
+        return [number for number in some if number % 3 == 0]
+
+    found: list[int] = []
+
+    def search() -> Steps[None]:
+        found.extend((yield from find(range(count), look)))
+
+    steps = list(search())
+    assert all(step is NEXT_TURN for step in steps)
+    assert found == list(range(0, count, 3))
+    assert len(steps) == max(0, len(looks) - 1)
+    assert sum(looks) == count
+    assert max(looks, default=0) <= 4096

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import re
 import socket
 import time
 import weakref
@@ -145,6 +146,31 @@ def test_a_place_is_logged_once_in_a_while(loop: asyncio.AbstractEventLoop, capl
     (message,) = [record.getMessage() for record in caplog.records if "held" in record.getMessage()]
     assert "hold (" in message
     assert known(loop).slow_count == 3
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/thread-self/schedstat"), reason="this system does not count it")
+def test_the_log_says_how_long_a_place_worked(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An operator sees whether a place computes for too long, or waits for a disk or another thread."""
+    caplog.set_level(logging.INFO)
+
+    def work() -> None:
+        until_s = time.thread_time() + 0.05
+        while time.thread_time() < until_s:
+            pass
+
+    async def run() -> None:
+        for callback in (hold, work):
+            await asyncio.sleep(0.006)  # the readings before are of now
+            loop.call_soon(callback)
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(run())
+    worked = re.compile(r"held for (\d+) ms by (?:\S+\.)?(hold|work) .*; it worked for (\d+) ms")
+    found = {name: (int(ms), int(at_work)) for ms, name, at_work in worked.findall(caplog.text)}
+    assert found["hold"][1] <= found["hold"][0] / 2
+    assert found["work"][1] >= found["work"][0] / 2
 
 
 def test_an_exception_passes_and_is_counted(loop: asyncio.AbstractEventLoop) -> None:

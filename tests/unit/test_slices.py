@@ -1,10 +1,11 @@
 """Work in slices: short work is a plain call, long work shares the event loop, and the order stays."""
 
+import weakref
 from collections.abc import Callable
 
 import pytest
 
-from barnabas.base.slices import Beside, InOrder, Sliced, Slices, at_once
+from barnabas.base.slices import Beside, InOrder, Sliced, Slices, at_once, one_by_one
 
 
 class Loop:
@@ -198,3 +199,20 @@ def test_work_that_other_work_starts_shares_its_slice() -> None:
     assert log[5:] == ["inner2", "inner3", "inner."]
     loop.slices.start(counting(log, "next", 4))
     assert log[-1] == "next.", "the slice of work that ended was shared with what came later"
+
+
+class Freed:
+    """Something whose end is seen."""
+
+
+def test_what_is_removed_meanwhile_is_freed_when_its_turn_comes() -> None:
+    """Work over thousands of logs does not hold those that are deleted until it ends, to free all of them at once."""
+    things = {number: Freed() for number in range(4)}
+    ends = [weakref.ref(thing) for thing in things.values()]
+    seen = []
+    for thing in one_by_one(things.values()):
+        seen.append([end() is None for end in ends])
+        things.clear()
+        del thing
+    assert seen == [[False] * 4, [True, False, False, False], [True, True, False, False], [True, True, True, False]]
+    assert all(end() is None for end in ends)

@@ -14,14 +14,14 @@ Kafka has threads for this: request handlers, KafkaScheduler.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.threads import InThread
 
-__all__ = ["Beside", "InOrder", "Sliced", "Slices", "at_once"]
+__all__ = ["Beside", "InOrder", "Sliced", "Slices", "at_once", "one_by_one"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +39,17 @@ class Beside(NamedTuple):
 
 Sliced = Generator[Beside | None, None, T]
 """Work that yields where it may be interrupted."""
+
+
+def one_by_one(items: Iterable[T]) -> Iterator[T]:
+    """The items that there are now, for work in slices. It holds only those that are still to come.
+
+    What is removed elsewhere meanwhile is freed in the slices, too. A list of 20,000 logs would free them all at its end: 75 ms.
+    """
+    waiting = list(items)
+    waiting.reverse()
+    while waiting:
+        yield waiting.pop()
 
 
 def at_once(work: Sliced[T]) -> T:

@@ -6,7 +6,7 @@ and to Prometheus, a broker logs them when it stops. The loops made here are uvl
 there is no uvloop, with each callback run by a function that reads the clock before and after: 0.1 us for a request.
 Pauses for the collection of garbage are counted apart. Neither they nor the time for which the thread waits for a CPU, which
 Linux counts, are the callback's: a busy machine makes no callback slow. Waiting for a disk or for another thread's hold on the
-interpreter is.
+interpreter is, and the log line says how much of the time was such waiting.
 
 asyncio has such a check in its debug mode only (``slow_callback_duration``), uvloop has none.
 """
@@ -94,6 +94,7 @@ class LoopBudget:
         self._pauses: list[tuple[float, float]] = []
         self._gc_began_s = 0.0
         self._schedstat = -1
+        self._ran_ns = 0
         self._waited_ns = -1
 
     def collected(self, phase: str, info: dict[str, int]) -> None:
@@ -116,24 +117,27 @@ class LoopBudget:
 
     def ended(self, callback: Callable[..., object], args: tuple[Any, ...], began_s: float, ended_s: float) -> None:
         """A callback has ended, `check_after_s` or later."""
-        waited_ns = self._read_waited_ns()
+        ran_ns, waited_ns = self._read_schedstat()
         took_s = ended_s - began_s
         if took_s > BUDGET_S:
-            took_s -= sum(paused_s for at_s, paused_s in self._pauses if began_s <= at_s <= ended_s)
+            paused_s = sum(paused_s for at_s, paused_s in self._pauses if began_s <= at_s <= ended_s)
+            took_s -= paused_s
             took_s -= 0 if self._waited_ns < 0 else (waited_ns - self._waited_ns) / 1e9
             if took_s > BUDGET_S:
-                self._exceeded(callback, args, took_s, ended_s)
-        self._waited_ns = waited_ns
+                worked_s = (ran_ns - self._ran_ns) / 1e9 - paused_s if ran_ns and self._waited_ns >= 0 else took_s
+                self._exceeded(callback, args, took_s, min(took_s, max(0.0, worked_s)), ended_s)
+        self._ran_ns, self._waited_ns = ran_ns, waited_ns
         self.check_after_s[0] = ended_s + _BASELINE_S
 
-    def _read_waited_ns(self) -> int:
-        """For how long this thread was ready to run and did not, in all; 0 where the system does not say."""
+    def _read_schedstat(self) -> tuple[int, int]:
+        """For how long this thread ran, and for how long it was ready to run and did not; 0 where the system does not say."""
         try:
             if self._schedstat < 0:
                 self._schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-            return int(os.pread(self._schedstat, 100, 0).split()[1])
-        except (OSError, IndexError, ValueError):
-            return 0
+            ran, waited = os.pread(self._schedstat, 100, 0).split()[:2]
+            return int(ran), int(waited)
+        except (OSError, ValueError):
+            return 0, 0
 
     def figures(self) -> dict[str, float]:
         """What was counted, for Prometheus and monitors."""
@@ -162,7 +166,9 @@ class LoopBudget:
             os.close(self._schedstat)
             self._schedstat = -1
 
-    def _exceeded(self, callback: Callable[..., object], args: tuple[Any, ...], took_s: float, ended_s: float) -> None:
+    def _exceeded(
+        self, callback: Callable[..., object], args: tuple[Any, ...], took_s: float, worked_s: float, ended_s: float
+    ) -> None:
         place = place_of(callback, args)
         known = self.slow.get(place)
         if known is None:
@@ -179,11 +185,12 @@ class LoopBudget:
             level = logging.WARNING if took_s > _SERIOUS_S else logging.INFO
             logger.log(
                 level,
-                "The event loop was held for %.0f ms by %s (%d times, %.0f ms at most)",
+                "The event loop was held for %.0f ms by %s (%d times, %.0f ms at most; it worked for %.0f ms and waited for the rest)",
                 took_s * 1000,
                 place,
                 known.count,
                 known.worst_s * 1000,
+                worked_s * 1000,
             )
         if self.on_slow is not None:
             self.on_slow(place, took_s)

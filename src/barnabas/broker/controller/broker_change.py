@@ -8,10 +8,11 @@ Each may be called again at any time, also when nothing changed: an event is a h
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Children, Delete, Read, Send, Steps, Write, Znode
+from barnabas.broker.cluster.steps import NEXT_TURN, Children, Delete, Read, Send, Steps, Write, Znode
 from barnabas.broker.cluster.znodes import (
     BROKER_IDS,
     LOG_DIR_EVENTS,
@@ -25,7 +26,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller import reassignment, topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import CONTROLLED_SHUTDOWN
-from barnabas.broker.controller.partition_batches import in_batches
+from barnabas.broker.controller.partition_batches import find, in_batches
 from barnabas.broker.controller.partition_state_machine import elect, move_partitions, trigger_online
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
@@ -87,13 +88,16 @@ def _on_broker_startup(context: ControllerContext, batch: RequestBatch, brokers:
         context.shutting_down.discard(broker)
     batch.add_update_metadata([], [broker for broker in context.brokers if broker not in brokers])
     yield Send(batch.take())
-    led = [p for p, known in context.leadership.items() if known.leader_and_isr.leader != NO_LEADER]
+    led = yield from find(
+        list(context.leadership.items()),
+        lambda some: [p for p, known in some if known.leader_and_isr.leader != NO_LEADER],
+    )
     batch.keep_topics_whole()
     for partitions in in_batches(led) if led else [led]:  # the live brokers, where there is no partition
         batch.add_update_metadata(partitions, brokers)
         yield Send(batch.take())
     yield Send(batch.take_rest())
-    theirs = context.replicas_on(brokers)
+    theirs = yield from _replicas_on(context, brokers)
     for replicas in in_batches(theirs):
         yield from move_replicas(context, batch, replicas, ReplicaState.ONLINE)
         yield Send(batch.take())
@@ -110,14 +114,21 @@ def _on_broker_failure(context: ControllerContext, batch: RequestBatch, brokers:
     for broker in brokers:
         context.offline_dirs.pop(broker, None)
         context.shutting_down.discard(broker)
-    yield from _on_replicas_became_offline(context, batch, context.replicas_on(brokers))
+    replicas = yield from _replicas_on(context, brokers)
+    yield from _on_replicas_became_offline(context, batch, replicas)
+
+
+def _replicas_on(context: ControllerContext, brokers: Iterable[int]) -> Steps[list[PartitionAndReplica]]:
+    return (yield from find(list(context.partitions()), partial(context.replicas_on, brokers)))
 
 
 def _on_replicas_became_offline(
     context: ControllerContext, batch: RequestBatch, replicas: Sequence[PartitionAndReplica]
 ) -> Steps[None]:
     """Elect leaders where they are gone, then remove the replicas from their ISRs."""
-    move_partitions(context, context.led_by_dead(), PartitionState.OFFLINE)
+    leaderless = yield from find(list(context.leadership.items()), context.led_by_dead)
+    move_partitions(context, leaderless, PartitionState.OFFLINE)
+    yield NEXT_TURN
     elected = yield from trigger_online(context, batch)
     kept = [replica for replica in replicas if not context.is_deleting(replica.topic_partition.topic)]
     for some in in_batches(kept):
@@ -167,7 +178,7 @@ def process_controlled_shutdown(
     context.shutting_down.add(broker)
     led: list[TopicPartition] = []
     followed: list[TopicPartition] = []
-    for replica in context.replicas_on([broker]):
+    for replica in (yield from _replicas_on(context, [broker])):
         topic_partition = replica.topic_partition
         known = context.leadership.get(topic_partition)
         if (
@@ -187,7 +198,7 @@ def process_controlled_shutdown(
         leaving = [PartitionAndReplica(topic_partition, broker) for topic_partition in partitions]
         yield from move_replicas(context, batch, leaving, ReplicaState.OFFLINE)
         yield Send(batch.take())
-    return context.led_by(broker)
+    return (yield from find(list(context.leadership.items()), partial(context.led_by, broker)))
 
 
 def process_log_dir_event_notification(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
@@ -202,7 +213,7 @@ def process_log_dir_event_notification(context: ControllerContext, batch: Reques
                 brokers.add(decode_log_dir_event(path, znode.data))
             except ZnodeFormatError as error:
                 logger.error("%s", error)
-    live = [replica for replica in context.replicas_on(brokers) if context.is_live(replica.broker)]
+    live = yield from _replicas_on(context, [broker for broker in brokers if context.is_live(broker)])
     for replicas in in_batches(live):
         yield from move_replicas(context, batch, replicas, ReplicaState.ONLINE)
         yield Send(batch.take())

@@ -148,11 +148,9 @@ class ControllerContext:
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
         return [PartitionAndReplica(p, broker) for p in partitions for broker in self.assignment(p).replicas]
 
-    def replicas_on(self, brokers: Iterable[int]) -> list[PartitionAndReplica]:
+    def replicas_on(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
         wanted = set(brokers)
-        return [
-            PartitionAndReplica(p, b) for p in self.partitions() for b in self.assignment(p).replicas if b in wanted
-        ]
+        return [PartitionAndReplica(p, b) for p in partitions for b in self.assignment(p).replicas if b in wanted]
 
     def is_deleting(self, topic: str) -> bool:
         return topic in self.to_delete
@@ -164,27 +162,28 @@ class ControllerContext:
         known = self.leadership.get(topic_partition)
         return known.leader_and_isr.leader_epoch if known else NO_LEADER_EPOCH
 
-    def led_by_dead(self) -> list[TopicPartition]:
+    def led_by_dead(
+        self, leadership: Iterable[tuple[TopicPartition, LeaderIsrAndControllerEpoch]]
+    ) -> list[TopicPartition]:
         """Partitions whose leader is gone, those of topics being deleted aside."""
         return [
             topic_partition
-            for topic_partition, known in self.leadership.items()
+            for topic_partition, known in leadership
             if not self.is_online(known.leader_and_isr.leader, topic_partition)
             and not self.is_deleting(topic_partition.topic)
         ]
 
-    def led_by(self, broker: int) -> list[TopicPartition]:
+    def led_by(
+        self, broker: int, leadership: Iterable[tuple[TopicPartition, LeaderIsrAndControllerEpoch]]
+    ) -> list[TopicPartition]:
         """Partitions of more than one replica that the broker leads, those being deleted aside."""
         return [
             topic_partition
-            for topic_partition, known in self.leadership.items()
+            for topic_partition, known in leadership
             if known.leader_and_isr.leader == broker
             and not self.is_deleting(topic_partition.topic)
             and len(self.assignment(topic_partition).replicas) > 1
         ]
-
-    def in_states(self, *states: PartitionState) -> list[TopicPartition]:
-        return [topic_partition for topic_partition, state in self.partition_states.items() if state in states]
 
     def replicas_in(self, topic: str, state: ReplicaState) -> list[PartitionAndReplica]:
         return [

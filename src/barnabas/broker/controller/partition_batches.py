@@ -10,17 +10,31 @@ znodes what is done. A decision that writes and sends nothing between two batche
 Kafka has no counterpart: its requests name all partitions of a decision.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from barnabas.broker.cluster.steps import ITEMS_A_TURN
+from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Steps
 
-__all__ = ["in_batches"]
+__all__ = ["find", "in_batches"]
 
+R = TypeVar("R")
 T = TypeVar("T")
+
+_LOOKED_AT_A_TURN = 4096
+"""To look at a partition takes about 1 us, to decide about it and to write its state 40."""
 
 
 def in_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """The items in their order, some at a time; nothing for no items."""
     for first in range(0, len(items), ITEMS_A_TURN):
         yield items[first : first + ITEMS_A_TURN]
+
+
+def find(items: Sequence[T], look: Callable[[Sequence[T]], Iterable[R]]) -> Steps[list[R]]:
+    """What ``look`` finds among all items, of which it gets some thousands at a time."""
+    found: list[R] = []
+    for first in range(0, len(items), _LOOKED_AT_A_TURN):
+        if first:
+            yield NEXT_TURN
+        found += look(items[first : first + _LOOKED_AT_A_TURN])
+    return found

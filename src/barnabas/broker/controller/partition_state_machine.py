@@ -25,7 +25,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.controller.context import PARTITION_STATE_SOURCES, ControllerContext, PartitionState
 from barnabas.broker.controller.election_strategies import OFFLINE, ElectionStrategy
-from barnabas.broker.controller.partition_batches import in_batches
+from barnabas.broker.controller.partition_batches import find, in_batches
 from barnabas.broker.controller.partition_state_store import (
     MAX_ROUNDS,
     read_states,
@@ -39,6 +39,7 @@ __all__ = ["bring_online", "elect", "move_partitions", "trigger_online"]
 logger = logging.getLogger(__name__)
 
 _REPORTED = 10
+_WITHOUT_LEADER = (PartitionState.OFFLINE, PartitionState.NEW)
 
 
 def move_partitions(context: ControllerContext, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
@@ -81,9 +82,10 @@ def bring_online(
 
 def trigger_online(context: ControllerContext, batch: RequestBatch) -> Steps[set[TopicPartition]]:
     """Try to give a leader to every new and offline partition, those of topics being deleted aside; brokers are informed."""
-    waiting = [
-        p for p in context.in_states(PartitionState.OFFLINE, PartitionState.NEW) if not context.is_deleting(p.topic)
-    ]
+    waiting = yield from find(
+        list(context.partition_states.items()),
+        lambda some: [p for p, state in some if state in _WITHOUT_LEADER and not context.is_deleting(p.topic)],
+    )
     online: set[TopicPartition] = set()
     for partitions in in_batches(waiting):
         online |= yield from bring_online(context, batch, partitions, OFFLINE)

@@ -164,7 +164,9 @@ def _on_new_partition_creation(
         move_partitions(context, some, PartitionState.NEW)
         yield from move_replicas(context, batch, context.replicas_of(some), ReplicaState.NEW)
         yield from bring_online(context, batch, some, OFFLINE)
+        yield NEXT_TURN
         yield from move_replicas(context, batch, context.replicas_of(some), ReplicaState.ONLINE)
+        yield NEXT_TURN
         yield Send(batch.take())
     yield Send(batch.take_rest())
 

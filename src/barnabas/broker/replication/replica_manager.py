@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
-from barnabas.base.slices import Beside, Sliced
+from barnabas.base.slices import Beside, Sliced, one_by_one
 from barnabas.broker.replication.alter_partition_manager import AlterPartitionManager
 from barnabas.broker.replication.partition import FetchSessionActivity, Leader, Partition, StateChange, always_alive
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
@@ -287,7 +287,7 @@ class ReplicaManager:
 
         A caught-up follower outside the set also holds back the high watermark; it stops doing so after the same time.
         """
-        for partition in list(self._partitions.values()):
+        for partition in one_by_one(self._partitions.values()):
             yield None
             role = partition.role
             if type(role) is not Leader or not role.followers or partition.offline:

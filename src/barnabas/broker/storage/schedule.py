@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Beside, Sliced
+from barnabas.base.slices import Beside, Sliced, one_by_one
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.storage.effects import Effects, InSlices, Later
 from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
@@ -136,7 +136,7 @@ class StorageSchedule:
     def expire_producers(self, now: Now) -> Sliced[None]:
         """Remove the state of producers that were silent for producer.id.expiration.ms."""
         expiration_ms = self._config["producer.id.expiration.ms"]
-        for log in tuple(self._log_dirs.logs().values()):
+        for log in one_by_one(self._log_dirs.logs().values()):
             try:
                 log.producers.remove_expired(now.wall_ms, expiration_ms)
             except KafkaError as error:

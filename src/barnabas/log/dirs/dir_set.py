@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import one_by_one
 from barnabas.base.threads import Claim
 from barnabas.log.checkpoints import CLEANER_OFFSETS
 from barnabas.log.dirs.log_dir import LogDir
@@ -162,7 +163,7 @@ class DirSet:
 
     def stored(self) -> Iterator[tuple[str, TopicPartition, PartitionLog]]:
         """All logs that there are now, future ones included, with the dirs that they are in. May be read in slices."""
-        for topic_partition, log in (*self.logs.items(), *self.futures.items()):
+        for topic_partition, log in one_by_one((*self.logs.items(), *self.futures.items())):
             yield self.dir_of(log).path, topic_partition, log
 
     def clear(self) -> None:

@@ -20,7 +20,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random
-from barnabas.base.slices import Beside, Sliced
+from barnabas.base.slices import Beside, Sliced, one_by_one
 from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet, start_inside_segment
@@ -311,7 +311,7 @@ class LogDirs:
 
     def purge_deleted(self, now_ms: int) -> Sliced[None]:
         """Remove the folders and segment files whose time has come."""
-        for log in list(self._dirs.logs.values()):
+        for log in one_by_one(self._dirs.logs.values()):
             if len(log.deletions):
                 with contextlib.suppress(KafkaError):  # the owner was notified that its dir went offline
                     yield from log.purge_deleted(now_ms)
@@ -368,7 +368,7 @@ class LogDirs:
     def apply_retention(self, now_ms: int) -> Sliced[list[TopicPartition]]:
         """Let retention delete segments of all logs; returns the partitions that lost some."""
         shorter: list[TopicPartition] = []
-        for topic_partition, log in list(self._dirs.logs.items()):
+        for topic_partition, log in one_by_one(self._dirs.logs.items()):
             with contextlib.suppress(KafkaError):  # the owner was notified that its dir went offline
                 count = _SEGMENTS_A_STEP
                 while log.offline is None and count == _SEGMENTS_A_STEP:
@@ -382,7 +382,7 @@ class LogDirs:
     def flush_due(self, now_ms: int) -> Sliced[list[PartitionLog]]:
         """The logs that have something to sync: rolled segments, or more than flush.messages and flush.ms allow."""
         due = []
-        for log in list(self._dirs.logs.values()):
+        for log in one_by_one(self._dirs.logs.values()):
             if log.durability.recovery_point < log.segments.active.base_offset or log.flusher.is_due(
                 log.config, now_ms
             ):
