@@ -1,8 +1,11 @@
 """Dynamic configuration in znodes: changed and followed in steps, also where a crash ends them in between."""
 
+import contextlib
+
 import pytest
 
 from barnabas.base.errors import ConfigError
+from barnabas.broker.cluster.steps import Read, Steps
 from barnabas.broker.cluster.znodes import (
     CONFIG_CHANGES,
     config_path,
@@ -297,3 +300,42 @@ def test_what_has_no_effect_on_a_broker_is_removed_or_stays_and_stops_no_change(
             )
     znodes.perform(broker.repository.alter_broker(0, lambda _: {}, validate_only=False))
     assert stored(znodes, path) == {}
+
+
+def test_a_look_reads_new_notes_and_the_oldest_however_many_there_are() -> None:
+    """Three hundred altered topics do not read three hundred notes three hundred times; with many notes, looks have time between them."""
+    znodes = Znodes()
+    broker = Broker(znodes)
+    for number in range(300):
+        assert broker.alter(setting(retention_ms=str(number)))
+    broker.look()
+    assert broker.alter(setting(retention_ms="7"))
+    reads: list[str] = []
+
+    def counted() -> Steps[None]:
+        steps, outcome = broker.repository.process_changes(), None
+        with contextlib.suppress(StopIteration):
+            while True:
+                step = steps.send(outcome)
+                if isinstance(step, Read):
+                    reads.extend(path for path in step.paths if path.startswith(CONFIG_CHANGES))
+                outcome = yield step
+
+    znodes.pauses_ms.clear()
+    znodes.perform(counted())
+    assert len(reads) == 2, "the new one and the oldest"
+    assert znodes.pauses_ms == [6]
+
+
+def test_notes_whose_time_has_come_are_deleted_in_batches_up_to_the_first_that_stays() -> None:
+    """Notes are in the order of their time, so none behind that is read."""
+    znodes = Znodes()
+    for number in range(1_000):
+        znodes.put(f"{CONFIG_CHANGES}/config_change_{number:010}", encode_config_change("topics/t"))
+    znodes.now_ms = LIFETIME_MS + 1
+    broker = Broker(znodes)
+    assert znodes.children(CONFIG_CHANGES) == []
+    assert broker.alter(setting(retention_ms="7"))
+    assert len(znodes.children(CONFIG_CHANGES)) == 1
+    broker.look()
+    assert len(znodes.children(CONFIG_CHANGES)) == 1

@@ -15,6 +15,7 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageEr
 from barnabas.wire.kafka.frames import decode_response_header, encode_response
 from barnabas.wire.kafka.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from barnabas.wire.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.metadata import MetadataRequest
 from barnabas.wire.kafka.messages.offset_fetch import OffsetFetchRequest
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -94,6 +95,21 @@ def test_a_request_of_very_many_elements_is_malformed(kind, version: int, body: 
     """A few hundred kilobytes never become gigabytes of objects."""
     with pytest.raises(MalformedMessageError, match="more than 100000 elements"):
         reader(kind, version)(body, 0)
+
+
+@pytest.mark.parametrize("version", [4, 3])
+@pytest.mark.parametrize("name", ["group_id", "group_instance_id"])
+def test_a_string_is_as_long_in_flexible_versions_as_in_others(version: int, name: str) -> None:
+    """A compact length could say more than 32,767 bytes; Kafka's clients and brokers refuse such strings, and so do we."""
+    longest = HeartbeatRequest(**{"group_id": "g", "member_id": "m", name: "x" * 32_767})
+    assert decode(HeartbeatRequest, version, encode(longest, version)) == longest
+    longer = HeartbeatRequest(**{"group_id": "g", "member_id": "m", name: "x" * 32_768})
+    with pytest.raises(ValueError, match="cannot be encoded"):
+        encode(longer, version)
+    if version == 4:
+        encoded = bytes(encode(longest, version)).replace(uvarint(32_768), uvarint(32_769)) + b"\0"
+        with pytest.raises(MalformedMessageError, match=f"{name} is longer than 32767 bytes"):
+            decode(HeartbeatRequest, version, encoded)
 
 
 def test_responses_and_the_controllers_requests_may_have_many_elements() -> None:

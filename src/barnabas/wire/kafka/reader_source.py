@@ -27,7 +27,7 @@ from barnabas.base.files import Buffer
 from barnabas.base.slices import Sliced
 from barnabas.wire.kafka.errors import MalformedMessageError
 from barnabas.wire.kafka.primitives import MOST_TAGGED_FIELDS, number_reader, packer, read_uvarint, skip_tagged_fields
-from barnabas.wire.kafka.schema import FIXED, Field, Message, Struct
+from barnabas.wire.kafka.schema import FIXED, LONGEST_STRING, Field, Message, Struct
 
 __all__ = ["Reader", "SlicedReader", "compile_reader", "compile_sliced_reader", "has_records", "reader_source"]
 
@@ -269,7 +269,12 @@ class _ReaderSource:
         if self.flexible:
             self._run.append(("B", length))
             self._flush()
-            self._line(f"if {length} > 127: {length}, at = uvarint(data, at - 1)")
+            self._line(f"if {length} > 127:")
+            self._depth += 1
+            self._line(f"{length}, at = uvarint(data, at - 1)")
+            if short:  # as long as a string may be in the older versions, whose length has two bytes
+                self._fail(f"{length} > {LONGEST_STRING + 1}", path, f"is longer than {LONGEST_STRING} bytes")
+            self._depth -= 1
             self._line(f"{length} -= 1")
         else:
             self._run.append(("h" if short else "i", length))

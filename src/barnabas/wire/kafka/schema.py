@@ -119,6 +119,9 @@ FIXED = {
 }
 """Kinds of a fixed size, with their characters in Python's ``struct``."""
 
+LONGEST_STRING = 0x7FFF
+"""Bytes of a string in UTF-8: what a length of two bytes can say. Kafka refuses more in compact strings as well."""
+
 
 def _compile_init(cls: "type[Struct]") -> Callable[..., None]:
     arguments = []

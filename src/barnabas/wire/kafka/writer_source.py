@@ -19,7 +19,7 @@ from typing import Any
 from barnabas.base.slices import Sliced
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.primitives import number_writer, packer, uvarint
-from barnabas.wire.kafka.schema import FIXED, Field, Message, Struct
+from barnabas.wire.kafka.schema import FIXED, LONGEST_STRING, Field, Message, Struct
 
 __all__ = ["SlicedWriter", "Writer", "compile_sliced_writer", "compile_writer", "writer_source"]
 
@@ -229,6 +229,9 @@ class _WriterSource:
             self._line("else:")
             self._run = before
             self._depth += 1
+            if short:
+                too_long = f"'a string is longer than {LONGEST_STRING} bytes'"
+                self._line(f"if {counted} > {LONGEST_STRING + 1}: raise StructError({too_long})")
             self._flush()
             self._line(f"{self._append}(uvarint({counted}))")
             self._depth -= 1
