@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.clock import SystemClock
 from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.steps import (
+    NEXT_TURN,
     Ask,
     Check,
     Children,
@@ -37,7 +39,7 @@ from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import CreateMode, Perms
 from barnabas.wire.jute.records import ACL, Id
 from support.coordination_in_process import running_server, session
-from support.performing import interpreter
+from support.performing import NoBrokers, interpreter
 
 
 def run(tmp_path: Path, test: Callable[[Interpreter, CoordinationClient], Awaitable[None]]) -> None:
@@ -261,5 +263,50 @@ def test_a_decision_ends_when_its_term_is_over(tmp_path: Path) -> None:
         with pytest.raises(ControllerMovedError):
             await interpreter.perform(deciding(), term=term)
         assert term.sent == []
+
+    run(tmp_path, test)
+
+
+class OneStepASlice(SystemClock):
+    """A clock by which each step takes the whole slice."""
+
+    def time_slice(self) -> Callable[[], bool]:
+        return lambda: True
+
+
+def test_generators_at_work_at_once_share_one_slice_in_each_turn_of_the_loop(tmp_path: Path) -> None:
+    """However many there are, others wait for one slice; the generators go on in order, also where some are cancelled."""
+
+    async def test(_: Interpreter, client: CoordinationClient) -> None:
+        turns = 0
+        began: dict[int, list[int]] = {number: [] for number in range(10)}
+        is_over = False
+
+        def count() -> None:
+            nonlocal turns
+            turns += 1
+            if not is_over:
+                asyncio.get_running_loop().call_soon(count)
+
+        def steps(number: int) -> Steps[int]:
+            for _ in range(5):
+                began[number].append(turns)
+                if number == 4:
+                    tasks[3].cancel()
+                yield NEXT_TURN
+            return number
+
+        shared = Interpreter(client, NoBrokers(), asyncio.ensure_future, OneStepASlice())
+        asyncio.get_running_loop().call_soon(count)
+        tasks = [asyncio.ensure_future(shared.perform(steps(number))) for number in range(10)]
+        assert await asyncio.gather(*(task for number, task in enumerate(tasks) if number != 3)) == [
+            0,
+            1,
+            2,
+            *range(4, 10),
+        ]
+        is_over = True
+        all_turns = sorted(turn for each in began.values() for turn in each)
+        assert len(set(all_turns)) == len(all_turns), "two generators took steps in one turn"
 
     run(tmp_path, test)

@@ -302,7 +302,7 @@ class _Deposing(Interpreter):
     """Raises the controller epoch, as another controller would, before the first step of a term."""
 
     def __init__(self, client: CoordinationClient) -> None:
-        super().__init__(client, NoBrokers(), asyncio.ensure_future)
+        super().__init__(client, NoBrokers(), asyncio.ensure_future, SystemClock())
         self._raising: CoordinationClient | None = client
 
     async def perform(self, steps: Any, *, term: Any = None, **options: Any) -> Any:
@@ -347,7 +347,7 @@ class _Reading(Interpreter):
     may_begin: asyncio.Event
 
     def __init__(self, client: CoordinationClient) -> None:
-        super().__init__(client, NoBrokers(), asyncio.ensure_future)
+        super().__init__(client, NoBrokers(), asyncio.ensure_future, SystemClock())
 
     async def perform(self, steps: Any, *, term: Any = None, **options: Any) -> Any:
         if term is not None:

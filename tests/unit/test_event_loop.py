@@ -173,6 +173,33 @@ def test_the_log_says_how_long_a_place_worked(
     assert found["work"][1] >= found["work"][0] / 2
 
 
+def test_connections_share_a_place_and_the_log_names_the_peer(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise a place for each connection would hide how often a request is slow, and fill the table of places."""
+    caplog.set_level(logging.INFO)
+
+    class Connection:
+        work = "PRODUCE"
+
+        def __init__(self, port: int) -> None:
+            self.peer = ("127.0.0.1", port)
+
+        def readable(self) -> None:
+            hold()
+
+    async def run() -> None:
+        for port in (7, 8):
+            loop.call_soon(Connection(port).readable)
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(run())
+    ((place, known_place),) = known(loop).slow.items()
+    assert place.endswith(": PRODUCE")
+    assert known_place.count == 2
+    assert ": PRODUCE for 127.0.0.1:7 (1 times" in caplog.text
+
+
 def test_an_exception_passes_and_is_counted(loop: asyncio.AbstractEventLoop) -> None:
     """The measurement changes nothing for the caller."""
 

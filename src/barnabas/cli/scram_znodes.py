@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from barnabas.base.clock import SystemClock
 from barnabas.base.randomness import new_random
 from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.service import Interpreter
@@ -49,4 +50,4 @@ async def _alter(client: CoordinationClient, user: str, changes: Sequence[ScramC
         await client.ensure_path(path)
     no_brokers = Channels(-1, SocketNetwork(), request_timeout_ms=_CONNECT_TIMEOUT_MS)
     steps = alter_entity("users", sanitized(user), lambda texts: texts_after_changes(texts, changes))
-    await Interpreter(client, no_brokers, asyncio.ensure_future).perform(steps)
+    await Interpreter(client, no_brokers, asyncio.ensure_future, SystemClock()).perform(steps)

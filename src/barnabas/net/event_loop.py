@@ -169,7 +169,7 @@ class LoopBudget:
     def _exceeded(
         self, callback: Callable[..., object], args: tuple[Any, ...], took_s: float, worked_s: float, ended_s: float
     ) -> None:
-        place = place_of(callback, args)
+        place, peer = place_of(callback, args), _peer_of(callback)
         known = self.slow.get(place)
         if known is None:
             if len(self.slow) >= _MAX_PLACES:
@@ -185,9 +185,11 @@ class LoopBudget:
             level = logging.WARNING if took_s > _SERIOUS_S else logging.INFO
             logger.log(
                 level,
-                "The event loop was held for %.0f ms by %s (%d times, %.0f ms at most; it worked for %.0f ms and waited for the rest)",
+                "The event loop was held for %.0f ms by %s%s (%d times, %.0f ms at most; "
+                "it worked for %.0f ms and waited for the rest)",
                 took_s * 1000,
                 place,
+                peer,
                 known.count,
                 known.worst_s * 1000,
                 worked_s * 1000,
@@ -210,6 +212,12 @@ def place_of(callback: Callable[..., object], args: tuple[Any, ...] = ()) -> str
     work = getattr(owner, "work", "")
     where = f" ({_line_of(code, code.co_firstlineno)})" if isinstance(code, CodeType) else ""
     return f"{name}{where}{': ' if work else ''}{work}"
+
+
+def _peer_of(callback: Callable[..., object]) -> str:
+    """For whom a connection's callback ran. No part of the place: a place for each connection would be too many."""
+    peer = getattr(getattr(callback, "__self__", None), "peer", None)
+    return f" for {peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else ""
 
 
 def _place_of_task(task: "asyncio.Task[Any]") -> str:

@@ -10,10 +10,12 @@ steps.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from barnabas.base.clock import Clock
 from barnabas.base.ids import uuid_text
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.broker.cluster.steps import (
@@ -103,6 +105,43 @@ class ControllerTerm(Protocol):
         ...
 
 
+class _Turns:
+    """One slice of time in each turn of the event loop, which all deciding generators share.
+
+    Twenty requests that describe 500 topics each would otherwise hold the loop for twenty times 5 ms before others have theirs.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._is_over: Callable[[], bool] | None = None
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def is_over(self) -> bool:
+        """Whether the caller must wait for its turn."""
+        if self._is_over is None:
+            self._begin()
+            return False
+        return bool(self._waiting) or self._is_over()
+
+    async def wait(self) -> None:
+        """Return in a later turn of the event loop, in the order of the calls."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        await turn
+
+    def _begin(self) -> None:
+        self._is_over = self._clock.time_slice()
+        asyncio.get_running_loop().call_soon(self._end)
+
+    def _end(self) -> None:
+        self._is_over = None
+        if self._waiting:
+            self._begin()  # whoever comes now waits behind the others
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+
 def _no_watch(_path: str) -> WatchCallback | None:
     return None
 
@@ -111,11 +150,16 @@ class Interpreter:
     """Performs steps for every part of a broker."""
 
     def __init__(
-        self, client: CoordinationClient, channel: Channel, spawn: Callable[[Coroutine[Any, Any, None]], object]
+        self,
+        client: CoordinationClient,
+        channel: Channel,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        clock: Clock,
     ) -> None:
         self._client = client
         self._channel = channel
         self._spawn = spawn
+        self._turns = _Turns(clock)
 
     def start(self, steps: Steps[None]) -> None:
         """Perform steps in the background. What they raise is logged."""
@@ -128,6 +172,8 @@ class Interpreter:
         advance: Callable[[], Step] = partial(steps.send, None)
         try:
             while True:
+                if self._turns.is_over():
+                    await self._turns.wait()
                 step = advance()
                 try:
                     outcome = await self._perform_one(step, watch_for, term)

@@ -232,7 +232,7 @@ class ClientConnection:
     def work(self) -> str:
         """What was served last, for reports about the event loop."""
         known = self._dispatcher.handlers.get(self._key)
-        return f"{'nothing' if known is None else known.key.name} for {self.client.host}:{self.client.port}"
+        return "nothing" if known is None else known.key.name
 
     @property
     def busy(self) -> bool:

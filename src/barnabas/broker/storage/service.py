@@ -8,6 +8,7 @@ In Kafka: the scheduler of `LogManager`, the threads of `LogCleaner` and of `Rep
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
 from barnabas.base.ids import TopicPartition
@@ -39,6 +40,8 @@ class Background:
         self._timers: dict[int, Timer] = {}
         self._planned = 0
         self._is_stopped = False
+        self.work = ""
+        """The task that began last, for reports about the event loop."""
 
     def now(self) -> Now:
         """The time to give to a step."""
@@ -58,6 +61,7 @@ class Background:
                 case Later():
                     self._plan(effect)
                 case InSlices(name, work, then):
+                    self.work = name
                     self._slices.start(self._followed(name, work, then))
                 case _:
                     self._in_thread(effect.work, self._reporting(effect.done))
@@ -80,12 +84,12 @@ class Background:
 
         self._planned += 1
         number = self._planned
+        self._timers[number] = self._call_later(effect.delay_ms, partial(self._fire, number, effect))
 
-        def fire() -> None:
-            del self._timers[number]
-            self.perform(effect.then(self.now()))
-
-        self._timers[number] = self._call_later(effect.delay_ms, fire)
+    def _fire(self, number: int, effect: Later) -> None:
+        del self._timers[number]
+        self.work = ""
+        self.perform(effect.then(self.now()))
 
 
 class LogSyncs:
