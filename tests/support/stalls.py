@@ -23,7 +23,7 @@ __all__ = ["TIMEOUTS", "Stalls", "cpu_s", "one_broker"]
 
 LIMIT_MS = 50
 TIMEOUTS = {"request.timeout.ms": "120000", "default.api.timeout.ms": "120000"}
-_HELD = re.compile(r"held for (\d+) ms by (.*) \(\d+ times")
+_HELD = re.compile(r"held for (\d+) ms by (.*) \(\d+ times, \d+ ms at most; it worked for (\d+) ms")
 _COLLECTED = re.compile(r"Collecting garbage of generation \d took (\d+) ms")
 _TICK = sysconf("SC_CLK_TCK")
 
@@ -67,8 +67,12 @@ class Stalls:
         """What held the broker's event loop too long since the last call."""
         log = self.cluster.broker_log(0).read_text()
         new, self._read = log[self._read :], len(log)
-        # A thread that holds the interpreter and waits for a CPU is load, too. Collections are measured in processor time.
-        held = [f"{ms} ms: {place}" for ms, place in _HELD.findall(new) if int(ms) > LIMIT_MS + load_ms]
+        # A thread that holds the interpreter and waits for a CPU is load, too. Work and collections are processor time.
+        held = [
+            f"{ms} ms, {worked} of them at work: {place}"
+            for ms, place, worked in _HELD.findall(new)
+            if int(ms) > LIMIT_MS + load_ms or int(worked) > LIMIT_MS
+        ]
         return held + [f"{ms} ms: garbage" for ms in _COLLECTED.findall(new) if int(ms) > LIMIT_MS]
 
 

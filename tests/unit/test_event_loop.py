@@ -22,6 +22,7 @@ from barnabas.net.event_loop import (
     count_pauses,
     limit_pauses,
     loop_figures,
+    measured,
     new_event_loop,
     place_of,
 )
@@ -198,6 +199,17 @@ def test_connections_share_a_place_and_the_log_names_the_peer(
     assert place.endswith(": PRODUCE")
     assert known_place.count == 2
     assert ": PRODUCE for 127.0.0.1:7 (1 times" in caplog.text
+
+
+def test_a_protocol_of_a_transport_is_counted_where_it_asks_for_it(loop: asyncio.AbstractEventLoop) -> None:
+    """uvloop's transports call `data_received` themselves, so a TLS connection of the coordination service would be unseen."""
+
+    async def run() -> None:
+        measured(asyncio.get_running_loop(), hold)()
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(run())
+    assert any("hold (" in place for place in known(loop).slow)
 
 
 def test_an_exception_passes_and_is_counted(loop: asyncio.AbstractEventLoop) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "count_pauses",
     "limit_pauses",
     "loop_figures",
+    "measured",
     "new_event_loop",
     "place_of",
 ]
@@ -394,6 +395,12 @@ def budget_of(loop: asyncio.AbstractEventLoop) -> LoopBudget | None:
     """The budget of a loop made here; None for other loops."""
     budget = getattr(loop, "budget", None)
     return budget if isinstance(budget, LoopBudget) else None
+
+
+def measured(loop: asyncio.AbstractEventLoop, callback: Callable[..., object]) -> Callable[..., object]:
+    """A callback that counts in the loop's budget: for protocols, which a transport calls past the loop."""
+    budget = budget_of(loop)
+    return callback if budget is None else _measured(budget, callback)
 
 
 def loop_figures(loop: asyncio.AbstractEventLoop) -> dict[str, float]:

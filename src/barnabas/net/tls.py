@@ -16,6 +16,7 @@ from typing import cast
 
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Part
+from barnabas.net.event_loop import measured
 
 __all__ = ["TlsConnection", "TlsNetwork"]
 
@@ -100,6 +101,7 @@ class TlsConnection(asyncio.Protocol):
         self.on_drained: Callable[[], None] | None = None
         self._failure: OSError | None = None
         self._received = bytearray()
+        self._receive: Callable[[bytes], object] | None = None  # while there is a transport
         self._is_paused = False
         self._is_held = False  # not reading until what is unsent has left
         self._is_closing = False
@@ -109,6 +111,7 @@ class TlsConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has another base class
+        self._receive = measured(asyncio.get_running_loop(), self._take)
         transport = self._transport
         self.peer: tuple[str, int] = transport.get_extra_info("peername")[:2]
         self.local: tuple[str, int] = transport.get_extra_info("sockname")[:2]
@@ -119,6 +122,10 @@ class TlsConnection(asyncio.Protocol):
             self.close()
 
     def data_received(self, data: bytes) -> None:
+        if self._receive is not None:
+            self._receive(data)
+
+    def _take(self, data: bytes) -> None:
         self._received += data
         self._deliver()
 
@@ -135,6 +142,7 @@ class TlsConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
         self.on_drained = None
+        self._receive = None  # it refers to this connection
         self._received.clear()
         if self._handler is not None:
             self._handler.closed(self._failure or exc)

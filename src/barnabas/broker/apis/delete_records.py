@@ -54,6 +54,7 @@ def _delete(services: Services, request: Request) -> Sliced[None]:
 def _respond(request: Request, outcomes: Mapping[TopicPartition, LowWatermark]) -> Sliced[None]:
     topics = []
     for topic in request.message.topics:
+        yield None  # it may be named without partitions
         results = []
         for partition in topic.partitions:
             yield None

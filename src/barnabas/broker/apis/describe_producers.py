@@ -36,6 +36,7 @@ def _describe_all(services: Services, request: Request) -> Sliced[None]:
     described: set[TopicPartition] = set()
     topics = []
     for topic in message.topics:
+        yield None  # it may be named without partitions
         partitions = []
         for index in topic.partition_indexes:
             yield None

@@ -57,6 +57,7 @@ def _look_up(services: Services, request: Request) -> Sliced[None]:
     isolation = _isolation(message)
     topics = []
     for topic in message.topics:
+        yield None  # a topic may be named without partitions
         answers = []
         for partition in topic.partitions:
             yield None

@@ -107,6 +107,7 @@ def _topics(services: Services, request: Request, message: MetadataRequest) -> S
         wanted: dict[str, None] = {}
         by_id = any(topic.topic_id != ZERO_UUID for topic in message.topics)
         for topic in message.topics:
+            yield None
             if request.version < _IDS_FROM_VERSION and (topic.name is None or topic.topic_id != ZERO_UUID):
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
             if not by_id:

@@ -12,6 +12,7 @@ FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, OFFSET_METADATA_T
 UNKNOWN_TOPIC_ID.
 """
 
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import serve
@@ -46,8 +47,6 @@ def _commit(services: Services, request: Request) -> None:
     if request.version < _TOPIC_IDS_SINCE_VERSION:
         serve(services, request, services.groups.commit_offsets(request.message, request.reply))
         return
-    for topic in request.message.topics:
-        topic.name = services.metadata.topic_name(topic.topic_id) or ""  # which no topic is called
 
     def reply(response: OffsetCommitResponse) -> None:
         for topic in response.topics:
@@ -56,7 +55,13 @@ def _commit(services: Services, request: Request) -> None:
                     partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
         request.reply(response)
 
-    serve(services, request, services.groups.commit_offsets(request.message, reply))
+    def commit() -> Sliced[None]:
+        for topic in request.message.topics:
+            yield None
+            topic.name = services.metadata.topic_name(topic.topic_id) or ""  # which no topic is called
+        yield from services.groups.commit_offsets(request.message, reply)
+
+    serve(services, request, commit())
 
 
 def fail(message: OffsetCommitRequest, _version: int, code: ErrorCode) -> OffsetCommitResponse:

@@ -74,6 +74,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
     waiting: list[_Waiting] = []
     failed = False
     for topic_data in _without_repeats(message.topic_data):
+        yield None  # it may have no partitions
         name: str | None = topic_data.name
         if request.version >= PRODUCE_TOPIC_IDS:
             name = services.metadata.topic_name(topic_data.topic_id)

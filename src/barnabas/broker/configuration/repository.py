@@ -118,10 +118,12 @@ class ConfigRepository:
 
     def read_users(self, names: Sequence[str] | None) -> Steps[dict[str, dict[str, ScramCredential]]]:
         """The SCRAM credentials of these users, or of all, by mechanism."""
-        nodes: list[str] = (yield Children(_USERS)) if names is None else [sanitized(name) for name in names if name]
+        nodes: Sequence[str] = (yield Children(_USERS)) if names is None else [name for name in names if name]
         found = {}
         for first in range(0, len(nodes), ITEMS_A_TURN):
             some = nodes[first : first + ITEMS_A_TURN]
+            if names is not None:
+                some = [sanitized(name) for name in some]
             paths = [config_path("users", node) for node in some]
             znodes: list[Znode | None] = yield Read(paths)
             for node, path, znode in zip(some, paths, znodes, strict=True):

@@ -57,6 +57,7 @@ def prepare_commit(
     commit = OffsetCommit(request)
     expire_ms = -1 if request.retention_time_ms == -1 else wall_ms + request.retention_time_ms
     for topic in request.topics:
+        yield None  # it may be named without partitions
         answers: list[OffsetCommitResponsePartition] = []
         commit.response.topics.append(
             OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)

@@ -45,6 +45,7 @@ def prepare_offset_deletion(request: OffsetDeleteRequest, partitions_of: Partiti
     """What follows from the request and the metadata alone."""
     deletion = OffsetDeletion(request)
     for topic in request.topics:
+        yield None  # it may be named without partitions
         answers: list[OffsetDeleteResponsePartition] = []
         deletion.response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
         existing = partitions_of(topic.name)
