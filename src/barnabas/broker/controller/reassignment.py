@@ -52,6 +52,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller import topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import LEADER_EPOCH_ONLY, OFFLINE, REASSIGNMENT, RETIREMENT
+from barnabas.broker.controller.partition_batches import find, in_batches
 from barnabas.broker.controller.partition_state_machine import bring_online, elect
 from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, read_leadership
 from barnabas.broker.controller.replica_state_machine import move_replicas
@@ -174,7 +175,8 @@ def _begin(
 ) -> Steps[Answers]:
     answers: Answers = {}
     there = {topic_partition for topic_partition in wanted if context.assignment(topic_partition).replicas}
-    yield from read_leadership(context, [topic_partition for topic_partition in wanted if topic_partition in there])
+    for some in in_batches([topic_partition for topic_partition in wanted if topic_partition in there]):
+        yield from read_leadership(context, some)
     accepted: dict[TopicPartition, ReplicaAssignment] = {}
     for number, (topic_partition, planned) in enumerate(wanted.items(), 1):
         yield from turn_after(number)
@@ -234,22 +236,26 @@ def resume_reassignments(
     names = sorted(partitions)
     if not names:
         return
-    yield from read_leadership(context, names)
-    ready = [topic_partition for topic_partition in names if _can_end(context, topic_partition)]
-    ended = yield from _end(context, batch, ready)
-    yield from _send_assignments(
-        context, batch, [topic_partition for topic_partition in names if topic_partition not in ended]
-    )
+    for some in in_batches(names):
+        yield from read_leadership(context, some)
+    ended = yield from _end(context, batch, (yield from _those_that_can_end(context, names)))
+    for some in in_batches([topic_partition for topic_partition in names if topic_partition not in ended]):
+        yield from _send_assignments(context, batch, some)
 
 
 def maybe_complete(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
     """In-sync sets changed: end those moves that can be ended now."""
-    ready = [topic_partition for topic_partition in sorted(context.reassigning) if _can_end(context, topic_partition)]
+    ready = yield from _those_that_can_end(context, list(context.reassigning))
     if ready:
-        yield from read_leadership(context, ready)
-        yield from _end(
-            context, batch, [topic_partition for topic_partition in ready if _can_end(context, topic_partition)]
-        )
+        for some in in_batches(ready):
+            yield from read_leadership(context, some)
+        yield from _end(context, batch, (yield from _those_that_can_end(context, ready)))
+
+
+def _those_that_can_end(
+    context: ControllerContext, partitions: Sequence[TopicPartition]
+) -> Steps[list[TopicPartition]]:
+    return sorted((yield from find(partitions, lambda some: [p for p in some if _can_end(context, p)])))
 
 
 def _can_end(context: ControllerContext, topic_partition: TopicPartition) -> bool:
@@ -298,27 +304,41 @@ def _end(
     if not partitions:
         return set()
     before = {topic_partition: context.assignment(topic_partition) for topic_partition in partitions}
+    ended: set[TopicPartition] = set()
+    for some in in_batches(partitions):
+        ended |= yield from _settle(
+            context, batch, {topic_partition: before[topic_partition] for topic_partition in some}
+        )
+    moved = [topic_partition for topic_partition in sorted(ended) if before[topic_partition].is_reassigning]
+    yield from _write_assignments(context, moved)
+    yield from _remove_entries(lambda p, replicas: p in ended and tuple(replicas) == context.assignment(p).replicas)
+    for some in in_batches(sorted(ended)) if ended else [()]:
+        batch.add_update_metadata(some)
+        yield Send(batch.take())
+    for number, topic_partition in enumerate(moved, 1):
+        yield from turn_after(number)
+        logger.info("Partition %s is reassigned to %s", topic_partition, context.assignment(topic_partition).replicas)
+    topics = {topic_partition.topic for topic_partition in ended if context.is_deleting(topic_partition.topic)}
+    if topics:
+        yield from topic_deletion.resume_deletions(context, batch, topics)
+    return ended
+
+
+def _settle(
+    context: ControllerContext, batch: RequestBatch, before: Mapping[TopicPartition, ReplicaAssignment]
+) -> Steps[set[TopicPartition]]:
+    """Let a replica that stays lead, and the others go; returns the partitions where one does."""
     added = [PartitionAndReplica(p, broker) for p, assignment in before.items() for broker in assignment.adding]
     yield from move_replicas(context, batch, added, ReplicaState.ONLINE)
     for topic_partition, assignment in before.items():
         context.set_assignment(topic_partition, ReplicaAssignment(assignment.target))
-    ended = yield from _settle_leaders(context, batch, partitions)
+    ended = yield from _settle_leaders(context, batch, list(before))
     yield Send(batch.take())
     for topic_partition in before.keys() - ended:
         context.set_assignment(topic_partition, before[topic_partition])
     yield from _retire(
         context, batch, {topic_partition: before[topic_partition].removing for topic_partition in sorted(ended)}
     )
-    moved = [topic_partition for topic_partition in sorted(ended) if before[topic_partition].is_reassigning]
-    yield from _write_assignments(context, moved)
-    yield from _remove_entries(lambda p, replicas: p in ended and tuple(replicas) == context.assignment(p).replicas)
-    batch.add_update_metadata(sorted(ended))
-    yield Send(batch.take())
-    for topic_partition in moved:
-        logger.info("Partition %s is reassigned to %s", topic_partition, context.assignment(topic_partition).replicas)
-    topics = {topic_partition.topic for topic_partition in ended if context.is_deleting(topic_partition.topic)}
-    if topics:
-        yield from topic_deletion.resume_deletions(context, batch, topics)
     return ended
 
 
