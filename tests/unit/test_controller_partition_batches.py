@@ -24,7 +24,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.controller import broker_change, failover, topic_change
 from barnabas.broker.controller.context import ControllerContext
-from barnabas.broker.controller.partition_batches import find, in_batches
+from barnabas.broker.controller.partition_batches import find_in_turns, in_batches
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest
@@ -262,7 +262,7 @@ def test_a_search_in_all_partitions_lets_others_have_their_turn(count: int) -> N
     found: list[int] = []
 
     def search() -> Steps[None]:
-        found.extend((yield from find(range(count), look)))
+        found.extend((yield from find_in_turns(range(count), look)))
 
     steps = list(search())
     assert all(step is NEXT_TURN for step in steps)

@@ -26,7 +26,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller import reassignment, topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import CONTROLLED_SHUTDOWN
-from barnabas.broker.controller.partition_batches import find, in_batches
+from barnabas.broker.controller.partition_batches import find_in_turns, in_batches
 from barnabas.broker.controller.partition_state_machine import elect, move_partitions, trigger_online
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
@@ -88,7 +88,7 @@ def _on_broker_startup(context: ControllerContext, batch: RequestBatch, brokers:
         context.shutting_down.discard(broker)
     batch.add_update_metadata([], [broker for broker in context.brokers if broker not in brokers])
     yield Send(batch.take())
-    led = yield from find(
+    led = yield from find_in_turns(
         list(context.leadership.items()),
         lambda some: [p for p, known in some if known.leader_and_isr.leader != NO_LEADER],
     )
@@ -119,14 +119,14 @@ def _on_broker_failure(context: ControllerContext, batch: RequestBatch, brokers:
 
 
 def _replicas_on(context: ControllerContext, brokers: Iterable[int]) -> Steps[list[PartitionAndReplica]]:
-    return (yield from find(list(context.partitions()), partial(context.replicas_on, brokers)))
+    return (yield from find_in_turns(list(context.partitions()), partial(context.replicas_on, brokers)))
 
 
 def _on_replicas_became_offline(
     context: ControllerContext, batch: RequestBatch, replicas: Sequence[PartitionAndReplica]
 ) -> Steps[None]:
     """Elect leaders where they are gone, then remove the replicas from their ISRs."""
-    leaderless = yield from find(list(context.leadership.items()), context.led_by_dead)
+    leaderless = yield from find_in_turns(list(context.leadership.items()), context.led_by_dead)
     move_partitions(context, leaderless, PartitionState.OFFLINE)
     yield NEXT_TURN
     elected = yield from trigger_online(context, batch)
@@ -198,7 +198,7 @@ def process_controlled_shutdown(
         leaving = [PartitionAndReplica(topic_partition, broker) for topic_partition in partitions]
         yield from move_replicas(context, batch, leaving, ReplicaState.OFFLINE)
         yield Send(batch.take())
-    return (yield from find(list(context.leadership.items()), partial(context.led_by, broker)))
+    return (yield from find_in_turns(list(context.leadership.items()), partial(context.led_by, broker)))
 
 
 def process_log_dir_event_notification(context: ControllerContext, batch: RequestBatch) -> Steps[None]:

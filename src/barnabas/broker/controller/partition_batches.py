@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Steps
 
-__all__ = ["find", "in_batches"]
+__all__ = ["find_in_turns", "in_batches"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def in_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[first : first + ITEMS_A_TURN]
 
 
-def find(items: Sequence[T], look: Callable[[Sequence[T]], Iterable[R]]) -> Steps[list[R]]:
+def find_in_turns(items: Sequence[T], look: Callable[[Sequence[T]], Iterable[R]]) -> Steps[list[R]]:
     """What ``look`` finds among all items, of which it gets some thousands at a time."""
     found: list[R] = []
     for first in range(0, len(items), _LOOKED_AT_A_TURN):

@@ -25,7 +25,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.controller.context import PARTITION_STATE_SOURCES, ControllerContext, PartitionState
 from barnabas.broker.controller.election_strategies import OFFLINE, ElectionStrategy
-from barnabas.broker.controller.partition_batches import find, in_batches
+from barnabas.broker.controller.partition_batches import find_in_turns, in_batches
 from barnabas.broker.controller.partition_state_store import (
     MAX_ROUNDS,
     read_states,
@@ -82,7 +82,7 @@ def bring_online(
 
 def trigger_online(context: ControllerContext, batch: RequestBatch) -> Steps[set[TopicPartition]]:
     """Try to give a leader to every new and offline partition, those of topics being deleted aside; brokers are informed."""
-    waiting = yield from find(
+    waiting = yield from find_in_turns(
         list(context.partition_states.items()),
         lambda some: [p for p, state in some if state in _WITHOUT_LEADER and not context.is_deleting(p.topic)],
     )

@@ -52,7 +52,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller import topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import LEADER_EPOCH_ONLY, OFFLINE, REASSIGNMENT, RETIREMENT
-from barnabas.broker.controller.partition_batches import find, in_batches
+from barnabas.broker.controller.partition_batches import find_in_turns, in_batches
 from barnabas.broker.controller.partition_state_machine import bring_online, elect
 from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, read_leadership
 from barnabas.broker.controller.replica_state_machine import move_replicas
@@ -255,7 +255,7 @@ def maybe_complete(context: ControllerContext, batch: RequestBatch) -> Steps[Non
 def _those_that_can_end(
     context: ControllerContext, partitions: Sequence[TopicPartition]
 ) -> Steps[list[TopicPartition]]:
-    return sorted((yield from find(partitions, lambda some: [p for p in some if _can_end(context, p)])))
+    return sorted((yield from find_in_turns(partitions, lambda some: [p for p in some if _can_end(context, p)])))
 
 
 def _can_end(context: ControllerContext, topic_partition: TopicPartition) -> bool:
