@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from barnabas.base.threads import WorkerThread
+from barnabas.base.threads import AtMost, WorkerThread
 
 
 async def outcomes(count: int) -> tuple[list[int], list[tuple[int, BaseException | None]], set[int]]:
@@ -57,3 +57,32 @@ def test_closing_waits_for_what_was_given() -> None:
     worker(done.set, lambda _: pytest.fail("there is no loop"))
     worker.close()
     assert done.is_set()
+
+
+def test_no_more_threads_than_may_do_what_takes_much_memory() -> None:
+    """Two meet, three never do; what one of them raises gives its turn back."""
+    turns = AtMost(2)
+    met: list[bool] = []
+
+    def meet(barrier: threading.Barrier) -> bool:
+        try:
+            barrier.wait(0.3)
+        except threading.BrokenBarrierError:
+            return False
+        return True
+
+    for count in (2, 3):
+        barrier = threading.Barrier(count)
+        threads = [
+            threading.Thread(target=lambda: met.append(turns.run(lambda: meet(barrier))))  # noqa: B023
+            for _ in range(count)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert met == [True, True, False, False, False]
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            turns.run(lambda: 1 // 0)
+    assert turns.run(lambda: 7) == 7

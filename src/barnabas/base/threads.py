@@ -7,11 +7,29 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
-__all__ = ["Claim", "InThread", "WorkerThread"]
+__all__ = ["AtMost", "Claim", "InThread", "WorkerThread"]
 
 InThread = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
 """Takes what to run beside the event loop, and what to call on the loop afterwards, with its exception or None."""
+
+
+T = TypeVar("T")
+
+
+class AtMost:
+    """Lets so many threads at a time do what takes much memory; others wait for their turn."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self, count: int) -> None:
+        self._turns = threading.BoundedSemaphore(count)
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Its result. Raises what it raises."""
+        with self._turns:
+            return work()
 
 
 class Claim:

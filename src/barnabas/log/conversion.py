@@ -123,7 +123,7 @@ def _need_no_look(body: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
         or (header.max_timestamp - now_ms > config.timestamp_after_max_ms and not config.log_append_time)
     ):
         return False
-    data = bytes(body)  # which are read faster than a view
+    data = bytes(body) if isinstance(body, memoryview) else body  # which are read faster than a view
     with_keys = config.cleanup_compact
     return are_uniform(data, count, with_keys=with_keys) or are_plain(data, count, with_keys=with_keys)
 

@@ -6,7 +6,8 @@ grow. Its caller runs the error's check in a thread and appends again, with the 
 Apache's brokers need no such choice: there each request has a thread.
 
 How long a check takes follows from the number of records, and from the bytes that are unpacked and compressed again. What a
-compressed batch holds is only known by unpacking it, so that stops at a limit.
+compressed batch holds is only known by unpacking it, so that stops at a limit. No more than two are unpacked at a time: a few
+hundred bytes may hold megabytes, and the threads of a broker are many.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import Buffer
+from barnabas.base.threads import AtMost
 from barnabas.log.append_checks import unpacked_limit_bytes
 from barnabas.log.conversion import convert_unpacked, validate_and_convert, validate_plain_records
 from barnabas.log.settings import LogConfig
@@ -27,6 +29,9 @@ _MANY_RECORDS = 4_096
 """Some 4 ms, if each has to be looked at."""
 _MANY_BYTES = 32 * 1024
 """Some 2 ms for gzip, 7 for the highest levels; headers that fill it take 3."""
+
+
+_unpackings = AtMost(2)
 
 
 class RecordValidator(Protocol):
@@ -52,7 +57,7 @@ class DeferredCheck:
     def run(self) -> None:
         """Check the records. The append shows the outcome."""
         try:
-            self._converted = self._check()
+            self._converted = self._check() if self._config is None else _unpackings.run(self._check)
         except KafkaError as error:
             self._refusal = type(error), error.args, error.__dict__
 

@@ -223,7 +223,8 @@ def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, lim
     while True:
         output = bytearray(room)
         try:
-            return memoryview(output)[: _decompressed_size(into, data, output)]
+            del output[_decompressed_size(into, data, output) :]
+            return output
         except _OutputFullError:
             if room == limit_bytes:
                 raise _too_large(limit_bytes) from None
