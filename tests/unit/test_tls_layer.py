@@ -319,6 +319,13 @@ def test_a_store_that_cannot_be_used_is_named_with_its_property(folder: Path, tm
     server_context(stores(folder, key_store=KeyStore(str(locked), key_password="geheim")))
 
 
+def test_a_store_with_a_key_too_small_for_openssl_is_refused_with_the_reason(folder: Path, tmp_path: Path) -> None:
+    """The password is right and the file whole, so the error says what is wrong instead."""
+    small = make_certificate(tmp_path, "small", "/CN=small", bits=1024)
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.location\) cannot be used \(ee key too small\)"):
+        server_context(stores(folder, key_store=KeyStore(str(small))))
+
+
 def test_keys_and_certificates_may_be_text_in_one_line(folder: Path, tmp_path: Path) -> None:
     """As Kafka's properties hold them; a key with a password too."""
     make_certificate(tmp_path, "locked", "/CN=locked", password="geheim")

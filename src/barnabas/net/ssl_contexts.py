@@ -160,9 +160,10 @@ def _load(store: KeyStore, name: str, load: Callable[[bytes], None]) -> None:
         if is_pem(data) and store.type.upper() not in ("", "PEM"):
             raise ConfigError(f"{where} is PEM, and {name}.type is {store.type}: set it to PEM")
         load(data)
-    except ssl.SSLError:
+    except ssl.SSLError as error:
         raise ConfigError(
-            f"{where} cannot be used: is it whole, and is its password ({name}.password) right?"
+            f"{where} cannot be used ({_reason(error)}): is it whole, is its password ({name}.password) right, and are its keys "
+            "and signatures strong enough for OpenSSL?"
         ) from None
     except KeyStoreError as error:
         raise ConfigError(f"{where} cannot be used: {error}") from None
