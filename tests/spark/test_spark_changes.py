@@ -3,6 +3,8 @@
 import contextlib
 import json
 import sqlite3
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,6 +114,33 @@ def test_a_row_that_an_expression_cannot_bear_is_bad_where_it_is_a_record_and_en
     assert Checkpoint(flow).last_run()["reason"] == str(raised.value)
     run_on(spark, spec.parse(of_query.replace("price / id", "try_divide(price, id)"), file=str(tmp_path / "flow.toml")))
     assert ids_in(tmp_path / "out.db") == [0, 1, 3, 4]
+
+
+def test_a_flow_that_its_bad_rows_ended_goes_on_when_they_are_accepted(cluster: Any, tmp_path: Path) -> None:
+    """By the command: the run that ends, the one that is refused before Spark starts, and one that only warns of others."""
+    name, path = cluster.topic(1), tmp_path / "flow.toml"
+    path.write_text(
+        SOURCE.format(topic=name, bootstrap=cluster.bootstrap).replace("group =", "max_bad = 1\ngroup =")
+        + '[[sinks]]\ntype = "sqlite"\npath = "out.db"\ntable = "t"\n'
+    )
+    cluster.produce(name, [(None, each) for each in (b'{"id": 1}', b"{", b'{"id": 2}', b"no JSON")])
+
+    def run(*options: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(path), "--once", *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+
+    ended = run()
+    assert ended.returncode == 1
+    assert "2 of 4 rows of source are bad, more than max_bad = 1 rows (MALFORMED: 2, " in ended.stderr
+    assert ids_in(tmp_path / "out.db") == [1, 2]
+    refused = run()
+    assert (refused.returncode, "starting Spark" in refused.stderr) == (1, False)
+    assert f"pipeline run {path} --accept-bad-rows" in refused.stderr
+    cluster.produce(name, [(None, each) for each in (b"{", b'{"id": 3}', b"no JSON")])
+    done = run("--accept-bad-rows", "--set", "source.on_max_bad=warn")
+    assert done.returncode == 0, done.stderr
+    assert "warning: 2 of 3 rows of source are bad, more than max_bad = 1 rows" in done.stderr
+    assert ids_in(tmp_path / "out.db") == [1, 2, 3]
 
 
 def test_a_rewound_flow_repeats_in_each_kind_of_sink_what_was_said_before(
