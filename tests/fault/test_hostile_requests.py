@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.ids import Uuid
 from barnabas.client.topics import create_topic, describe_topics
 from barnabas.wire.kafka.messages import (
     alter_configs,
@@ -20,21 +21,26 @@ from barnabas.wire.kafka.messages import (
     create_partitions,
     create_topics,
     delete_groups,
+    delete_records,
     delete_topics,
     describe_configs,
     describe_log_dirs,
     describe_producers,
     describe_user_scram_credentials,
     elect_leaders,
+    fetch,
     incremental_alter_configs,
     join_group,
     leave_group,
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    metadata,
+    offset_commit,
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    produce,
     sync_group,
 )
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -411,6 +417,65 @@ def lists() -> dict[str, tuple[Any, int]]:
     }
 
 
+def topics_without_partitions() -> dict[str, tuple[Any, int]]:
+    """Requests whose topics have empty lists, so that what is done for each partition is done for none."""
+    ids = [Uuid(number.to_bytes(16, "big")) for number in range(1, NAMES + 1)]
+    commit, fetched = offset_commit.OffsetCommitRequestTopic, fetch.FetchTopic
+    return {
+        "Produce of topics without partitions": (
+            produce.ProduceRequest(
+                acks=1, timeout_ms=1000, topic_data=[produce.TopicProduceData(topic_id=each) for each in ids]
+            ),
+            13,
+        ),
+        "Fetch of topics without partitions": (
+            fetch.FetchRequest(max_wait_ms=0, min_bytes=0, topics=[fetched(topic_id=each) for each in ids]),
+            17,
+        ),
+        "Metadata by topic ids": (
+            metadata.MetadataRequest(
+                topics=[metadata.MetadataRequestTopic(topic_id=each, name=None) for each in ids],
+                allow_auto_topic_creation=False,
+            ),
+            12,
+        ),
+        "OffsetCommit of topics without partitions": (
+            offset_commit.OffsetCommitRequest(group_id="g", topics=[commit(topic_id=each) for each in ids]),
+            10,
+        ),
+        "OffsetDelete of topics without partitions": (
+            offset_delete.OffsetDeleteRequest(
+                group_id="g", topics=[offset_delete.OffsetDeleteRequestTopic(name=name) for name in LOOKED_FOR]
+            ),
+            0,
+        ),
+        "ListOffsets of topics without partitions": (
+            list_offsets.ListOffsetsRequest(
+                replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name=name) for name in LOOKED_FOR]
+            ),
+            7,
+        ),
+        "DeleteRecords of topics without partitions": (
+            delete_records.DeleteRecordsRequest(
+                timeout_ms=1000, topics=[delete_records.DeleteRecordsTopic(name=name) for name in LOOKED_FOR]
+            ),
+            2,
+        ),
+        "OffsetForLeaderEpoch of topics without partitions": (
+            offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+                replica_id=-1, topics=[offset_for_leader_epoch.OffsetForLeaderTopic(topic=name) for name in LOOKED_FOR]
+            ),
+            4,
+        ),
+        "DescribeProducers of topics without partitions": (
+            describe_producers.DescribeProducersRequest(
+                topics=[describe_producers.TopicRequest(name=name) for name in LOOKED_FOR]
+            ),
+            0,
+        ),
+    }
+
+
 def test_requests_with_the_longest_lists_do_not_stall_a_broker(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -418,7 +483,7 @@ def test_requests_with_the_longest_lists_do_not_stall_a_broker(
     with one_broker(tmp_path) as (stalls, admin, port):
         create_topic(admin, "used", partitions=3, replication_factor=1)
         eventually(lambda: ask(port, FindCoordinatorRequest(key="g", key_type=0), 2).error_code == 0)
-        ate = [during(stalls, name, port, *case) for name, case in lists().items()]
+        ate = [during(stalls, name, port, *case) for name, case in (lists() | topics_without_partitions()).items()]
         assert len(describe_topics(admin, ["used"])[0].partitions) == 3
         for number, row in enumerate(stalls.rows):
             record_property(f"{number:02}", row)

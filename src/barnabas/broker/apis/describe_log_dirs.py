@@ -41,6 +41,7 @@ def _describe(services: Services, request: Request) -> Sliced[None]:
     if message.topics is not None:
         wanted = set()
         for topic in message.topics:
+            yield None  # it may be named without partitions
             for index in topic.partitions:
                 wanted.add(TopicPartition(topic.topic, index))
                 yield None

@@ -35,6 +35,7 @@ def _look_up(services: Services, request: Request) -> Sliced[None]:
     message: OffsetForLeaderEpochRequest = request.message
     topics = []
     for topic in message.topics:
+        yield None  # it may be named without partitions
         answers = []
         for wanted in topic.partitions:
             yield None
