@@ -1,10 +1,12 @@
-"""What happens beside a flow while it runs: a newer schema is registered, its dashboard is looked at."""
+"""What happens beside a flow while it runs: a newer schema is registered, its dashboard is looked at, state is out of time."""
 
 import contextlib
 import io
 import json
 import re
 import sqlite3
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -70,3 +72,59 @@ def test_a_flow_takes_a_schema_that_is_registered_while_it_runs_and_its_dashboar
     assert summary["bad_examples"] == {"MALFORMED": f"the registry has no schema 3 ({name}-0-2)"}
     with contextlib.closing(sqlite3.connect(tmp_path / "out.db")) as connection:
         assert connection.execute("SELECT id, note FROM t ORDER BY id").fetchall() == [(1, None), (2, "new")]
+
+
+TIMED = '''\
+import pandas as pd
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from barnabas.pipelines.flows import declare, fields, sqlite, topic
+
+
+def remember(key, frames, state):
+    if state.hasTimedOut:
+        (count,) = state.get
+        state.remove()
+        yield pd.DataFrame({"sensor": [key[0]], "n": [count]})
+        return
+    state.update((sum(map(len, frames)),))
+    state.setTimeoutDuration(200)
+
+
+def quiet(source):
+    """A row for each sensor of which nothing has come for a fifth of a second."""
+    schema, timeout = "sensor string, n bigint", GroupStateTimeout.ProcessingTimeTimeout
+    return source.groupBy("sensor").applyInPandasWithState(remember, schema, "n bigint", "append", timeout)
+
+
+flow = declare(
+    "NAME",
+    checkpoint="state",
+    source=topic("NAME", bootstrap_servers="SERVERS", format=fields("json", sensor="string", n="int")),
+    steps=[quiet],
+    trigger={"interval": "1 second"},
+    sinks=[sqlite("out.db", "quiet", key=["sensor"])],
+)
+'''
+
+
+def test_state_is_out_of_time_by_the_clock_without_new_records(cluster: Any, tmp_path: Path) -> None:
+    """In a flow that goes on until it is stopped; all of its records are there before it starts."""
+    name, path = cluster.topic(1), tmp_path / "flow.py"
+    path.write_text(TIMED.replace("NAME", name).replace("SERVERS", cluster.bootstrap))
+    cluster.produce(name, [(None, b'{"sensor": "hall", "n": %d}' % n) for n in range(2)])
+    command = [sys.executable, "-m", "barnabas", "pipeline"]
+    running = subprocess.Popen([*command, "run", str(path)], stderr=subprocess.PIPE, text=True)
+
+    def quiet() -> list[Any]:
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(tmp_path / "out.db")) as connection:
+            return connection.execute("SELECT sensor, n FROM quiet").fetchall()
+        return []
+
+    try:
+        assert eventually(quiet, timeout_s=300, what="a time-out") == [("hall", 2)]
+        assert subprocess.run([*command, "stop", str(path)], timeout=120, check=False).returncode == 0
+        _, errors = running.communicate(timeout=120)
+    finally:
+        running.kill()
+    assert running.returncode == 0, errors

@@ -21,6 +21,7 @@ __all__ = [
     "ImplicitCast",
     "aggregated_inputs",
     "expressions_of",
+    "follows_clock",
     "has_watermark",
     "implicit_casts",
     "is_harmless",
@@ -281,6 +282,20 @@ def stateful_operations(results: DataFrame) -> list[str]:
             found.append(kind)
         waiting += reversed(children)
     return found
+
+
+def follows_clock(results: DataFrame) -> bool:
+    """Whether the flow keeps state that is out of time by the clock: `GroupStateTimeout.ProcessingTimeTimeout`."""
+    waiting = [_plan(results)]
+    while waiting:
+        node = waiting.pop()
+        kind = node.nodeName()
+        if "WithState" in kind:
+            mode = node.timeMode() if kind.startswith("Transform") else node.timeout()
+            if "ProcessingTime" in str(mode):
+                return True
+        waiting += _children(node)
+    return False
 
 
 def has_watermark(aggregated: DataFrame) -> bool:

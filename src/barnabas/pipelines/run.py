@@ -358,7 +358,7 @@ class _Run:
 
     def _start(self, *, once: bool) -> None:
         from barnabas.pipelines.listener import ProgressListener
-        from barnabas.pipelines.plans import output_mode, read_sources, stateful_operations
+        from barnabas.pipelines.plans import follows_clock, output_mode, read_sources, stateful_operations
         from barnabas.pipelines.sinks import open_sinks, require_batches
         from barnabas.pipelines.views import build_views
 
@@ -386,6 +386,8 @@ class _Run:
         )
         # Rows that wait for the watermark, as sessions do, are given out without new records, too.
         waits = "true" if (mode == "append" or self._settles) and flow.waits_for_watermark else "false"
+        if not (once or flow.trigger.available_now) and follows_clock(results):
+            waits = "true"  # state is out of time without new records, too
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", waits)
         for source in flow.sources:
             if source.bad_rows_topic:
