@@ -122,12 +122,14 @@ def test_records_without_keys_are_named_when_a_compacted_topic_refuses_them(tmp_
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
-@pytest.mark.parametrize("size", [3, None], ids=["one size", "sizes that differ"])
-def test_a_compacted_topic_takes_small_records_with_keys_and_refuses_one_without(
+@pytest.mark.parametrize("size", [3, None, 20_000], ids=["one size", "sizes that differ", "megabytes"])
+def test_a_compacted_topic_takes_records_with_keys_and_refuses_one_without(
     tmp_path: Path, codec: CompressionType, size: int | None
 ) -> None:
     """And one from the future; which checks the sizes of the records allow to leave out changes nothing."""
-    log = new_log(tmp_path, **COMPACTED, **{"message.timestamp.after.max.ms": "3600000"})
+    log = new_log(
+        tmp_path, **COMPACTED, **{"message.timestamp.after.max.ms": "3600000", "max.message.bytes": "4000000"}
+    )
     records = [Record(n, NOW, b"%03d" % n, b"v" * (size or n % 5)) for n in range(100)]
     batch = build_batch(records, compression=codec)
     keyless = [*records[:50], records[50]._replace(key=None), *records[51:]]

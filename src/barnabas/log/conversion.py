@@ -23,7 +23,7 @@ from barnabas.wire.kafka.records.batch_header import (
     HeaderFields,
     seal,
 )
-from barnabas.wire.kafka.records.compression import CompressionType, compress
+from barnabas.wire.kafka.records.compression import LARGE_BYTES, CompressionType, compress
 from barnabas.wire.kafka.records.contents import (
     Contents,
     TooManyObjectsError,
@@ -119,6 +119,7 @@ def _need_no_look(body: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
     count = header.record_count
     if (
         count < _FEW_RECORDS
+        or len(body) > LARGE_BYTES
         or config.timestamp_before_max_ms != _NO_LIMIT
         or (header.max_timestamp - now_ms > config.timestamp_after_max_ms and not config.log_append_time)
     ):

@@ -18,8 +18,9 @@ import cramjam
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
+from barnabas.base.memory import new_buffer
 
-__all__ = ["CompressionType", "compress", "decompress", "decompress_to"]
+__all__ = ["LARGE_BYTES", "CompressionType", "compress", "decompress", "decompress_to"]
 
 
 class CompressionType(IntEnum):
@@ -57,6 +58,8 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
 _LZ4_LENGTH = struct.Struct("<I")
 _FIRST_OUTPUT_BYTES = 64 * 1024
+LARGE_BYTES = 1 << 20
+"""More is read where it is: a copy of it would stay with the thread that made it."""
 _OUTPUT_FULL = "failed to write whole buffer"
 _outputs: list[bytearray] = []
 """Room for what most batches hold, one for each thread that unpacks: new memory for each batch costs more than a copy."""
@@ -204,7 +207,7 @@ def _lz4_blocks_into(data: memoryview, output: memoryview) -> int:
     return at
 
 
-def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> Buffer:
+def _decompress_into(into: Callable[[Buffer, bytearray | memoryview], int], data: Buffer, limit_bytes: int) -> Buffer:
     """Decompress with room that grows fourfold up to the limit; most batches fit at the first or second try."""
     room = min(limit_bytes, max(_FIRST_OUTPUT_BYTES, 4 * len(data)))
     if room == _FIRST_OUTPUT_BYTES:
@@ -221,17 +224,22 @@ def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, lim
         finally:
             _outputs.append(output)
     while True:
-        output = bytearray(room)
+        large = _new_room(room)
         try:
-            del output[_decompressed_size(into, data, output) :]
-            return output
+            return memoryview(large)[: _decompressed_size(into, data, large)]
         except _OutputFullError:
             if room == limit_bytes:
                 raise _too_large(limit_bytes) from None
             room = min(limit_bytes, 4 * room)
 
 
-def _decompressed_size(into: Callable[[Buffer, bytearray], int], data: Buffer, output: bytearray) -> int:
+def _new_room(size_bytes: int) -> bytearray | memoryview:
+    return bytearray(size_bytes) if size_bytes <= LARGE_BYTES else new_buffer(size_bytes)
+
+
+def _decompressed_size(
+    into: Callable[[Buffer, bytearray | memoryview], int], data: Buffer, output: bytearray | memoryview
+) -> int:
     try:
         return into(data, output)
     except cramjam.DecompressionError as error:
@@ -266,11 +274,11 @@ def _compress_lz4(data: memoryview, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytearray:
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
     size = sum(size for _, size in _snappy_blocks(memoryview(data)))
     if size > limit_bytes:
         raise _too_large(limit_bytes)
-    output = bytearray(size)
+    output = _new_room(size)
     _snappy_into(data, memoryview(output))
     return output
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.base.tuples import new_tuple
+from barnabas.wire.kafka.records.compression import LARGE_BYTES
 from barnabas.wire.kafka.records.headers import skip_headers
 from barnabas.wire.kafka.records.varints import read_varint, read_varlong, read_zigzag, varint
 
@@ -112,7 +113,9 @@ def check_contents(data: Buffer, count: int) -> Contents:
         load_columns()
     if count >= _MANY_RECORDS and _has_columns:
         return _check_columns(data, count)
-    return _check_one_by_one(bytes(data) if isinstance(data, memoryview) else data, count)  # a view is read more slowly
+    if isinstance(data, memoryview) and len(data) <= LARGE_BYTES:
+        data = bytes(data)  # which are read faster
+    return _check_one_by_one(data, count)
 
 
 def is_plain_record(data: Buffer) -> bool:
