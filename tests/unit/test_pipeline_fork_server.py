@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from barnabas.pipelines import fork_client
 from barnabas.pipelines.worker_launcher import ForkServer, prepare_python
 
 pytestmark = pytest.mark.skipif(
@@ -127,6 +128,23 @@ def test_a_request_for_another_interpreter_gets_one_of_its_own(server: ForkServe
     assert not started.shown["is_fork"]
     assert started.pid == started.child.pid
     started.finish()
+
+
+def test_refused_requests_are_started_plainly_and_signal_nothing(server: ForkServer, folder: Path) -> None:
+    """The report that the refusing process has ended is no process to wait for: a signal to number 0 would end Spark and the driver."""
+    command = [sys.executable, "-I", "-S", fork_client.__file__, "/bin/echo", "-m", "started"]
+    environment = {**os.environ, **server.environment, "PYTHONHASHSEED": "7"}
+    for _ in range(20):
+        done = subprocess.run(
+            command,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, b"-m started\n")
 
 
 def test_a_killed_fork_ends_what_spark_has_started_in_the_same_way(server: ForkServer, folder: Path) -> None:

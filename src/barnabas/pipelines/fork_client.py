@@ -17,6 +17,9 @@ ADDRESS = "BARNABAS_FORK_SERVER"
 """The environment variable with the path of the server's socket."""
 _ANSWER_S = 4.0
 """Less than half of what the JVM waits for the connection of a worker: enough is left to start one without the server."""
+_BEGUN, _ENDED = b"p", b"s"
+"""What comes before the number of a process that begins, and before the status of one that has ended."""
+_REPORT_BYTES = 5
 
 
 def _encode_request(words: list[str], environment: dict[str, str], folder: str) -> bytes:
@@ -36,11 +39,12 @@ def _ask(path: str, words: list[str]) -> tuple[socket.socket, int] | None:
         request = _encode_request(words, dict(os.environ), os.getcwd())
         socket.send_fds(connection, [request[:4]], [0, 1, 2])
         connection.sendall(request[4:])
-        answer = connection.recv(4)
-        if len(answer) == 4:
+        answer = connection.recv(_REPORT_BYTES, socket.MSG_WAITALL)
+        # A process that refuses or fails ends, and the first that comes is the server's report of that.
+        if len(answer) == _REPORT_BYTES and answer[:1] == _BEGUN:
             connection.sendall(b"g")
             connection.settimeout(None)
-            return connection, struct.unpack(">i", answer)[0]
+            return connection, struct.unpack(">i", answer[1:])[0]
     except OSError:
         pass
     connection.close()
@@ -53,14 +57,14 @@ def _end_as(connection: socket.socket, pid: int) -> None:
     for number in (0, 1, 2):  # the JVM reads until the last end of a pipe is closed
         os.dup2(nowhere, number)
     try:
-        report = connection.recv(4)
+        report = connection.recv(_REPORT_BYTES, socket.MSG_WAITALL)
     except OSError:
         report = b""
-    if len(report) < 4:  # the server died
+    if len(report) < _REPORT_BYTES or report[:1] != _ENDED:  # the server died
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
         os._exit(1)
-    (status,) = struct.unpack(">i", report)
+    (status,) = struct.unpack(">i", report[1:])
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number not in (signal.SIGKILL, signal.SIGSTOP):

@@ -195,7 +195,7 @@ class _Server:
                 self._deadlines_s.pop(pid, None)
                 client = self._clients.pop(pid)
                 with contextlib.suppress(OSError):
-                    client.sendall(struct.pack(">i", status))
+                    client.sendall(struct.pack(">ci", b"s", status))
                 client.close()
 
     def _signal(self, pid: int, number: int) -> None:
@@ -229,7 +229,7 @@ def _take_over(client: socket.socket, own: Mapping[str, str], path: list[str]) -
         os.chdir(request.folder)
     except (_RefusedError, OSError):
         return None
-    client.sendall(struct.pack(">i", os.getpid()))
+    client.sendall(struct.pack(">ci", b"p", os.getpid()))
     if client.recv(1) != b"g":  # the client did not wait any longer
         return None
     client.close()
