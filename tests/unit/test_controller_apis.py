@@ -1,4 +1,4 @@
-"""ElectLeaders and the reassignment APIs over the wire: versions, shapes of answers, timeouts, other brokers' refusal."""
+"""ElectLeaders, reassignments and automatic creation over the wire: versions, answers, timeouts, other brokers' refusal."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -84,6 +84,16 @@ def test_every_version_elects_the_preferred_replica(connection: AdminConnection,
     metadata = connection.send(request, MetadataResponse, connection.describe_cluster().controller_id)
     leaders = [one.leader_id for one in metadata.topics[0].partitions]
     assert leaders == [1], "the broker that answers has the new leader in its metadata"
+
+
+def test_every_broker_answers_for_a_topic_that_it_creates_automatically_with_leader_not_available(
+    connection: AdminConnection,
+) -> None:
+    """As Apache's brokers do: some clients, and their tests, ask again after this error only."""
+    for broker in connection.describe_cluster().brokers:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=f"automatic-{broker.id}")])
+        metadata = connection.send(request, MetadataResponse, broker.id)
+        assert metadata.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def test_all_partitions_are_elected_and_only_those_that_needed_it_are_answered(connection: AdminConnection) -> None:

@@ -151,8 +151,7 @@ def _missing(services: Services, names: Iterable[str], *, may_create: bool) -> S
         else:
             if may_create:
                 to_create.append(name)
-                if services.controller.is_active:
-                    error = ErrorCode.LEADER_NOT_AVAILABLE
+                error = ErrorCode.LEADER_NOT_AVAILABLE
         answers.append(MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
     if to_create:
         services.topics.auto_create(to_create)
