@@ -266,6 +266,20 @@ def test_a_record_alone_is_recognised_by_its_size_and_never_accepted_where_the_m
         model(bytes(data), 1)
 
 
+@pytest.mark.parametrize("byte", [0xFF, 0x00, 0x80])
+def test_a_size_that_no_record_and_no_value_has_is_never_accepted(byte: int) -> None:
+    """65 bytes are one too many for a length of one byte and one too few for a length of two; so it is with values."""
+    for size in range(1, 200):
+        hostile = bytearray([byte] * 11 + [0] * size)[:size]
+        assert not contents.is_plain_record(bytes(hostile))
+        whole = bytearray(build_batch([Record(0, NOW_MS, None, b"v" * size)])[HEADER_BYTES:])
+        for at in range(4, 9):
+            for cut in (whole, whole[:-1], whole + b"\0"):
+                changed = bytes(cut[:at] + bytes([byte] * 11) + cut[at + 11 :])
+                if contents.is_plain_record(changed):
+                    model(changed, 1)
+
+
 def starts_by_walking(data: bytes, count: int) -> list[int]:
     """The model of `find_records`: where each record begins, one after the other.
 

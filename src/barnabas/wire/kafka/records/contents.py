@@ -57,8 +57,6 @@ _OFFSET_DELTAS = (
 """For each width, the first bytes of its offset deltas as varints, and the second bytes."""
 _has_columns = False
 _PLAIN_BYTES = 4096
-_NOTHING = b"\xff" * 11
-"""No record begins so, and no size is written so."""
 
 
 def _ends_of_records(prefix: bytes) -> list[Any]:
@@ -125,6 +123,8 @@ def is_plain_record(data: Buffer) -> bool:
     """
     size = len(data)
     head = _head_of_record(size)
+    if head is None:
+        return False
     at = len(head)
     if data[:at] != head or data[size - 1]:
         return False
@@ -135,26 +135,26 @@ def is_plain_record(data: Buffer) -> bool:
             return False
         at += key_size >> 1
     value_size = _value_size(size - 1 - at)
-    return data[at : at + len(value_size)] == value_size
+    return value_size is not None and data[at : at + len(value_size)] == value_size
 
 
 @lru_cache(4096)
-def _head_of_record(size: int) -> bytes:
-    """How a record of so many bytes begins: its length, no attributes, and deltas of 0."""
+def _head_of_record(size: int) -> bytes | None:
+    """How a record of so many bytes begins: its length, no attributes, and deltas of 0. None where no record has that size."""
     for width in (1, 2, 3, 4):
         head = varint(size - width) + b"\0\0\0"
         if len(head) == width + 3 and size > len(head) + 2:
             return head
-    return _NOTHING
+    return None
 
 
 @lru_cache(4096)
-def _value_size(left: int) -> bytes:
-    """The varint of a value's size where both take so many bytes."""
+def _value_size(left: int) -> bytes | None:
+    """The varint of a value's size where both take so many bytes; None where no size does."""
     for width in (1, 2, 3, 4):
         if left >= width == len(varint(left - width)):
             return varint(left - width)
-    return _NOTHING
+    return None
 
 
 def are_uniform(data: bytes | bytearray, count: int, *, with_keys: bool = False) -> bool:
