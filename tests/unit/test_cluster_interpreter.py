@@ -274,6 +274,18 @@ class OneStepASlice(SystemClock):
         return lambda: True
 
 
+class SpentByHand(SystemClock):
+    """A clock whose slice is over when the test says so."""
+
+    def __init__(self) -> None:
+        self.spend: Callable[[], None] = lambda: None
+
+    def time_slice(self) -> Callable[[], bool]:
+        spent: list[bool] = []
+        self.spend = lambda: spent.append(True)
+        return lambda: bool(spent)
+
+
 def test_generators_at_work_at_once_share_one_slice_in_each_turn_of_the_loop(tmp_path: Path) -> None:
     """However many there are, others wait for one slice; the generators go on in order, also where some are cancelled."""
 
@@ -310,3 +322,43 @@ def test_generators_at_work_at_once_share_one_slice_in_each_turn_of_the_loop(tmp
         assert len(set(all_turns)) == len(all_turns), "two generators took steps in one turn"
 
     run(tmp_path, test)
+
+
+def test_a_generator_whose_turn_comes_is_not_overtaken(tmp_path: Path) -> None:
+    """Otherwise the later of two reads could be applied first, and what the earlier one read would stay."""
+
+    async def test(_: Interpreter, client: CoordinationClient) -> None:
+        log: list[str] = []
+
+        def steps(name: str) -> Steps[None]:
+            yield Wait(lambda done: replies.update({name: done}))
+            log.append(name)
+            if name == "busy":
+                clock.spend()
+
+        clock = SpentByHand()
+        replies: dict[str, Callable[[Any, Exception | None], None]] = {}
+        shared = Interpreter(client, NoBrokers(), asyncio.ensure_future, clock)
+        loop = asyncio.get_running_loop()
+        for gap in range(4):  # turns of the loop between the second reply and the third
+            log.clear()
+            replies.clear()
+            tasks = [asyncio.ensure_future(shared.perform(steps(name))) for name in ("busy", "earlier", "later")]
+            await _until(lambda: len(replies) == 3)
+            replies["busy"](None, None)
+            replies["earlier"](None, None)
+            for _ in range(gap):
+                await asyncio.sleep(0)
+            loop.call_soon(replies["later"], None, None)
+            await asyncio.gather(*tasks)
+            assert log == ["busy", "earlier", "later"]
+
+    run(tmp_path, test)
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    for _ in range(10_000):
+        if is_so():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never was")

@@ -127,7 +127,10 @@ class _Turns:
         """Return in a later turn of the event loop, in the order of the calls."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
-        await turn
+        try:
+            await turn
+        finally:
+            self._waiting.remove(turn)  # not before: what came later must not read or write first
 
     def _begin(self) -> None:
         self._is_over = self._clock.time_slice()
@@ -136,10 +139,9 @@ class _Turns:
     def _end(self) -> None:
         self._is_over = None
         if self._waiting:
-            self._begin()  # whoever comes now waits behind the others
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            self._begin()
+            if not self._waiting[0].done():
+                self._waiting[0].set_result(None)
 
 
 def _no_watch(_path: str) -> WatchCallback | None:
