@@ -19,6 +19,13 @@ def test_first_join_of_a_dynamic_member_is_sent_back_with_a_member_id() -> None:
     assert world.state() == "Empty"
 
 
+@pytest.mark.parametrize("name", [{"client_id": "c" * 32_767}, {"instance": "i" * 32_767}])
+def test_the_member_id_of_a_client_with_the_longest_name_fits_into_answers(name: dict[str, str]) -> None:
+    """Otherwise the answer to the leader of the group, with all members in it, could not be sent."""
+    answer = World().join(version=5, **name)
+    assert len(answer.response.member_id) < 300
+
+
 @pytest.mark.parametrize(
     ("protocols", "error"),
     [

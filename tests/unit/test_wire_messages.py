@@ -13,6 +13,7 @@ from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import decode, encode, reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_response_header, encode_response
+from barnabas.wire.kafka.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from barnabas.wire.kafka.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from barnabas.wire.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
@@ -110,6 +111,19 @@ def test_a_string_is_as_long_in_flexible_versions_as_in_others(version: int, nam
         encoded = bytes(encode(longest, version)).replace(uvarint(32_768), uvarint(32_769)) + b"\0"
         with pytest.raises(MalformedMessageError, match=f"{name} is longer than 32767 bytes"):
             decode(HeartbeatRequest, version, encoded)
+
+
+@pytest.mark.parametrize("version", [7, 2])
+def test_an_error_that_quotes_the_longest_name_fits_into_its_answer(version: int) -> None:
+    """Otherwise the answer to all topics of the request would be lost with it."""
+    name = "\U0001f40d" * (32_767 // 4)
+    error = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The name {name} is not allowed, {name} neither.")
+    answer = CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+    found = decode(CreateTopicsResponse, version, encode(CreateTopicsResponse(topics=[answer]), version)).topics[0]
+    assert found.name == name
+    assert found.error_message is not None
+    assert found.error_message.startswith("The name ")
+    assert found.error_message.endswith(" ...")
 
 
 def test_responses_and_the_controllers_requests_may_have_many_elements() -> None:

@@ -16,7 +16,7 @@ from barnabas.broker.requests.request import Request
 from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.scram import ScramCredential
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.errors import ErrorCode, error_text
 from barnabas.wire.kafka.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -48,7 +48,9 @@ def _twice(user: str) -> DescribeUserScramCredentialsResult:
     return DescribeUserScramCredentialsResult(
         user=user,
         error_code=ErrorCode.DUPLICATE_RESOURCE,
-        error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        error_message=error_text(
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        ),
         credential_infos=[],
     )
 
@@ -58,7 +60,7 @@ def _result(user: str, credentials: dict[str, ScramCredential]) -> DescribeUserS
         return DescribeUserScramCredentialsResult(
             user=user,
             error_code=ErrorCode.RESOURCE_NOT_FOUND,
-            error_message=f"Attempt to describe a user credential that does not exist: {user}",
+            error_message=error_text(f"Attempt to describe a user credential that does not exist: {user}"),
             credential_infos=[],
         )
     infos = [

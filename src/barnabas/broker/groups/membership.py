@@ -33,6 +33,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 _MOST_ASSIGNMENT_BYTES = 16 << 20
 """Many times what ``max.message.bytes`` of ``__consumer_offsets`` allows for the record, which may be compressed."""
+_MOST_OF_A_NAME = 255
+"""Characters of a client's name in its member id, which must fit into answers with the rest of it."""
 _KNOWN_MEMBER_ID_SINCE_VERSION = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE_VERSION = 9  # KIP-814
 
@@ -132,7 +134,8 @@ class GroupMembership:
     ) -> None:
         instance_id = request.group_instance_id
         unique = UUID(bytes=self._rng.randbytes(16), version=4)
-        member_id = f"{client_id if instance_id is None else instance_id}-{unique}"
+        name = client_id if instance_id is None else instance_id
+        member_id = f"{name[:_MOST_OF_A_NAME]}-{unique}"
         if instance_id is not None and instance_id in group.static_members:
             self._replace_static(group, request, member_id, protocols, version, to)
         elif instance_id is None and version >= _KNOWN_MEMBER_ID_SINCE_VERSION:

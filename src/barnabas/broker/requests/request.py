@@ -14,6 +14,8 @@ from barnabas.wire.kafka.errors import ErrorCode
 __all__ = ["ANONYMOUS", "Authentication", "ClientFacts", "Request"]
 
 ANONYMOUS = "User:ANONYMOUS"
+_SHOWN_CHARACTERS = 255
+"""Of a client's name, which may have 32,767, in log lines."""
 
 
 class Authentication(Protocol):
@@ -144,5 +146,5 @@ class Request:
     def __repr__(self) -> str:
         return (
             f"Request({self.api_key.name} v{self.version} correlation_id={self.correlation_id} "
-            f"client_id={self.client_id!r} from {self.client.host}:{self.client.port})"
+            f"client_id={self.client_id and self.client_id[:_SHOWN_CHARACTERS]!r} from {self.client.host}:{self.client.port})"
         )

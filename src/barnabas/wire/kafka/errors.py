@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
 
-__all__ = ["ErrorCode", "KafkaError", "MalformedMessageError"]
+__all__ = ["ErrorCode", "KafkaError", "MalformedMessageError", "error_text"]
 
 
 class ErrorCode(IntEnum):
@@ -270,12 +270,20 @@ DEFAULT_MESSAGES = {
 }
 
 
+_MOST_CHARACTERS = 4_000
+
+
+def error_text(text: str) -> str:
+    """The text for an answer, cut where it quotes so much that no answer could carry it (32,767 bytes)."""
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} ..."
+
+
 class KafkaError(BarnabasError):
-    """A request that failed, or must fail, with one of Kafka's error codes."""
+    """A request that failed, or must fail, with one of Kafka's error codes. Very long messages are cut (`error_text`)."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         self.code = ErrorCode.of(code)
-        self.message = message or self.code.message
+        self.message = error_text(message) if message else self.code.message
         super().__init__(self.message)
 
     def __repr__(self) -> str:
