@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.processes import NoWorkerError, WorkerLostError, WorkerProcesses
+from support.counting_task import DIES
 from support.waiting import eventually
 
 
@@ -50,6 +51,23 @@ def test_a_process_that_is_killed_is_lost_and_so_is_one_that_cannot_begin(worker
     worker = workers.start("support.no_such_task", 0)
     with pytest.raises(NoWorkerError):
         worker.step()
+    worker.close()
+
+
+def test_a_process_that_dies_of_its_first_step_could_be_started(workers: WorkerProcesses) -> None:
+    """What it died of is the task's, and would reach this process if the task were done here instead."""
+    worker = workers.start("support.counting_task", DIES)
+    with pytest.raises(WorkerLostError) as raised:
+        worker.step()
+    assert not isinstance(raised.value, NoWorkerError)
+    worker.close()
+
+
+def test_a_process_whose_task_never_took_a_step_gets_no_other(workers: WorkerProcesses) -> None:
+    """What it says of the beginning of the one task is not taken for an answer of the next."""
+    workers.start("support.counting_task", 0).finish()
+    worker = workers.start("support.counting_task", 4)
+    assert worker.step()[0] == 1
     worker.close()
 
 

@@ -162,27 +162,38 @@ class _Process:
         except OSError as error:
             raise NoWorkerError(f"no process can be started: {error}") from error
         self._questions, self._answers = self._process.stdin, self._process.stdout
-        self._has_answered = False
+        self._has_begun = False
+        self._is_beginning = False
         self.pid = self._process.pid
 
     def begin(self, module: str, argument: object) -> None:
         """Raises `WorkerLostError`, and has ended then."""
+        self._is_beginning = True
         self._send((module, argument))
 
     def forget(self) -> None:
         """Let the memory of its task go. Raises `WorkerLostError`, and has ended then."""
+        if self._is_beginning:  # what it says of that would be taken for what the next task says
+            self.kill()
+            raise self._lost()
         self._send(())
 
     def step(self) -> Any:
         self._send(None)
-        assert self._answers is not None
-        try:
-            answer, error = pickle.load(self._answers)  # noqa: S301  # from our own child
-        except (OSError, EOFError, pickle.UnpicklingError) as failure:
-            raise self._lost() from failure
-        self._has_answered = True
+        if self._is_beginning:
+            self._receive()
+            self._is_beginning, self._has_begun = False, True
+        answer, error = self._receive()
         if error is not None:
             raise error
+        return answer
+
+    def _receive(self) -> tuple[Any, BaseException | None]:
+        assert self._answers is not None
+        try:
+            answer: tuple[Any, BaseException | None] = pickle.load(self._answers)  # noqa: S301  # from our own child
+        except (OSError, EOFError, pickle.UnpicklingError) as failure:
+            raise self._lost() from failure
         return answer
 
     def _send(self, question: object) -> None:
@@ -198,7 +209,7 @@ class _Process:
             raise
 
     def _lost(self) -> WorkerLostError:
-        if self._has_answered:
+        if self._has_begun:
             return WorkerLostError(f"the process {self.pid} has ended")
         return NoWorkerError(f"the process {self.pid} has ended before it did anything")
 
@@ -238,13 +249,15 @@ def serve_worker() -> None:
                 task = importlib.import_module(module).begin(argument)
             else:
                 _return_memory()
-            continue
+                continue
+        answer, failure = None, None
+        if question is None:
+            try:
+                answer = task.step()
+            except Exception as error:
+                failure = error
         try:
-            answer, failure = task.step(), None
-        except Exception as error:
-            answer, failure = None, error
-        try:
-            pickle.dump((answer, failure), answers)
+            pickle.dump((answer, failure), answers)  # of a task that begins, too: a loss from then on is its own
             answers.flush()
         except BrokenPipeError:
             return

@@ -168,7 +168,7 @@ class GroupService:
             if not isinstance(effect, Reply):
                 self._append(effect)
             elif not are_many:
-                effect.to(effect.response)
+                _answer(effect)
         if are_many:
             self._slices.start(_send([effect for effect in effects if isinstance(effect, Reply)]))
         self._set_timer()
@@ -347,8 +347,16 @@ class GroupService:
 
 def _send(replies: list[Reply]) -> Sliced[None]:
     for reply in replies:
-        reply.to(reply.response)
+        _answer(reply)
         yield None
+
+
+def _answer(reply: Reply) -> None:
+    """One that fails takes no answer of another member or group with it."""
+    try:
+        reply.to(reply.response)
+    except Exception:
+        logger.exception("A member of a group could not be answered")
 
 
 class _Loaded:
