@@ -683,6 +683,17 @@ def test_a_request_with_one_unusual_batch_is_left_whole(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("api_key", [1, 3, 99])
+def test_a_frame_of_another_api_behind_a_produce_request_writes_nothing(tmp_path: Path, api_key: int) -> None:
+    """Also where the rest of it could be read as a Produce request for several partitions."""
+    run, encoder = with_records(tmp_path)
+    first = bytes(encoder.frame(several(9, [("t", 0), ("t", 2)])))
+    other = bytearray(encoder.frame(several(9, [("t", 0), ("t", 2)])))
+    other[4:6] = api_key.to_bytes(2, "big")
+    run.deliver(first + bytes(other))
+    assert run.broker.replicas.get(TopicPartition("t", 0)).log.log_end_offset == 4
+
+
 def test_a_request_for_very_many_records_in_several_partitions_is_left_to_the_general_path(tmp_path: Path) -> None:
     """Which appends them in slices; two that are too much together are served in two calls."""
     run, encoder = with_records(tmp_path)

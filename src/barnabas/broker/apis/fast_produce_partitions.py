@@ -33,6 +33,7 @@ from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.log.append_run import AppendRun
+from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
 from barnabas.wire.kafka.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from barnabas.wire.kafka.primitives import read_uvarint, uvarint
@@ -256,8 +257,8 @@ def read_partitions(
 def _read(
     data: memoryview, start: int, stop: int, versions: range, topic_name: _TopicNames, most_records: int
 ) -> PartitionsRequest | None:
-    _, version, correlation_id, client_id_bytes = _START.unpack_from(data, start)
-    if version not in versions:
+    api_key, version, correlation_id, client_id_bytes = _START.unpack_from(data, start)
+    if api_key != ApiKey.PRODUCE or version not in versions:
         return None
     position = start + _START.size
     if client_id_bytes > 0:
