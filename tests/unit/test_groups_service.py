@@ -325,6 +325,16 @@ def test_transactions_are_refused_only_when_the_metadata_is_loaded(broker: Group
     assert (E(found.error_code), found.node_id) == (E.NONE, 1)
 
 
+def test_a_found_coordinator_has_the_message_of_apaches_brokers(broker: GroupBroker) -> None:
+    """The name of error 0 where the response has one coordinator, nothing where it has several; clients' tests compare it."""
+    named(broker.connect(), "__transaction_state", 1)
+    wire = broker.connect()
+    for version in range(1, 4):
+        assert wire.ask(FindCoordinatorRequest(key_type=1, key="x"), version).error_message == "NONE"
+    [found] = wire.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4).coordinators
+    assert (E(found.error_code), found.error_message) == (E.NONE, "")
+
+
 @pytest.mark.parametrize("is_coordinator", [True, False])
 def test_a_commit_waits_for_topics_that_the_controller_has_not_named_yet(tmp_path: Path, is_coordinator: bool) -> None:
     """A broker that has just started does not refuse the offset for its topic, whether it coordinates the group or not."""

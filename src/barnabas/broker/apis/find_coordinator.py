@@ -109,7 +109,7 @@ def _unknown(key: str, code: ErrorCode, why: str) -> Coordinator:
 def _of_one(found: Coordinator) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=found.error_message or "NONE",  # error 0's name, as Apache's brokers send it
         node_id=found.node_id,
         host=found.host,
         port=found.port,
