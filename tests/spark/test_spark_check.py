@@ -11,9 +11,16 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
+from pyspark.sql import functions as F  # noqa: E402, N812  # its name in every Spark program
+
 from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.analysis import analyse_flow, find_problems  # noqa: E402
-from barnabas.pipelines.plans import stateful_operations  # noqa: E402
+from barnabas.pipelines.plans import (  # noqa: E402
+    expressions_of,
+    implicit_casts,
+    may_raise,
+    stateful_operations,
+)
 from barnabas.pipelines.transforms import record_schema  # noqa: E402
 from barnabas.pipelines.views import build_views  # noqa: E402
 
@@ -126,6 +133,49 @@ def test_what_may_end_a_flow_and_texts_that_are_taken_for_numbers_are_warned_abo
         "f.toml:16: steps[0].sql: ends the flow with the first row for which (1 / source.temp)",
         "f.toml:16: steps[0].sql: ends the flow with the first row for which to_timestamp(source.name)",
         "f.toml:22: aggregate.compute.total: ends the flow with the first row for which (source.temp / source.temp)",
+    ]
+
+
+def test_what_spark_adds_and_what_may_raise_is_known_of_each_way_to_write_it(spark: Any) -> None:
+    """Casts as functions are written; functions that parse dates are asked in each PySpark; constants are computed."""
+    rows = spark.createDataFrame([], "s string, n int, t timestamp, parts array<string>")
+
+    def found(*texts: str) -> list[str]:
+        expressions = expressions_of(rows.select(*[F.expr(text).alias(f"c{at}") for at, text in enumerate(texts)]))
+        return [each.text for each in implicit_casts(expressions)] + [f"! {each}" for each in may_raise(expressions)]
+
+    casts = ["int(s)", "double(s)", "date(s)", "timestamp(s)", "s::int", "cast(s as int)", "to_date(s)"]
+    assert [found(text)[0][0] for text in casts] == ["!"] * len(casts), "an implicit cast comes first"
+    assert found("int(s) + (s)") == ["s", "! CAST(s AS INT)", "! CAST(s AS BIGINT)"]
+    assert found("nullif(s, 1)", "transform(parts, x -> x + 1)")[:2] == ["s", "x"]
+    assert found("transform(parts, x -> 1 / int(x))") == ["! 1 / int(x)", "! int(x)"]
+    assert found("n / (1 + 1)", "n / 2", "n % 3L", "n / 0.50", "n / cast(null as int)") == []
+    assert [len(found(text)) for text in ("n / 0.00", "n / (1 - 1)", "n / n", "n / (1 / 0)")] == [1, 1, 1, 2]
+    may_fail = ["to_date(s)", "to_date(s, 'yyyy')", "to_timestamp(s)", "to_timestamp(s, 'yyyy')", "unix_timestamp(s)"]
+    may_fail += ["to_unix_timestamp(s)", "to_number(s, '9')", "parts[0]", "element_at(parts, 1)", "make_date(n, 1, 1)"]
+    may_fail += ["make_timestamp(n, 1, 1, 1, 1, 1)"]
+    assert [text for text in may_fail if not found(text)] == []
+    tried = ["try_to_timestamp(s)", "try_to_number(s, '9')", "get(parts, 0)", "try_element_at(parts, 1)"]
+    assert found(*tried, "to_date(t)", "to_timestamp(t)", "unix_timestamp(t)", "unix_timestamp()") == []
+    assert found("explode(sequence(1, 10 div n))") == ["! (10 div n)"]
+
+
+def test_what_may_raise_behind_an_explode_is_warned_about(spark: Any) -> None:
+    """Its rows cannot be tried, in that step and in later ones."""
+    steps = """[[steps]]
+name = "words"
+derive = {early = "1 / temp", word = "explode(split(name, ' '))", late = "2 / temp"}
+[[steps]]
+name = "long"
+where = "3 / temp > 1"
+[aggregate]"""
+    flow = spec.parse(FLOW.replace("[aggregate]", steps).replace("sum(temp)", "sum(4 / temp)"), file="f.toml")
+    analysis = analyse_flow(spark, flow)
+    assert analysis.problems == []
+    assert [each.field for each in analysis.warnings if "ends the flow" in each.message] == [
+        "steps[0].derive.late",
+        "steps[1].where",
+        "aggregate.compute.total",
     ]
 
 

@@ -9,6 +9,7 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
+from pyspark.errors import ArithmeticException  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402, N812  # its name in every Spark program
 
 from barnabas.pipelines import transforms  # noqa: E402
@@ -77,7 +78,7 @@ def test_rows_for_which_an_expression_raises_are_bad(spark: Any) -> None:
         4: ("MALFORMED", "the value is no JSON object"),
     }
     assert marked.agg(*transforms.bad_counts(how)).collect()[0]["error:EXPRESSION"] == 3
-    (row,) = transforms.shape_rows(transforms.good_rows(marked), shape, without_uncomputable=True).collect()
+    (row,) = transforms.shape_rows(transforms.good_rows(marked), shape).collect()
     assert (row.Price, row.twice, row.other, row.number) == (4, 8, 3, 3)
     exploding = Transform({"each": "explode(sequence(1, id))", "q": "1 / id"})
     assert mark_uncomputable(parsed, [[RowStep("transform", exploding)]]) is parsed
@@ -120,8 +121,50 @@ def test_rows_for_which_an_expression_of_a_later_step_raises_are_bad(spark: Any)
         5: "steps[2].where cannot be computed: 1 / (id - 5) < 9",
         6: "steps[0].derive.r cannot be computed: 1000 / n",
     }
+    figure = "sum(1 / (n - 4)) filter (where n <> 4)"
+    for other, bad in (("count(*)", []), ("count(*) filter (where 1 / (n - 5) > 0)", [4, 5])):
+        guarded = RowStep("", aggregate=Aggregate({"s": figure, "c": other}))
+        marked = mark_uncomputable(parsed, [[guarded]])
+        assert [row.id for row in marked.where("_barnabas_error = 'EXPRESSION'").orderBy("id").collect()] == bad, other
+        assert transforms.aggregate_rows(transforms.good_rows(marked), guarded.aggregate).collect()
     harmless = [[RowStep("steps[0]", Transform({"a": "upper(text)", "b": "id"}, "n > 1.5 and text is not null"))]]
     assert mark_uncomputable(parsed, harmless) is parsed
+
+
+@pytest.mark.parametrize("first", [{"select": ("explode(parts) as part",)}, {"derive": {"part": "explode(parts)"}}])
+def test_a_filter_that_raises_behind_an_explode_ends_the_query(spark: Any, first: dict[str, Any]) -> None:
+    """Its rows are not tried: one that was left out would be in no figure of bad rows."""
+    how = Format("json", {"parts": "array<int>"})
+    parsed = transforms.parse_records(records(spark, '{"parts": [1, 0]}'), how)
+    steps = [RowStep("transform", Transform(**first)), RowStep("steps[0]", Transform(where="1 / part > 0"))]
+    rows = transforms.good_rows(mark_uncomputable(parsed, [steps]))
+    for step in steps:
+        rows = transforms.shape_rows(rows, step.transform)
+    with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+        rows.collect()
+
+
+def test_filters_of_later_steps_are_not_computed_for_bad_rows(spark: Any) -> None:
+    """Also where all columns but some are chosen before, and derived columns and the filters have parts in common."""
+    how = Format("json", {"id": "int", "n": "int", "text": "string"})
+    values = [{"id": 1, "n": 2, "text": "3"}, {"id": 2, "n": 0, "text": "3"}, {"id": 3, "n": 2, "text": "x"}]
+    parsed = transforms.parse_records(records(spark, *map(json.dumps, values)), how)
+    steps = [
+        RowStep("transform", Transform({"q": "8 / n", "number": "cast(text as int)"}, "8 / n > 1 and q > 0")),
+        RowStep("steps[0]", Transform(select=("* except (id)",))),
+        RowStep("steps[1]", Transform(where="q / n > 1 and 9 / n > 1 and cast(text as int) = 3", select=("q", "n"))),
+    ]
+    marked = mark_uncomputable(parsed, [steps, [*steps[:2], RowStep("steps[2]", Transform(where="1 / (n - 2) < 0"))]])
+    found = [row._barnabas_bad for row in marked.orderBy("source_offset").collect()]
+    assert found == [
+        "steps[2].where cannot be computed: 1 / (n - 2) < 0",
+        "the column q cannot be computed: 8 / n",
+        "the column number cannot be computed: cast(text as int)",
+    ]
+    rows = transforms.good_rows(mark_uncomputable(parsed, [steps]))
+    for step in steps:
+        rows = transforms.shape_rows(rows, step.transform)
+    assert [(row.q, row.n, row.source_offset) for row in rows.collect()] == [(4, 2, 0)]
 
 
 def test_a_check_that_cannot_be_computed_is_not_met_though_it_shares_parts_with_others(spark: Any) -> None:

@@ -249,7 +249,7 @@ class _Check:
     def _look_at(self, field: str, made: DataFrame | None, *, whole: bool = False, ends: bool = False) -> None:
         """Note what may surprise in the last operation of a frame, or in all since the views that it reads.
 
-        ``ends`` says that a row for which an expression raises ends the flow.
+        ``ends`` says that a row for which an expression raises ends the flow; behind an explode it does so everywhere.
         """
         if made is None:
             return
@@ -263,7 +263,7 @@ class _Check:
                     f"takes texts, {each.text}, for values of the type {each.kind}, and cannot be computed for others"
                 )
                 self.warnings.append(Problem(field, f"{text}: write a cast or try_cast if that is meant"))
-        for part in may_raise(expressions) if ends else []:
+        for part in may_raise(expressions) if ends or multiplies_rows(made) else []:
             text = f"ends the flow with the first row for which {part} cannot be computed"
             advice = "a row is no single record here that could be put aside; take try_divide, try_cast and the like"
             self.warnings.append(Problem(field, f"{text}: {advice}"))

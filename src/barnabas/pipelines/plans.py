@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import StructType
 
 __all__ = [
@@ -84,10 +85,19 @@ _MAY_FAIL = (
     "GetTimestamp",
     "MakeDate",
     "MakeTimestamp",
-    "ParseToDate",
-    "ParseToTimestamp",
+    "ToUnixTimestamp",
+    "UnixTimestamp",
 )
 """Expressions that raise for some rows unless they are told not to."""
+_PARSE = ("ParseToDate", "ParseToTimestamp")
+_PARSE_TEXTS = ("GetTimestamp", "ToUnixTimestamp", "UnixTimestamp")
+"""Expressions that raise for texts only; they take times, too."""
+_CAST_FUNCTIONS = re.compile(
+    r"(boolean|tinyint|smallint|int|bigint|float|double|decimal|date|time|timestamp)\s*\(", re.IGNORECASE
+)
+"""Casts as they may be written, too: ``int(text)``."""
+_NAMELESS = ("CommonExpressionRef", "LambdaFunction", "NamedLambdaVariable", "With")
+"""Expressions whose SQL is none that a person would write."""
 _SHOWN_LENGTH = 60
 _ADDED_CAST = re.compile(r"CAST\(([\w.`]+|'[^']*') AS [A-Z]+(?:\([\d, ]+\))?\)")
 
@@ -105,29 +115,45 @@ class ImplicitCast:
 
 
 def expressions_of(frame: DataFrame, *, whole: bool = False) -> list[Any]:
-    """The expressions of the frame's last operation; ``whole``: of all operations back to the views that it reads."""
+    """The expressions of the frame's last operation; ``whole``: of all operations back to the views that it reads.
+
+    What a choice of columns explodes is an operation of the plan, but none of its own here.
+    """
     found: list[Any] = []
     waiting = [_plan(frame)]
     while waiting:
         node = waiting.pop()
         found += _items(node.expressions())
-        if whole:
-            waiting += [each for each in _children(node) if each.nodeName() != "View"]
+        follows = (lambda each: each.nodeName() != "View") if whole else (lambda each: each.nodeName() == "Generate")
+        waiting += filter(follows, _children(node))
     return found
 
 
-def aggregated_inputs(aggregated: DataFrame) -> list[Column]:
-    """What the functions of an aggregate, just made, take of each row: expressions over the rows' columns."""
-    found = [
-        part
-        for expression in expressions_of(aggregated)
-        for each in _parts(expression)
-        if _name_of(each) == "AggregateExpression"
-        for part in (*_children(each.aggregateFunction()), *_options(each.filter()))
-    ]
+def aggregated_inputs(figures: Sequence[DataFrame]) -> list[list[Column]]:
+    """What each of an aggregate's figures, just made, takes of a row that may raise: expressions over the rows' columns."""
     context: Any = SparkContext._active_spark_context
     utilities = context._jvm.org.apache.spark.sql.classic.ExpressionUtils
-    return [Column(utilities.column(each)) for each in found if not is_harmless(each)]
+    functions = [
+        [each for one in expressions_of(figure) for each in _parts(one) if _name_of(each) == "AggregateExpression"]
+        for figure in figures
+    ]
+    number = sum(1 for figure in functions for each in figure if _taken(each))
+
+    def inputs(function: Any) -> list[Column]:
+        columns = [Column(utilities.column(each)) for each in _taken(function)]
+        guards = _options(function.filter())
+        # Spark computes what several functions have in common before their filters, and a distinct value, too.
+        if number == 1 and not function.isDistinct() and guards and is_harmless(guards[0]):
+            return [F.when(Column(utilities.column(guards[0])), each) for each in columns]
+        return columns
+
+    return [[column for each in figure for column in inputs(each)] for figure in functions]
+
+
+def _taken(function: Any) -> list[Any]:
+    """What an aggregate's function takes of each row that may raise, its filter too."""
+    taken = (*_children(function.aggregateFunction()), *_options(function.filter()))
+    return [each for each in taken if not is_harmless(each)]
 
 
 def is_harmless(expression: Any) -> bool:
@@ -149,21 +175,39 @@ def _widens(old: str, new: str) -> bool:
 
 def may_raise(expressions: Sequence[Any]) -> list[str]:
     """Parts of the expressions, as SQL, that are known to raise for some rows: divisions, casts of texts, and the like."""
-    return list(dict.fromkeys(_shown(each) for one in expressions for each in _parts(one) if _raises(each)))
+    return list(dict.fromkeys(_shown(each, one) for one in expressions for each in _parts(one) if _raises(each)))
 
 
 def _raises(part: Any) -> bool:
+    """Whether a part is known to raise for some rows; False if this PySpark's expressions cannot be asked."""
+    try:
+        return _is_strict(part)
+    except Py4JError:
+        return False
+
+
+def _is_strict(part: Any) -> bool:
     name = _name_of(part)
     if name in _DIVISIONS:
-        divisor = part.right()
-        while _name_of(divisor) == "Cast":
-            divisor = divisor.child()
-        return str(part.evalMode()) == "ANSI" and (
-            _name_of(divisor) != "Literal" or str(divisor.value()) in ("0", "0.0")
-        )
+        return str(part.evalMode()) == "ANSI" and _may_be_zero(part.right())
     if name == "Cast":
         return _is_strict_of_text(part) and not part.child().foldable()
-    return name in _MAY_FAIL and bool(part.failOnError())
+    if name in _PARSE:  # of which not all say whether they raise; what they stand for does
+        return any(map(_raises, _parts(part.replacement())))
+    if name in _PARSE_TEXTS and not _is_text(part.left()):
+        return False
+    return name == "ToNumber" or (name in _MAY_FAIL and bool(part.failOnError()))
+
+
+def _may_be_zero(divisor: Any) -> bool:
+    """Whether a divisor is 0 for some rows, as far as is known."""
+    if not divisor.foldable():
+        return True
+    try:
+        value = divisor.eval(None)
+    except (PySparkException, Py4JError):
+        return True
+    return value is not None and float(str(value)) == 0
 
 
 def implicit_casts(expressions: Sequence[Any]) -> list[ImplicitCast]:
@@ -171,11 +215,34 @@ def implicit_casts(expressions: Sequence[Any]) -> list[ImplicitCast]:
     context: Any = SparkContext._active_spark_context
     written = context._jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
     found: dict[ImplicitCast, None] = {}
-    for each in (part for one in expressions for part in _parts(one)):
-        if _name_of(each) == "Cast" and _is_strict_of_text(each) and not each.getTagValue(written).isDefined():
+    for one in expressions:
+        for each in _parts(one):
+            if _name_of(each) != "Cast" or not _is_strict_of_text(each):
+                continue
+            if each.getTagValue(written).isDefined() or _is_cast_function(each):
+                continue
             fits = _has_value(each) if each.child().foldable() else None
-            found[ImplicitCast(_shown(each.child()), each.dataType().simpleString(), fits)] = None
+            found[ImplicitCast(_shown(each.child(), one), each.dataType().simpleString(), fits)] = None
     return list(found)
+
+
+def _is_cast_function(cast_of: Any) -> bool:
+    """Whether a cast is written as a function: ``int(text)``. Spark gives one that it adds the text of what needs it."""
+    text = _written(cast_of)
+    if not _CAST_FUNCTIONS.match(text):
+        return False
+    context: Any = SparkContext._active_spark_context
+    try:
+        parsed = context._jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser().parseExpression(text)
+    except (PySparkException, Py4JError):
+        return False
+    return _name_of(parsed) == "UnresolvedFunction"  # and not int(text) + 1, for a part of that
+
+
+def _written(expression: Any) -> str:
+    """The part of the flow's SQL that the expression comes from; empty if Spark does not know it."""
+    context = expression.origin().context()
+    return "" if context is None else str(context.fragment())
 
 
 def _has_value(foldable: Any) -> bool:
@@ -189,13 +256,17 @@ def _has_value(foldable: Any) -> bool:
 
 def _is_strict_of_text(cast_of: Any) -> bool:
     """Whether a cast is from text to another type, and raises for texts that do not fit."""
-    old, new = cast_of.child().dataType().simpleString(), cast_of.dataType().simpleString()
+    new = cast_of.dataType().simpleString()
     return (
-        old.startswith("string")
+        _is_text(cast_of.child())
         and not new.startswith("string")
         and new != "binary"
         and str(cast_of.evalMode()) == "ANSI"
     )
+
+
+def _is_text(expression: Any) -> bool:
+    return str(expression.dataType().simpleString()).startswith("string")
 
 
 def _parts(expression: Any) -> Iterator[Any]:
@@ -216,9 +287,20 @@ def _options(option: Any) -> list[Any]:
     return [option.get()] if option.isDefined() else []
 
 
-def _shown(expression: Any) -> str:
-    """An expression as SQL, without what Spark has added to it."""
+def _shown(expression: Any, whole: Any) -> str:
+    """A part of an expression as SQL, without what Spark has added to it."""
+    name = _name_of(expression)
+    if name == "NamedLambdaVariable":
+        return str(expression.name())
+    if name == "CommonExpressionRef":
+        number = str(expression.id())
+        defined = (each for each in _parts(whole) if _name_of(each) == "CommonExpressionDef")
+        for each in defined:
+            if str(each.id()) == number:
+                return _shown(each.child(), whole)
     text = str(expression.sql())
+    if any(_name_of(each) in _NAMELESS for each in _parts(expression)):
+        text = _written(expression) or text
     if not text.startswith("CAST("):
         text = _ADDED_CAST.sub(r"\1", text)
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."

@@ -16,7 +16,6 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
-from barnabas.pipelines.attempts import attempted_value
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
 from barnabas.pipelines.expectations import is_met
 from barnabas.pipelines.formats import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER, WITH_QUOTES
@@ -393,18 +392,14 @@ def bad_reasons(parsed: DataFrame) -> DataFrame:
     return parsed.where(F.col(_BAD).isNotNull()).groupBy(F.col(_BAD).alias("reason")).count()
 
 
-def shape_rows(rows: DataFrame, transform: Transform, *, without_uncomputable: bool = False) -> DataFrame:
+def shape_rows(rows: DataFrame, transform: Transform) -> DataFrame:
     """Derived columns in their order, then the filter, then the choice of columns (the position stays).
 
-    ``without_uncomputable`` says that rows for which an expression raises were left out before. Spark may move the filter
-    before that, so the filter must not raise for them.
+    The filter may raise: Spark does not compute it for the rows that `good_rows` leaves out (`_computed_once`).
     """
     for name, expression in transform.derive.items():
         rows = rows.withColumn(name, F.expr(expression))
-    if transform.where and without_uncomputable:
-        is_read = F.col("source_offset") >= 0  # all are; Spark does not know it
-        rows = rows.where(attempted_value(is_read, F.expr(transform.where))["v"])
-    elif transform.where:
+    if transform.where:
         rows = rows.where(F.expr(transform.where))
     if transform.select:
         rows = rows.select(*[F.expr(each) for each in transform.select], *position_of(rows))

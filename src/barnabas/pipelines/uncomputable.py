@@ -5,6 +5,7 @@ order: derived columns, filters, choices of columns, and what figures are made o
 Expressions that have a value for every row are not tried, those of several values (explode) and what is behind them cannot be.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 from pyspark.errors import PySparkException
@@ -22,6 +23,8 @@ __all__ = ["mark_uncomputable"]
 
 _REACHED = "_barnabas_reached_"
 _ATTEMPT = "_barnabas_attempt_"
+_STAR = re.compile(r"((?:.*\.)?\s*)\*\s*(?:except\s*\(.*\)\s*)?", re.IGNORECASE | re.DOTALL)
+"""All columns, of all there are or of a struct: ``*``, ``details.*``, ``* except (a, b)``."""
 
 
 def mark_uncomputable(
@@ -94,14 +97,15 @@ class _Attempts:
     def _selected(self, what: str, text: str) -> dict[str, Column]:
         """The columns that an expression of ``select`` gives."""
         names = self._rows.select(F.expr(text)).columns
-        if text.rstrip().endswith("*"):
-            inner = text.rstrip()[:-1]
+        if star := _STAR.fullmatch(text):
+            inner = star[1].lstrip()
             return {name: F.expr(f"{inner}`{name}`") for name in names} if inner else {}
         return {names[0]: self._tried(what, text, F.expr(text))}
 
     def _aggregate(self, field: str, how: Aggregate) -> None:
-        for name, text in how.compute.items():
-            for column in aggregated_inputs(self._rows.groupBy().agg(F.expr(text))):
+        inputs = aggregated_inputs([self._rows.groupBy().agg(F.expr(text)) for text in how.compute.values()])
+        for (name, text), columns in zip(how.compute.items(), inputs, strict=True):
+            for column in columns:
                 self._tried(f"{field}.compute.{name}", text, column)
 
     def _narrow(self, drops: Sequence[Expectation]) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.pipelines import transforms
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.expectations import expected_rows
-from barnabas.pipelines.row_steps import row_chains, takes_records
+from barnabas.pipelines.row_steps import row_chains
 from barnabas.pipelines.spec import Flow, FlowStep, Source
 from barnabas.pipelines.uncomputable import mark_uncomputable
 
@@ -55,9 +55,8 @@ def build_views(
 
         views.by_name |= {lookup.name: open_lookup(spark, lookup, observed=observed) for lookup in flow.lookups}
     previous = flow.source.name
-    for number, step in enumerate(flow.steps):
-        is_of_records = takes_records(flow, f"steps[{number}]")
-        rows = shape_step(step, step_rows(spark, step, views.by_name, previous), is_of_records=is_of_records)
+    for step in flow.steps:
+        rows = shape_step(step, step_rows(spark, step, views.by_name, previous))
         views.by_name[step.name] = expected_rows(rows, flow, step.name, observed=observed)
         previous = step.name
     rows = views.by_name[previous]
@@ -79,7 +78,7 @@ def source_rows(
         marked = marked.observe(f"barnabas.{source.name}", *counts)
     rows = expected_rows(transforms.good_rows(marked), flow, source.name, observed=observed)
     if source is flow.source:
-        rows = transforms.shape_rows(rows, flow.transform, without_uncomputable=True)
+        rows = transforms.shape_rows(rows, flow.transform)
     if source.watermark:
         rows = rows.withWatermark(source.watermark.time, source.watermark.delay)
     return marked, rows
@@ -99,12 +98,9 @@ def step_rows(spark: SparkSession, step: FlowStep, views: Mapping[str, DataFrame
     return views[step.of or previous]
 
 
-def shape_step(step: FlowStep, rows: DataFrame, *, is_of_records: bool = False) -> DataFrame:
-    """What a step does to its rows, in the order that `steps` describes.
-
-    ``is_of_records`` says that it takes a source's records one by one, without those for which its expressions raise.
-    """
-    rows = transforms.shape_rows(rows, step.transform, without_uncomputable=is_of_records)
+def shape_step(step: FlowStep, rows: DataFrame) -> DataFrame:
+    """What a step does to its rows, in the order that `steps` describes."""
+    rows = transforms.shape_rows(rows, step.transform)
     if step.watermark:
         rows = rows.withWatermark(step.watermark.time, step.watermark.delay)
     if step.deduplicate:
