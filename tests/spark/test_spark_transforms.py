@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from pyspark.errors import ArithmeticException  # noqa: E402
+from pyspark.sql import DataFrame  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402, N812  # its name in every Spark program
 
 from barnabas.pipelines import transforms  # noqa: E402
@@ -53,6 +55,29 @@ def test_rows_that_do_not_fit_are_bad_and_all_others_good(spark: Any) -> None:
         "the record has no value",
         "the required column carrier is null",
     ]
+
+
+def test_a_line_that_does_not_fit_is_bad_whatever_the_delimiter(spark: Any) -> None:
+    """Also one that means something else in a regular expression."""
+    delimiters = "^\\[."
+    formats = [Format("csv", {"a": "int", "b": "int"}, delimiter=each) for each in delimiters]
+    parsed = [
+        transforms.parse_records(records(spark, f"1{each.delimiter}2", f"1{each.delimiter}2{each.delimiter}3"), each)
+        for each in formats
+    ]
+    rows = reduce(DataFrame.union, parsed).collect()
+    assert [row._barnabas_bad or row.b for row in rows] == [2, "the value is no line of 2 fields, but of 3"] * 4
+
+
+def test_counts_of_bad_rows_follow_no_text_of_the_records(spark: Any) -> None:
+    """A record's name that reads as a reason counts once, as what it is."""
+    how = Format("json", {"a": "int", "b": "int"})
+    values = ['{"x is no JSON object, column a is 5": 1}', "[1]", '{"b": "x"}']
+    parsed = transforms.parse_records(records(spark, *values), how)
+    (counts,) = parsed.agg(*transforms.bad_counts(how)).collect()
+    names = ("MALFORMED", "MALFORMED, no JSON object", "MALFORMED, no known column", "WRONG_TYPE")
+    assert [counts[f"error:{name}"] for name in names] == [2, 1, 1, 1]
+    assert (counts["column:a"], counts["column:b"]) == (0, 1)
 
 
 def test_rows_for_which_an_expression_raises_are_bad(spark: Any) -> None:

@@ -50,7 +50,8 @@ def decoded_struct(how: Format, value: Column) -> Column:
     if how.type == "json":
         return F.when(_is_one_object(text), F.from_json(text, ddl, options))
     # RFC 4180: a quote in quotes is doubled. What ends a line of a file is no part of its last field.
-    options |= {"sep": how.delimiter, "nullValue": how.null, "escape": '"'}
+    separator = how.delimiter.replace("\\", r"\\")  # Spark reads \t and the like in it
+    options |= {"sep": separator, "nullValue": how.null, "escape": '"'}
     line = F.rtrim(text, F.lit("\r\n"))
     row = F.from_csv(line, F.lit(ddl), options)
     return F.when(line != "", row) if len(how.columns) > 1 else row

@@ -54,18 +54,10 @@ _FIXED = {
 FORMATS = ("csv", "json", "avro", "protobuf", "logfmt", *_FIXED)
 NO_COLUMNS = "the value has none of the columns"
 NAMES_AS_VALUES = "the value has the names of the columns, as the first line of a file"
-OTHER_DELIMITER = "fields, unless they are divided by"
-OTHER_COUNT = "fields, but of"
-WITH_QUOTES = "fields with the quotes that it has"
-_MISFITS = {
-    "csv": {
-        "names of columns": NAMES_AS_VALUES,
-        "other delimiter": OTHER_DELIMITER,
-        "number of fields": OTHER_COUNT,
-        "quotes": WITH_QUOTES,
-    },
-    "json": {"no JSON object": "is no JSON object", "no known column": NO_COLUMNS},
-}
+OTHER_DELIMITER = ", unless they are divided by"
+OTHER_COUNT = ", but of"
+WITH_QUOTES = " with the quotes that it has"
+"""Ends of the reason that a value is no line of so many fields."""
 _NESTED = ("json", "avro", "protobuf")
 _WITH_SCHEMA = ("avro", "protobuf")
 
@@ -87,8 +79,16 @@ class Format:
 
     @property
     def misfits(self) -> dict[str, str]:
-        """Kinds of values that are no value of the format, each with what their reasons have in them."""
-        return _MISFITS.get(self.type, {})
+        """Kinds of values that are no value of the format, each with how their reasons begin: what follows may be of the record."""
+        base = f"the value is no {self.what}"
+        if self.type == "csv":
+            return {
+                "names of columns": NAMES_AS_VALUES,
+                "other delimiter": base + OTHER_DELIMITER,
+                "number of fields": base + OTHER_COUNT,
+                "quotes": base + WITH_QUOTES,
+            }
+        return {"no JSON object": base, "no known column": NO_COLUMNS} if self.type == "json" else {}
 
     def pattern(self, column: str) -> str | None:
         """The declared form of a column's times or dates."""

@@ -3,7 +3,7 @@
 They take and give batch and streaming frames alike, so tests run them on a few rows. ``records`` are the columns key,
 value, topic, partition, offset of the source; ``parsed`` has the format's columns, the three position columns, and
 ``_barnabas_bad``, which says why a row is bad, and is null for a good one, with ``_barnabas_error``, its class: NO_VALUE,
-MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED, EXPRESSION or QUARANTINED.
+MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED, EXPRESSION, NO_KEY or QUARANTINED.
 """
 
 from collections.abc import Sequence
@@ -238,20 +238,14 @@ def _has_names(how: Format) -> Column:
 def _line_problem(how: Format) -> Column:
     """Why a value is no line of CSV, as far as that can be said without its quotes."""
     count, base = len(how.columns), f"the value is no {how.what}"
-    parts = {each: F.split(_line(), F.lit(f"[{each}]")) for each in dict.fromkeys((how.delimiter, *_DELIMITERS))}
+    parts = {each: F.split(_line(), F.lit(rf"\Q{each}\E")) for each in dict.fromkeys((how.delimiter, *_DELIMITERS))}
     reason = F.when(_line() == "", F.lit(f"{base}, it is empty"))
     for each in _DELIMITERS:
         if each != how.delimiter and count > 1:
             shown = {"\t": "tabs"}.get(each, f"{each!r}")
-            reason = reason.when(
-                F.size(parts[each]) == count, F.lit(f"the value is no line of {count} {OTHER_DELIMITER} {shown}")
-            )
-    number = F.concat(
-        F.lit(f"the value is no line of {count} {OTHER_COUNT} "), F.size(parts[how.delimiter]).cast("string")
-    )
-    return reason.when(~F.contains(_line(), F.lit('"')), number).otherwise(
-        F.lit(f"the value is no line of {count} {WITH_QUOTES}")
-    )
+            reason = reason.when(F.size(parts[each]) == count, F.lit(f"{base}{OTHER_DELIMITER} {shown}"))
+    number = F.concat(F.lit(f"{base}{OTHER_COUNT} "), F.size(parts[how.delimiter]).cast("string"))
+    return reason.when(~F.contains(_line(), F.lit('"')), number).otherwise(F.lit(f"{base}{WITH_QUOTES}"))
 
 
 def _line() -> Column:
@@ -346,12 +340,12 @@ def bad_counts(how: Format, expectations: Sequence[str] = ()) -> list[Column]:
     counts = [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows")]
     counts += [F.count_if(F.col(_ERROR) == each).alias(f"error:{each}") for each in _ERRORS]
     counts += [F.min(F.when(F.col(_ERROR) == each, example)).alias(f"example:{each}") for each in _WITH_EXAMPLE]
-    for name, part in how.misfits.items():
-        is_one = (F.col(_ERROR) == "MALFORMED") & F.col(_BAD).contains(part)
+    for name, start in how.misfits.items():
+        is_one = (F.col(_ERROR) == "MALFORMED") & F.col(_BAD).startswith(start)
         counts.append(F.count_if(is_one).alias(f"error:MALFORMED, {name}"))
         counts.append(F.min(F.when(is_one, example)).alias(f"example:MALFORMED, {name}"))
     for name in list(how.columns)[:_COUNTED_COLUMNS]:
-        is_wrong = F.col(_BAD).contains(f"column {name} is ")
+        is_wrong = (F.col(_ERROR) == "WRONG_TYPE") & F.col(_BAD).contains(f"column {name} is ")
         counts.append(F.count_if(is_wrong).alias(f"column:{name}"))
         counts.append(F.min(F.when(is_wrong, example)).alias(f"example:column {name}"))
     for name in expectations:
