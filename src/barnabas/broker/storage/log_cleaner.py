@@ -2,9 +2,10 @@
 
 ``log.cleaner.threads`` logs are compacted at a time, the dirtiest first. A compaction advances by steps that run beside
 the event loop; between them the log's state is looked at, and new segments are swapped in, on the loop. A large log is
-compacted in another process, of lower priority, which leaves the interpreter to requests, and which the next one gets. A small one is compacted in a thread, which after each step
-rests twice as long as the event loop worked meanwhile, but no longer than the step took: so requests get at least half
-of the processor, and a compaction all of it while there are none. Both rest longer if ``log.cleaner.io.max.bytes.per.second``,
+compacted in another process, of lower priority, which leaves the interpreter to requests. The next large log gets the same
+process. A small log is compacted in a thread, which after each step rests twice as long as the event loop worked meanwhile,
+but no longer than the step took. So requests get at least half of the processor, and a compaction all of it while there are
+none. Both rest longer if ``log.cleaner.io.max.bytes.per.second``,
 over all compactions, asks for that. A look finds all logs that are due, in slices. They are compacted in their order, each if it
 is still due then, and ``log.cleaner.backoff.ms`` passes before the next look.
 
