@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-from pyspark.errors import ArithmeticException  # noqa: E402
+from pyspark.errors import AnalysisException, ArithmeticException  # noqa: E402
 from pyspark.sql import DataFrame  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402, N812  # its name in every Spark program
 
@@ -189,7 +189,16 @@ def test_filters_of_later_steps_are_not_computed_for_bad_rows(spark: Any) -> Non
     rows = transforms.good_rows(mark_uncomputable(parsed, [steps]))
     for step in steps:
         rows = transforms.shape_rows(rows, step.transform)
-    assert [(row.q, row.n, row.source_offset) for row in rows.collect()] == [(4, 2, 0)]
+    with pytest.raises(AnalysisException, match="not a boolean"):
+        transforms.shape_rows(transforms.good_rows(parsed), Transform(where="text"))
+    codegen = "spark.sql.codegen.wholeStage"  # which Spark does without for wide formats
+    for is_whole in ("true", "false"):
+        spark.conf.set(codegen, is_whole)
+        try:
+            # A frame is planned once.
+            assert [(row.q, row.n, row.source_offset) for row in rows.select("*").collect()] == [(4, 2, 0)]
+        finally:
+            spark.conf.unset(codegen)
 
 
 def test_a_check_that_cannot_be_computed_is_not_met_though_it_shares_parts_with_others(spark: Any) -> None:

@@ -67,6 +67,7 @@ _COUNTED_COLUMNS = 50
 _ROW = "_barnabas_row"
 _WINDOW_TIME = "_barnabas_window_time"
 _RECORD = ("_barnabas_key", "_barnabas_value")
+_OFFSET = "source_offset"
 _SHOWN = 100
 """Characters of a wrong value that a reason shows."""
 
@@ -389,12 +390,19 @@ def bad_reasons(parsed: DataFrame) -> DataFrame:
 def shape_rows(rows: DataFrame, transform: Transform) -> DataFrame:
     """Derived columns in their order, then the filter, then the choice of columns (the position stays).
 
-    The filter may raise: Spark does not compute it for the rows that `good_rows` leaves out (`_computed_once`).
+    The filter may raise, and must not for rows that `good_rows` leaves out. Spark joins both conditions, that one first, but without
+    generated code for whole stages, as for wide formats, it computes what comes twice in them before both. So the filter stands
+    behind a condition that all rows fulfil, which Spark does not know, and has an alternative, or Spark would join it with "and".
     """
     for name, expression in transform.derive.items():
         rows = rows.withColumn(name, F.expr(expression))
     if transform.where:
-        rows = rows.where(F.expr(transform.where))
+        kept = F.expr(transform.where)
+        if rows.columns.count(_OFFSET) == 1:
+            is_read = F.col(_OFFSET) >= 0
+            kept = F.when(is_read, kept).otherwise(is_read)
+            rows.where(F.expr(transform.where))  # refused by Spark if it is no condition; here a text would be made one
+        rows = rows.where(kept)
     if transform.select:
         rows = rows.select(*[F.expr(each) for each in transform.select], *position_of(rows))
     return rows
