@@ -266,7 +266,7 @@ class Scenario:
         counts = self.history.counts
         if self.plan.faults:
             return  # faults may fill a whole run; the sum over the seeds must not be vacuous
-        for what, least in (("acknowledged", 50), ("read", 50), ("replicas compared", 1)):
+        for what, least in (("acknowledged", 25), ("read", 50), ("replicas compared", 1)):
             if counts.get(what, 0) < least and not self.history.violations:
                 self.history.violation(f"the run was vacuous: {counts.get(what, 0)} of {what}")
 
