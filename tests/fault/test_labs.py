@@ -63,7 +63,11 @@ def stopped(text: str) -> None:
     assert isr_after(text, "2.") == {"1", "2"}
     assert isr_after(text, "4.") == {"0", "1", "2"}
     assert "each of the three brokers, asked alone, describes the topic like this" in text
-    assert re.search(r"Successfully completed leader election \(PREFERRED\) for partitions .*topic1-\d", text)
+    # A new controller elects preferred leaders after 5 s, which on a busy machine may be before the lab asks for it.
+    assert re.search(
+        r"(Successfully completed leader election \(PREFERRED\)|Valid replica already elected) for partitions .*topic1-\d",
+        text,
+    )
 
 
 def controller(text: str) -> None:
