@@ -74,6 +74,7 @@ _READ_LATER = (
 """Those of Spark's, which its modules read; the path is applied here, and this interpreter buffers nothing."""
 _GRACE_S = 5.0
 _REQUEST_S = 10.0
+_PAUSE_S = 0.05
 _STREAMS = 3
 _COMM_CHARS = 15
 
@@ -170,6 +171,7 @@ class _Server:
         try:
             client, _ = self._listener.accept()
         except OSError:
+            time.sleep(_PAUSE_S)  # no descriptor is free: the request waits in the listener, which stays readable
             return None
         try:
             pid = os.fork()
