@@ -32,7 +32,13 @@ from functools import lru_cache
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.fast_produce_answers import AppendedRequests, UnacknowledgedRequests, answers_of
 from barnabas.broker.apis.fast_produce_partitions import SharedAppends, read_partitions
-from barnabas.broker.apis.produce import PRODUCE_TOPIC_IDS, join_response, unacknowledged_response
+from barnabas.broker.apis.produce import (
+    PRODUCE_FLEXIBLE,
+    PRODUCE_TOPIC_IDS,
+    PRODUCE_ZSTD,
+    join_response,
+    unacknowledged_response,
+)
 from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.replication.delayed_produce import commit_error
@@ -48,6 +54,7 @@ from barnabas.wire.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from barnabas.wire.kafka.primitives import uvarint
 from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, HEADER, HEADER_BYTES, HeaderFields
 from barnabas.wire.kafka.records.compression import CompressionType
 
@@ -67,17 +74,13 @@ _MOST_RECORDS = 4_096
 _MOST_BYTES = 4 << 20
 """Most bytes in a request for several partitions: what is larger is appended in slices."""
 _MOST_PREFIX_BYTES = 512
-_FLEXIBLE = 9
 _LOG_START_OFFSET = 5
-_ZSTD = 7
 _UUID_BYTES = 16
 _NO_TAGGED_FIELDS = b"\0\0\0"
 """Of the partition, the topic and the request."""
 _NO_RECORDS = (b"\xff\xff\xff\xff", b"\0" + _NO_TAGGED_FIELDS)
 _ONE_BYTE = (b"\0\0\0\1?", b"\2?" + _NO_TAGGED_FIELDS)
 """What may stand behind a prefix, in versions that are not flexible and those that are."""
-_CONTINUES = 0x80
-"""The bit of a varint's byte that another follows."""
 _WIDTH_LIMITS = (127, 16_384, 2_097_153)
 """Size limits of records, with their length field, for a length field of one, two and three bytes."""
 
@@ -96,13 +99,7 @@ def _shape(prefix_bytes: int, size_bytes: int) -> struct.Struct:
 @lru_cache(4096)
 def _compact_size(size: int) -> bytes:
     """The size of compact bytes: a varint of one more."""
-    left = size + 1
-    encoded = bytearray()
-    while left >= _CONTINUES:
-        encoded.append(left & (_CONTINUES - 1) | _CONTINUES)
-        left >>= 7
-    encoded.append(left)
-    return bytes(encoded)
+    return uvarint(size + 1)
 
 
 def _frames(data: memoryview, start: int, stop: int, max_frame_bytes: int) -> list[_Bounds]:
@@ -149,7 +146,7 @@ class _Route:
         self.version = version
         self._key = ApiKey.PRODUCE << 16 | version
         self._prefix = prefix
-        self._overhead_bytes = _PREFIX_AT + len(prefix) + (len(_NO_TAGGED_FIELDS) if version >= _FLEXIBLE else 0)
+        self._overhead_bytes = _PREFIX_AT + len(prefix) + (len(_NO_TAGGED_FIELDS) if version >= PRODUCE_FLEXIBLE else 0)
         self.topic = topic
         self.topic_partition = topic_partition
         self.topic_id = topic.topic_id if version >= PRODUCE_TOPIC_IDS else None
@@ -166,7 +163,7 @@ class _Route:
     def read(self, data: memoryview, start: int, stop: int) -> _Found | None:
         """Unpack a request; None if it has another prefix or is not usual."""
         size = stop - start - self._overhead_bytes
-        if self.version < _FLEXIBLE:
+        if self.version < PRODUCE_FLEXIBLE:
             width, behind = 4, stop
         else:
             small, medium, large = _WIDTH_LIMITS
@@ -179,10 +176,10 @@ class _Route:
         if fields[2] != self._prefix or fields[0] != self._key:
             return None
         header: HeaderFields = fields[4:]
-        if self.version < _FLEXIBLE:
+        if self.version < PRODUCE_FLEXIBLE:
             if fields[3] != _LENGTH.pack(size):
                 return None
-            if self.version < _ZSTD and header[5] & COMPRESSION_MASK == CompressionType.ZSTD:
+            if self.version < PRODUCE_ZSTD and header[5] & COMPRESSION_MASK == CompressionType.ZSTD:
                 return None
         elif fields[3] != _compact_size(size) or data[behind:stop] != _NO_TAGGED_FIELDS:
             return None
@@ -411,7 +408,7 @@ class FastProduce:
     def _new_route(self, data: memoryview, start: int, stop: int, prefix: bytes) -> _Route | None:
         """Read a prefix with the general decoder. It does not see what follows in the request, which may be large."""
         _, version, _, _ = _START.unpack_from(data, start)
-        is_flexible = version >= _FLEXIBLE
+        is_flexible = version >= PRODUCE_FLEXIBLE
         if version not in self._versions or (is_flexible and data[stop - 3 : stop] != _NO_TAGGED_FIELDS):
             return None
         before = bytes(data[start : start + _PREFIX_AT]) + prefix
@@ -451,7 +448,7 @@ def _prefix_bytes(data: memoryview, start: int) -> int:
     if api_key != ApiKey.PRODUCE or client_id_bytes < -1:
         return 0
     position = start + _START.size + max(client_id_bytes, 0)
-    if version < _FLEXIBLE:
+    if version < PRODUCE_FLEXIBLE:
         transactional_id_bytes, _, _, topics = _NO_TRANSACTION.unpack_from(data, position)
         if transactional_id_bytes != -1 or topics != 1:
             return 0

@@ -28,7 +28,14 @@ from itertools import islice
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.tuples import new_tuple
-from barnabas.broker.apis.produce import PRODUCE_TOPIC_IDS, add_leader_hints, join_response, refuse
+from barnabas.broker.apis.produce import (
+    PRODUCE_FLEXIBLE,
+    PRODUCE_TOPIC_IDS,
+    PRODUCE_ZSTD,
+    add_leader_hints,
+    join_response,
+    refuse,
+)
 from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -51,8 +58,6 @@ _START = struct.Struct(">hhih")
 _OPTIONS = struct.Struct(">hhi")
 _COMPACT_OPTIONS = struct.Struct(">xxhi")
 _INDEX_AND_SIZE = struct.Struct(">ii")
-_ZSTD = 7
-_FLEXIBLE = 9
 _UUID_BYTES = 16
 _MOST_NAME_BYTES = 249
 """Kafka's limit for names of topics."""
@@ -60,7 +65,7 @@ _ANSWERS = (
     (3, struct.Struct(">ihqq"), False, ()),
     (5, struct.Struct(">ihqqq"), True, ()),
     (8, struct.Struct(">ihqqqih"), True, (0, -1)),
-    (_FLEXIBLE, struct.Struct(">ihqqqbbb"), True, (1, 0, 0)),
+    (PRODUCE_FLEXIBLE, struct.Struct(">ihqqqbbb"), True, (1, 0, 0)),
 )
 """The answer for a partition since a version, whether it has the log start offset, and its end: neither record errors nor a
 message nor tagged fields."""
@@ -146,7 +151,7 @@ class PartitionsRequest:
     def encode_answers(self) -> list[bytes]:
         version = self.version
         pack, has_log_start, end = _answer_format(version)
-        is_flexible = version >= _FLEXIBLE
+        is_flexible = version >= PRODUCE_FLEXIBLE
         parts = [b"\0" + uvarint(len(self.topics) + 1) if is_flexible else _LENGTH.pack(len(self.topics))]
         number = 0
         for topic in self.topics:
@@ -264,7 +269,7 @@ def _read(
     if client_id_bytes > 0:
         str(data[position : position + client_id_bytes], "utf-8")  # or the general path refuses it
         position += client_id_bytes
-    is_flexible = version >= _FLEXIBLE
+    is_flexible = version >= PRODUCE_FLEXIBLE
     if is_flexible:
         if data[position] or data[position + 1]:
             return None
@@ -302,7 +307,7 @@ def _read_name(
     if version >= PRODUCE_TOPIC_IDS:
         topic_id = Uuid(bytes(data[position : position + _UUID_BYTES]))
         return topic_name(topic_id), topic_id, topic_id, position + _UUID_BYTES
-    if version >= _FLEXIBLE:
+    if version >= PRODUCE_FLEXIBLE:
         size, position = read_uvarint(data, position)
         size -= 1
         length = uvarint(max(size, 0) + 1)
@@ -321,7 +326,7 @@ def _read_topic(
 ) -> int:
     """Read a topic into a request; the position behind it, -1 if it is not usual."""
     version = request.version
-    is_flexible = version >= _FLEXIBLE
+    is_flexible = version >= PRODUCE_FLEXIBLE
     name, topic_id, encoded, position = _read_name(data, position, version, topic_name)
     if name is None or name in INTERNAL_TOPICS:
         return -1
@@ -350,7 +355,7 @@ def _read_topic(
             return -1
         header: HeaderFields = HEADER.unpack_from(data, position)
         codec = header[5] & COMPRESSION_MASK
-        if codec == CompressionType.ZSTD and version < _ZSTD:
+        if codec == CompressionType.ZSTD and version < PRODUCE_ZSTD:
             return -1
         records += PARTITION_RECORDS
         if not codec:

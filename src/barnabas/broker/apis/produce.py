@@ -51,6 +51,10 @@ from barnabas.wire.kafka.messages.produce import (
 
 PRODUCE_TOPIC_IDS = 13
 """The first version that names topics by their ids."""
+PRODUCE_FLEXIBLE = 9
+"""The first flexible version."""
+PRODUCE_ZSTD = 7
+"""The first version that takes batches in zstd."""
 _LEADER_HINTS = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
