@@ -88,7 +88,7 @@ _MAY_FAIL = (
     "ToUnixTimestamp",
     "UnixTimestamp",
 )
-"""Expressions that raise for some rows unless they are told not to."""
+"""Expressions that raise for some rows, unless ``failOnError`` is false."""
 _PARSE = ("ParseToDate", "ParseToTimestamp")
 _PARSE_TEXTS = ("GetTimestamp", "ToUnixTimestamp", "UnixTimestamp")
 """Expressions that raise for texts only; they take times, too."""
@@ -308,13 +308,7 @@ def _shown(expression: Any, whole: Any) -> str:
 
 def multiplies_rows(results: DataFrame) -> bool:
     """Whether one row becomes several, as by explode."""
-    waiting = [_plan(results)]
-    while waiting:
-        node = waiting.pop()
-        if node.nodeName() == "Generate":
-            return True
-        waiting += _children(node)
-    return False
+    return any(node.nodeName() == "Generate" for node in _nodes(results))
 
 
 def read_sources(results: DataFrame) -> list[str]:
@@ -342,11 +336,7 @@ def stateful_operations(results: DataFrame) -> list[str]:
     the columns of groups and keys are made; they have no filters, delays, and names of results.
     """
     found: list[str] = []
-    waiting = [_plan(results)]
-    while waiting:
-        node = waiting.pop()
-        if not node.isStreaming():
-            continue
+    for node in _nodes(results, only_streams=True):
         children = _children(node)
         kind = node.nodeName()
         if kind in _KEEP_ROWS and (kind != "Join" or all(each.isStreaming() for each in children)):
@@ -362,21 +352,17 @@ def stateful_operations(results: DataFrame) -> list[str]:
             found.append(_NOT_OF_STATE.sub("", "".join([text, *(f", {each}" for each in made)])))
         elif "WithState" in kind:
             found.append(kind)
-        waiting += reversed(children)
     return found
 
 
 def follows_clock(results: DataFrame) -> bool:
     """Whether the flow keeps state that is out of time by the clock: `GroupStateTimeout.ProcessingTimeTimeout`."""
-    waiting = [_plan(results)]
-    while waiting:
-        node = waiting.pop()
+    for node in _nodes(results):
         kind = node.nodeName()
         if "WithState" in kind:
             mode = node.timeMode() if kind.startswith("Transform") else node.timeout()
             if "ProcessingTime" in str(mode):
                 return True
-        waiting += _children(node)
     return False
 
 
@@ -393,6 +379,17 @@ def has_watermark(aggregated: DataFrame) -> bool:
 def _plan(frame: DataFrame) -> Any:
     """The frame's plan, with every name and type resolved."""
     return frame._jdf.queryExecution().analyzed()
+
+
+def _nodes(results: DataFrame, *, only_streams: bool = False) -> Iterator[Any]:
+    """The nodes of a plan, each before its children; ``only_streams`` leaves out tables and files, with all that is below them."""
+    waiting = [_plan(results)]
+    while waiting:
+        node = waiting.pop()
+        if only_streams and not node.isStreaming():
+            continue
+        yield node
+        waiting += reversed(_children(node))
 
 
 def _children(node: Any) -> list[Any]:
@@ -433,17 +430,11 @@ def output_mode(results: DataFrame) -> str:
     """
     aggregates = 0
     final_only = False
-    waiting = [_plan(results)]
-    while waiting:
-        node = waiting.pop()
-        if not node.isStreaming():
-            continue
-        children = _children(node)
+    for node in _nodes(results, only_streams=True):
         kind = node.nodeName()
         if kind in ("Aggregate", "Distinct"):
             aggregates += 1
             final_only = final_only or "session_window" in node.simpleString(10_000)
         elif kind == "Join":
-            final_only = final_only or all(each.isStreaming() for each in children)
-        waiting += children
+            final_only = final_only or all(each.isStreaming() for each in _children(node))
     return "update" if aggregates == 1 and not final_only else "append"
