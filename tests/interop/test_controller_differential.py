@@ -58,7 +58,7 @@ class Wire:
 
     def shown(self, answer: Any) -> str:
         """The answer as text, without what must differ; sets and maps of Java have no order."""
-        text = re.sub(r"(topic_id|cluster_id)=(b'[^']*'|b\"[^\"]*\"|'[^']*')", r"\1=*", repr(answer))
+        text = re.sub(r"(topic_id|cluster_id)=(b?'(?:[^'\\]|\\.)*'|b\"[^\"]*\")", r"\1=*", repr(answer))
         return text.replace(self.port, "PORT")
 
     def close(self) -> None:
