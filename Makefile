@@ -53,7 +53,7 @@ test: install  ## all tests; those that need Java or the Apache reference system
 	@$(BIN)/pytest tests/unit tests/fuzz -q -n 2
 	@mkdir -p $(dir $(SIMULATED)); $(BEHIND) $(BIN)/pytest tests/simulation -q -n 2 --durations 10 --timeout 3000 >$(SIMULATED) 2>&1 & simulating=$$!; \
 	  trap "kill $$simulating 2>/dev/null; cat $(SIMULATED)" EXIT; \
-	  failed=0; \
+	  trap "exit 130" INT; failed=0; \
 	  $(BIN)/pytest tests/interop tests/fault -q $(BESIDE) || failed=1; \
 	  $(BIN)/pytest tests/spark -q || failed=1; \
 	  wait $$simulating || failed=1; \
