@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,6 +118,29 @@ def test_a_process_without_a_task_ends_after_a_while_and_with_its_owner() -> Non
     worker.finish()
     workers.close()
     eventually(lambda: not is_running(pids[1]))
+
+
+def test_a_task_that_stands_still_is_lost_some_time_after_its_owner_is_closed() -> None:
+    """Its process is stopped by a signal in the middle of its task: the step that waits for it comes to an end."""
+    workers = WorkerProcesses(grace_s=0.01)
+    worker = workers.start("support.counting_task", 0)
+    _, pid = worker.step()
+    os.kill(pid, signal.SIGSTOP)
+    ended: list[BaseException] = []
+
+    def step() -> None:
+        try:
+            worker.step()
+        except WorkerLostError as error:
+            ended.append(error)
+
+    waiting = threading.Thread(target=step, daemon=True)
+    waiting.start()
+    workers.close()
+    waiting.join(30)
+    assert len(ended) == 1
+    assert not is_running(pid)
+    worker.close()
 
 
 @pytest.mark.parametrize("is_idle", [False, True])

@@ -26,6 +26,9 @@ __all__ = ["NoWorkerError", "StartProcess", "WorkerLostError", "WorkerProcess", 
 IDLE_S = 60.0
 """How long a process waits for another task. Brokers look for logs to compact every 15 s."""
 
+GRACE_S = 5.0
+"""How long a task may go on after its owner was closed. A step takes some 20 ms, unless the process stands still."""
+
 _NICENESS = 5
 _MAIN = "import sys; sys.path[:] = {path!r}; from barnabas.base.processes import serve_worker; serve_worker()"
 
@@ -61,11 +64,16 @@ StartProcess = Callable[[str, object], WorkerProcess]
 class WorkerProcesses:
     """The processes that one owner has started. In any thread."""
 
-    def __init__(self, idle_s: float = IDLE_S) -> None:
+    def __init__(self, idle_s: float = IDLE_S, grace_s: float = GRACE_S) -> None:
         self._idle_s = idle_s
+        self._grace_s = grace_s
         self._lock = threading.Lock()
         self._idle: dict[_Process, threading.Timer] = {}
         """Processes without a task, and what ends each."""
+        self._working: set[_Process] = set()
+        """Processes with a task."""
+        self._grace: threading.Timer | None = None
+        """What ends those that still work some time after `close`."""
         self._is_closed = False
 
     def start(self, module: str, argument: object) -> WorkerProcess:
@@ -75,16 +83,41 @@ class WorkerProcesses:
             if process is None:
                 process = _Process()
                 process.begin(module, argument)
-                return _Task(process, self._keep)
+                return self._task(process)
             with contextlib.suppress(WorkerLostError):  # somebody killed it
                 process.begin(module, argument)
-                return _Task(process, self._keep)
+                return self._task(process)
 
     def close(self) -> None:
-        """End the processes without a task. Those with one end after it."""
+        """End the processes without a task. Those with one end after it, or are killed after some seconds.
+
+        A process that stands still (stopped by a signal, say) would hold the thread that waits for its step for ever.
+        """
         with self._lock:
             self._is_closed = True
+            if self._working and self._grace is None:
+                self._grace = threading.Timer(self._grace_s, self._end_working)
+                self._grace.name, self._grace.daemon = "late-worker", True
+                self._grace.start()
         while (process := self._take()) is not None:
+            process.kill()
+
+    def _task(self, process: "_Process") -> "_Task":
+        with self._lock:
+            self._working.add(process)
+        return _Task(process, self._keep, self._left)
+
+    def _left(self, process: "_Process") -> None:
+        """Its task is over."""
+        with self._lock:
+            self._working.discard(process)
+            if self._grace is not None and not self._working:
+                self._grace.cancel()
+
+    def _end_working(self) -> None:
+        with self._lock:
+            late = tuple(self._working)
+        for process in late:
             process.kill()
 
     def _take(self) -> "_Process | None":
@@ -116,9 +149,12 @@ class WorkerProcesses:
 class _Task:
     """A `WorkerProcess` of the operating system."""
 
-    def __init__(self, process: "_Process", keep: "Callable[[_Process], None]") -> None:
+    def __init__(
+        self, process: "_Process", keep: "Callable[[_Process], None]", left: "Callable[[_Process], None]"
+    ) -> None:
         self._process: _Process | None = process
         self._keep = keep
+        self._left = left
 
     @property
     def pid(self) -> int | None:
@@ -134,6 +170,7 @@ class _Task:
         process, self._process = self._process, None
         if process is None:
             return
+        self._left(process)
         try:
             process.forget()
         except WorkerLostError:
@@ -143,6 +180,7 @@ class _Task:
     def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
+            self._left(process)
             process.kill()
 
 
@@ -192,7 +230,7 @@ class _Process:
         assert self._answers is not None
         try:
             answer: tuple[Any, BaseException | None] = pickle.load(self._answers)  # noqa: S301  # from our own child
-        except (OSError, EOFError, pickle.UnpicklingError) as failure:
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as failure:  # ValueError: closed meanwhile
             raise self._lost() from failure
         return answer
 
@@ -201,7 +239,7 @@ class _Process:
         try:
             pickle.dump(question, self._questions)
             self._questions.flush()
-        except OSError as failure:
+        except (OSError, ValueError) as failure:
             self.kill()
             raise self._lost() from failure
         except BaseException:
