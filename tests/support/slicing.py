@@ -1,28 +1,12 @@
 """Does sliced work in one go, in the caller's thread."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
-from barnabas.base.slices import Sliced
+from barnabas.base.slices import in_one_go
 
-T = TypeVar("T")
+__all__ = ["at_once", "finish"]
 
-
-def finish(work: Sliced[T]) -> T:
-    """The result of the work."""
-    error: Exception | None = None
-    while True:
-        try:
-            step = next(work) if error is None else work.throw(error)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        error = None
-        if step is not None:
-            try:
-                step.work()
-            except Exception as raised:
-                error = raised
+finish = in_one_go
 
 
 def at_once(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from barnabas.base.files import OsFiles
+import pytest
+
+from barnabas.base.files import File, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
 from barnabas.log.checkpoints import (
@@ -242,24 +244,17 @@ def test_segments_go_some_at_a_time_and_their_files_beside_the_event_loop(tmp_pa
     assert len(log.deletions) == 0
 
 
-def test_a_start_loads_one_log_after_the_other(tmp_path: Path) -> None:
-    """Between two of them the session with the coordination service goes on, and a stop can come."""
+def test_a_stop_can_come_while_logs_are_loaded(tmp_path: Path) -> None:
+    """A start that is given up leaves the dir to the next one."""
     dirs = opened(tmp_path)
-    for index in range(20):
-        made(dirs, index)
+    made(dirs)
     dirs.close(clean=True)
-    again = LogDirs(OsFiles(), [str(tmp_path)], LogConfig(), broker_id=0, cluster_id="c", rng=Random(1))
-    loading = again.load_in_slices(NOW, {})
-    loaded = [len(again.logs()) for step in loading if step is None]
-    assert loaded == list(range(1, 21))
-    again.close(clean=False)
-
     stopped = LogDirs(OsFiles(), [str(tmp_path)], LogConfig(), broker_id=0, cluster_id="c", rng=Random(1))
     loading = stopped.load_in_slices(NOW, {})
     next(loading)
     loading.close()
     stopped.close(clean=False)
-    assert len(opened(tmp_path).logs()) == 20
+    assert len(opened(tmp_path).logs()) == 1
 
 
 def test_a_log_takes_the_configuration_that_changed_after_its_load(tmp_path: Path) -> None:
@@ -269,3 +264,51 @@ def test_a_log_takes_the_configuration_that_changed_after_its_load(tmp_path: Pat
     dirs.close(clean=True)
     changed = LogConfig({"segment.bytes": "2000000"})
     assert opened(tmp_path).get_or_create(TP, TOPIC_ID, changed, NOW).config is changed
+
+
+class _ReadsCounted(OsFiles):
+    """Counts what is opened, listed and measured."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, keep: bool = False) -> File:
+        self.count += 1
+        return super().open(path, create=create, read_only=read_only, keep=keep)
+
+    def list(self, path: str) -> list[str]:
+        self.count += 1
+        return super().list(path)
+
+    def size(self, path: str) -> int:
+        self.count += 1
+        return super().size(path)
+
+
+@pytest.mark.parametrize("was_clean", [False, True])
+def test_logs_are_loaded_beside_the_event_loop_one_at_a_time_after_a_crash(tmp_path: Path, *, was_clean: bool) -> None:
+    """On the loop nothing is read of them. A stop waits for what is under way, so that is little where it takes long."""
+    dirs = opened(tmp_path)
+    for number in range(40):
+        append(made(dirs, number), 0)
+    dirs.close(was_clean, 1)
+    files = _ReadsCounted()
+    dirs = LogDirs(files, [str(tmp_path)], LogConfig(), broker_id=0, cluster_id="c", rng=Random(1))
+    on_loop, loaded = 0, []
+    work = dirs.load_in_slices(NOW, {})
+    dir_read = next(work)
+    assert dir_read is not None
+    dir_read.work()
+    files.count = 0
+    for step in work:
+        on_loop += files.count
+        if step is not None:
+            before = len(dirs.logs())
+            step.work()
+            loaded.append(before)
+        files.count = 0
+    assert on_loop == 0
+    assert len(dirs.logs()) == 40
+    assert all(log.log_end_offset == 1 for log in dirs.logs().values())
+    assert loaded == ([0, 32] if was_clean else list(range(40)))
+    dirs.close(False, 1)

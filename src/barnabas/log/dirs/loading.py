@@ -2,15 +2,19 @@
 
 A folder ``topic-N`` is a partition, ``topic-N.UNIQUE-future`` a replica on its way here from another dir,
 ``topic-N.UNIQUE-delete`` one that waits for its removal. Other folders are left alone.
+
+Logs are loaded beside the event loop, which keeps the session with the coordination service meanwhile: after a crash a log's
+whole active segment is read and checked. Nothing else works with the log dirs at that time.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.slices import Beside, Sliced
 from barnabas.log.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet
@@ -19,6 +23,7 @@ from barnabas.log.dirs.log_dir import LogDir
 from barnabas.log.dirs.log_factory import LogFactory
 from barnabas.log.dirs.missing_logs import MissingLogs
 from barnabas.log.names import partition_of_folder, partition_of_special_folder
+from barnabas.log.partition_log import PartitionLog
 from barnabas.log.recovery import Checkpointed
 from barnabas.log.settings import LogConfig
 
@@ -26,6 +31,8 @@ __all__ = ["DirLoader"]
 
 logger = logging.getLogger(__name__)
 _REMOTE_INDEXES = "remote-log-index-cache"
+_CLEAN_LOGS_AT_A_TIME = 32
+"""Some 10 ms of one thread. After a crash each log is loaded alone, because a stop waits for the thread."""
 
 
 class _Checkpoints(NamedTuple):
@@ -35,6 +42,20 @@ class _Checkpoints(NamedTuple):
     start_offsets: dict[TopicPartition, int]
     high_watermarks: dict[TopicPartition, int]
     cleaner_offsets: dict[TopicPartition, int]
+
+
+class _Found(NamedTuple):
+    """A partition's folder, and the configuration of its log."""
+
+    directory: str
+    topic_partition: TopicPartition
+    config: LogConfig
+
+
+def _read_checkpoints(log_dir: LogDir) -> _Checkpoints:
+    return _Checkpoints(
+        *map(log_dir.read_checkpoint, (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS))
+    )
 
 
 class DirLoader:
@@ -62,47 +83,67 @@ class DirLoader:
 
     def load(self, log_dir: LogDir, now_ms: int) -> Sliced[None]:
         """Load all that is in a dir, one log after the other. Raises `OSError`, `BarnabasError`."""
-        checkpoints = _Checkpoints(
-            *map(log_dir.read_checkpoint, (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS))
-        )
-        for name, directory in log_dir.folders():
+        found: list[tuple[_Checkpoints, Sequence[tuple[str, str]]]] = []
+        yield Beside(lambda: found.append((_read_checkpoints(log_dir), list(log_dir.folders()))))
+        ((checkpoints, folders),) = found
+        logs: list[_Found] = []
+        names: set[TopicPartition] = set()
+        for name, directory in folders:
             special = partition_of_special_folder(name)
             if name.endswith("-delete"):
                 self._deleted_folders.add(directory, now_ms)
                 if special is not None:
                     self.deleted.add(special[0])
             elif special is not None and special[1] == "future":
-                self._load_future(log_dir, directory, special[0], checkpoints, now_ms)
+                yield Beside(partial(self._load_future, log_dir, directory, special[0], checkpoints, now_ms))
             else:
                 topic_partition = partition_of_folder(name)
                 if topic_partition is not None:
-                    self._load_log(log_dir, directory, topic_partition, checkpoints, now_ms)
+                    if topic_partition in names:
+                        yield from self._load_logs(log_dir, logs, checkpoints, now_ms)  # and find both folders below
+                    self._check_alone(directory, topic_partition)
+                    names.add(topic_partition)
+                    logs.append(_Found(directory, topic_partition, self._config_of(topic_partition.topic)))
                 elif name != _REMOTE_INDEXES:
                     logger.warning("%s is left alone: its name is not that of a partition", directory)
+            if len(logs) >= (_CLEAN_LOGS_AT_A_TIME if log_dir.was_clean else 1):
+                yield from self._load_logs(log_dir, logs, checkpoints, now_ms)
             yield None
+        yield from self._load_logs(log_dir, logs, checkpoints, now_ms)
         self._high_watermarks.loaded(log_dir, checkpoints.high_watermarks)
         for offsets in (checkpoints.recovery_points, checkpoints.high_watermarks):
             self._missing.note_checkpointed(log_dir, offsets, self.deleted)
 
-    def _load_log(
-        self,
-        log_dir: LogDir,
-        directory: str,
-        topic_partition: TopicPartition,
-        checkpoints: _Checkpoints,
-        now_ms: int,
-    ) -> None:
+    def _check_alone(self, directory: str, topic_partition: TopicPartition) -> None:
+        """Raises `BarnabasError`."""
         other = self._dirs.logs.get(topic_partition)
         if other is not None:
             raise BarnabasError(
                 f"Duplicate log directories for {topic_partition} are found in both {directory} and "
                 f"{other.directory}. Remove the one in the log dir that failed most recently."
             )
-        config = self._config_of(topic_partition.topic)
-        checkpointed = self._checkpointed(log_dir, topic_partition, checkpoints)
-        log = self._factory.load(directory, topic_partition, config, checkpointed, now_ms, is_future=False)
-        log.bounds.set_cleaned(checkpoints.cleaner_offsets.get(topic_partition))
-        self._dirs.add(log)
+
+    def _load_logs(
+        self, log_dir: LogDir, found: "list[_Found]", checkpoints: _Checkpoints, now_ms: int
+    ) -> Sliced[None]:
+        """Load these, and leave none of them in ``found``."""
+        if not found:
+            return
+        logs: list[PartitionLog] = []
+
+        def load() -> None:
+            for directory, topic_partition, config in found:
+                checkpointed = self._checkpointed(log_dir, topic_partition, checkpoints)
+                log = self._factory.load(directory, topic_partition, config, checkpointed, now_ms, is_future=False)
+                log.bounds.set_cleaned(checkpoints.cleaner_offsets.get(topic_partition))
+                logs.append(log)
+
+        try:
+            yield Beside(load)
+        finally:
+            for log in logs:
+                self._dirs.add(log)
+            found.clear()
 
     def _load_future(
         self,
