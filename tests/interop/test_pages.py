@@ -122,8 +122,10 @@ def ends(admin: Admin, topic: str) -> dict[TopicPartition, int]:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     """One cluster for all pages that have no wishes."""
     directory = tmp_path_factory.mktemp("pages")
-    with up(directory / "cluster", brokers=3) as cluster:
+    metrics_ports = free_ports(3, consecutive=True)
+    with up(directory / "cluster", "--metrics-port", metrics_ports[0], brokers=3) as cluster:
         made = Shared(directory, cluster)
+        made.reader.places |= {"localhost:7071": f"127.0.0.1:{metrics_ports[0]}"}
         try:
             made.start_the_fourth()
             made.place_on_broker_3()

@@ -8,6 +8,7 @@ from pathlib import Path
 parser = argparse.ArgumentParser()
 parser.add_argument("url")
 parser.add_argument("-H", "--header", action="append", default=[])
+parser.add_argument("-s", "--silent", action="store_true")
 parser.add_argument("--output")
 parser.add_argument("--data-binary")
 options = parser.parse_args()

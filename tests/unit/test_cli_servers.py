@@ -101,6 +101,6 @@ def test_the_properties_file_that_up_writes_is_for_its_owner_alone(tmp_path: Pat
     path.write_text("")
     path.chmod(0o644)
     override = {"ssl.keystore.password": "geheim"}
-    assert BrokerFiles(tmp_path, "localhost", [9092], "localhost:2181", 0, override).write(0) == path
+    assert BrokerFiles(tmp_path, "localhost", [9092], [], "localhost:2181", 0, override).write(0) == path
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "ssl.keystore.password=geheim\n" in path.read_text()

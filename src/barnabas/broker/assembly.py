@@ -45,6 +45,8 @@ from barnabas.broker.groups.service import GroupService
 from barnabas.broker.membership.death_watch.service import DeathWatch
 from barnabas.broker.membership.service import BrokerLifecycle, LifecycleDependencies
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.monitoring.figures import Monitored
+from barnabas.broker.monitoring.service import MetricsServer
 from barnabas.broker.replication.delayed_fetch import FetchHandler
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.log_dir_failures import LogDirFailures
@@ -305,6 +307,7 @@ class BrokerComponents:
 
     def _make_storage(self) -> None:
         environment, config, log_dirs = self.environment, self.environment.config, self.log_dirs
+        self.log_cleaner = LogCleaner(log_dirs, config, environment.clock.worked_ms, environment.start_worker)
         self.storage = StorageService(
             Background(environment.clock, environment.call_later, environment.in_thread, self.slices),
             StorageSchedule(
@@ -314,7 +317,7 @@ class BrokerComponents:
                 partition_changed=self.purgatory.check_and_complete,
                 close_idle=lambda now_ms, max_idle_ms: self.dispatcher.close_idle(now_ms, max_idle_ms),
             ),
-            LogCleaner(log_dirs, config, environment.clock.worked_ms, environment.start_worker),
+            self.log_cleaner,
             ReplicaAlterLogDirsManager(log_dirs, self.replicas, config),
         )
 
@@ -366,6 +369,17 @@ class BrokerComponents:
         self.channels.call_self = self.dispatcher.call
         self._channel_builder = ChannelBuilder(
             environment.security, self.credentials, self.dispatcher, environment.call_later, environment.rng
+        )
+        self.metrics = MetricsServer(
+            Monitored(
+                self.replicas,
+                self.log_dirs,
+                self.log_cleaner,
+                self.controller,
+                self.groups.coordinator,
+                self.dispatcher,
+            ),
+            self.slices,
         )
 
     # Connections

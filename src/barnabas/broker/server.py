@@ -36,6 +36,7 @@ from barnabas.broker.configuration.listeners import (
     advertised_listeners,
     inter_broker_listener,
     listeners,
+    metrics_address,
 )
 from barnabas.broker.groups.offsets_topic import count_offsets_partitions
 from barnabas.broker.membership.registration import stored_broker_id
@@ -86,6 +87,7 @@ class BrokerServer:
         self._config = BrokerConfig(settings)
         self._addresses = listeners(settings)
         self._inter_broker_listener = inter_broker_listener(settings)
+        self._metrics_address = metrics_address(settings)
         self._security = read_listener_security(settings, _read_jaas(settings[JAAS_FILE]))
         self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(settings)]
         connection_limits(settings, _first_address, descriptor_limit())
@@ -301,6 +303,14 @@ class BrokerServer:
                 ) from error
             bound = ListenerAddress(address.name, address.protocol, address.host, listener.port)
             self._open.append((bound, listener))
+        if self._metrics_address is not None:
+            try:
+                await components.metrics.start(*self._metrics_address)
+            except OSError as error:
+                raise BarnabasError(
+                    f"metrics.http.address: {self._config['metrics.http.address']} cannot be opened: "
+                    f"{error.strerror or error}. Is another program using the port?"
+                ) from error
 
     # Running
 
@@ -366,6 +376,7 @@ class BrokerServer:
         for _, listener in self._open:
             await listener.close()
         if components is not None:
+            await components.metrics.close()
             for connection in tuple(components.dispatcher.connections):
                 connection.close()
             components.storage.stop()

@@ -34,6 +34,10 @@ __all__ = ["main"]
 _OUTPUT = "BARNABAS_UP_OUTPUT"  # set by --detach for the process in the background: the file of its messages
 _DETACH_TIMEOUT_S = 90
 _POLL_S = 0.02
+_METRICS_HELP = (
+    "show metrics to Prometheus on http://HOST:PORT/metrics, the first broker's there, the others' on the ports that follow; "
+    "0: any free (default: nowhere)"
+)
 
 
 def main(argv: list[str]) -> int:
@@ -96,6 +100,7 @@ def _parser() -> ToolParser:
         metavar="NAME=PASSWORD",
         help="a user of --security SASL_PLAINTEXT or SASL_SSL; may be repeated. Others see it among the processes: for tests",
     )
+    parser.add_argument("--metrics-port", type=int, metavar="PORT", help=_METRICS_HELP)
     parser.add_argument("--racks", type=int, default=0, metavar="N", help="spread the brokers over N racks, in order")
     parser.add_argument(
         "--override",
@@ -137,18 +142,21 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
     if not 0 <= given.racks <= given.brokers:
         raise BarnabasError(f"--racks {given.racks}: between 0 and the number of brokers, {given.brokers}")
     first: int = given.port
-    ports = [first + n for n in range(given.brokers)] if first else free_ports(given.host, given.brokers)
+    ports = _ports(given, first)
+    metrics_ports = [] if given.metrics_port is None else _ports(given, given.metrics_port)
     coordination = CoordinationPlan(given.zk_servers, given.host, given.zk_port, directory)
     zookeeper_connect = given.zookeeper or coordination.address
     security = _security(given, directory)
     overrides = dict(_name_value("--override", text) for text in given.override)
-    files = BrokerFiles(directory, given.host, ports, zookeeper_connect, given.racks, overrides, security)
+    files = BrokerFiles(
+        directory, given.host, ports, metrics_ports, zookeeper_connect, given.racks, overrides, security
+    )
     with locked(directory):
         if given.zookeeper:
             require_coordination(given.zookeeper)
         if security is not None:
             security.prepare()
-        check_ports(given.host, [*ports, *([] if given.zookeeper else coordination.ports)])
+        check_ports(given.host, [*ports, *metrics_ports, *([] if given.zookeeper else coordination.ports)])
         for warning in files.check():
             print(f"warning: {warning}", file=sys.stderr, flush=True)
         plans = []
@@ -175,6 +183,11 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
                 _remove_output_file()
             elif not given.data_dir:
                 _keep_logs(directory)
+
+
+def _ports(given: argparse.Namespace, first: int) -> list[int]:
+    """A port of each broker, from the first one on; 0 stands for any free ones."""
+    return [first + n for n in range(given.brokers)] if first else free_ports(given.host, given.brokers)
 
 
 def _security(given: argparse.Namespace, directory: Path) -> "ClusterSecurity | None":

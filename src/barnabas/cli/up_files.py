@@ -53,7 +53,9 @@ def check_ports(host: str, ports: list[int]) -> None:
     """Raise `BarnabasError` for a port that cannot be used."""
     for port in ports:
         if not 0 < port <= _MAX_PORT:
-            raise BarnabasError(f"port {port} cannot be used: ports are 1 to {_MAX_PORT}; see --port and --zk-port")
+            raise BarnabasError(
+                f"port {port} cannot be used: ports are 1 to {_MAX_PORT}; see --port, --zk-port and --metrics-port"
+            )
         with socket.socket() as probe:
             if os.name == "posix":
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -61,7 +63,7 @@ def check_ports(host: str, ports: list[int]) -> None:
                 probe.bind((host, port))
             except OSError as error:
                 raise BarnabasError(
-                    f"port {port} on {host} cannot be used ({error.strerror}): choose others with --port and --zk-port, or "
+                    f"port {port} on {host} cannot be used ({error.strerror}): choose others with --port, --zk-port and --metrics-port, or "
                     "stop what listens there (barnabas status shows running clusters)"
                 ) from None
 
@@ -143,6 +145,7 @@ class BrokerFiles:
         directory: Path,
         host: str,
         ports: list[int],
+        metrics_ports: list[int],
         zookeeper_connect: str,
         racks: int,
         overrides: Mapping[str, str],
@@ -152,6 +155,7 @@ class BrokerFiles:
         self._directory = directory
         self._host = host
         self._ports = ports
+        self._metrics_ports = metrics_ports
         self._zookeeper_connect = zookeeper_connect
         self._racks = racks
         self._overrides = overrides
@@ -183,6 +187,8 @@ class BrokerFiles:
             "offsets.topic.replication.factor": min(3, count),
             "group.initial.rebalance.delay.ms": 0,
         }
+        if self._metrics_ports:
+            settings["metrics.http.address"] = f"{self._host}:{self._metrics_ports[broker_id]}"
         if self._racks:
             settings["broker.rack"] = f"R{broker_id * self._racks // count + 1}"
         if self._security is not None:

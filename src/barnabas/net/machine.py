@@ -73,7 +73,8 @@ def process_figures() -> dict[str, float]:
         import resource
 
         figures["process_max_fds"] = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        figures["process_open_fds"] = len(os.listdir("/proc/self/fd"))
+        # Linux gives their number as the size since 6.2: to list 10,000 takes some milliseconds.
+        figures["process_open_fds"] = os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
         with open("/proc/self/statm", encoding="ascii") as file:
             virtual, resident = file.read().split()[:2]
         page_bytes = os.sysconf("SC_PAGE_SIZE")

@@ -145,6 +145,12 @@ _NETWORK = (
         "Limits for single addresses: host:count, separated by commas. A host name stands for its first address.",
         _wrong_caps,
     ),
+    _a(
+        "metrics.http.address",
+        STRING,
+        None,
+        "Where Prometheus gets the metrics of the broker, in the path /metrics: host:port. Unset: nowhere (ours; not in Kafka).",
+    ),
     _a("connections.max.idle.ms", LONG, 600000, "Connections without a request for this long are closed."),
     _a("request.timeout.ms", INT, 30000, "Timeout of this broker's requests to other brokers."),
 )

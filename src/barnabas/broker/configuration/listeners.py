@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
 
-__all__ = ["ListenerAddress", "advertised_listeners", "inter_broker_listener", "listeners"]
+__all__ = ["ListenerAddress", "advertised_listeners", "inter_broker_listener", "listeners", "metrics_address"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +120,14 @@ def inter_broker_listener(values: Values) -> str:
             f"There is no listener {chosen}, which brokers are to use among themselves: {values['listeners']}"
         )
     return chosen
+
+
+def metrics_address(values: Values) -> tuple[str, int] | None:
+    """Where Prometheus gets the metrics: host (empty for all interfaces) and port; None for nowhere. Raises `ConfigError`."""
+    address = values["metrics.http.address"]
+    if address is None:
+        return None
+    host, colon, port = address.strip().rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise ConfigError(f"metrics.http.address: {address!r} is not host:port")
+    return host.strip("[]"), int(port)

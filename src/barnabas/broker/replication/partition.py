@@ -357,6 +357,10 @@ class Partition:
         """Whether the in-sync set is smaller than min.insync.replicas, or than all replicas if there are fewer of them."""
         return len(role.isr) < min(self.log.config.min_insync_replicas, len(role.followers) + 1)
 
+    def is_at_min_isr(self, role: Leader) -> bool:
+        """Whether the in-sync set is under that as soon as a member leaves it."""
+        return len(role.isr) == min(self.log.config.min_insync_replicas, len(role.followers) + 1)
+
     def advance_high_watermark(
         self, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = always_alive
     ) -> bool:

@@ -20,7 +20,7 @@ log can be cleaned is in `barnabas.log.compaction.cleanable`.
 
 import logging
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
 
@@ -110,6 +110,11 @@ class LogCleaner:
             * (_BUFFERS_A_CHUNK if is_apart else 1),
             may_join_steps=config["log.cleaner.io.max.bytes.per.second"] >= _UNTHROTTLED,
         )
+
+    @property
+    def uncleanable(self) -> Collection[PartitionLog]:
+        """Logs that the last attempt could not compact."""
+        return self._uncleanable
 
     # Which log is next
 

@@ -6,18 +6,17 @@ In ZooKeeper: Commands, CommandBase and CommandResponse.
 import html
 import json
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from barnabas.base.settings import Kind, Values
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort, QuorumServer
 from barnabas.coordination.server.view import VERSION_TEXT, ServerView
+from barnabas.net.http import HttpResponse
 from barnabas.wire.jute.quorum import epoch_of
 
 __all__ = [
     "ADMIN_COMMANDS",
     "NOT_SERVING",
     "STATE_COMMANDS",
-    "AdminResponse",
     "answer_command",
     "json_response",
 ]
@@ -32,15 +31,6 @@ _INT_NAMES = {
     "minSessionTimeout": "min_session_timeout", "maxSessionTimeout": "max_session_timeout", "serverId": "server_id",
     "clientPortListenBacklog": "client_port_listen_backlog",
 }  # fmt: skip
-
-
-class AdminResponse(NamedTuple):
-    """What goes over HTTP."""
-
-    status: int
-    content_type: str
-    body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 def _configuration(view: ServerView, _: Mapping[str, str]) -> Fields:
@@ -336,12 +326,12 @@ _BY_NAME = {
 }
 
 
-def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> AdminResponse:
+def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> HttpResponse:
     """The answer to a command; to the empty name the list of all of them, with links below ``root``."""
     if not name:
         names = sorted([*ADMIN_COMMANDS, *STATE_COMMANDS])
         links = (f'<a href="{html.escape(root)}/{command}">{command}</a>\n<br/>\n' for command in names)
-        return AdminResponse(200, "text/html", "".join(links).encode())
+        return HttpResponse(200, "text/html", "".join(links).encode())
     found = _BY_NAME.get(name)
     if found is None:
         return json_response(name[:100], f"Unknown command: {name[:100]}")
@@ -355,9 +345,9 @@ def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], r
 
 def json_response(
     command: str, error: object = None, fields: Mapping[str, object] | None = None, *, status: int = 200
-) -> AdminResponse:
+) -> HttpResponse:
     """The answer of a command. The status is 200 for most failures too, as in ZooKeeper."""
     text = json.dumps(
         {**(fields or {}), "command": command, "error": error}, indent=2, separators=(",", " : "), default=str
     )
-    return AdminResponse(status, "application/json", text.encode())
+    return HttpResponse(status, "application/json", text.encode())

@@ -3,15 +3,15 @@
 In ZooKeeper: PrometheusMetricsProvider.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 
-from barnabas.coordination.admin.commands import AdminResponse
 from barnabas.coordination.core.statistics import Distribution, Summary
 from barnabas.coordination.server.metric_names import COUNTER_NAMES, PERCENTILE_NAMES, SUMMARY_NAMES
 from barnabas.coordination.server.view import ServerView
+from barnabas.net.http import HttpResponse
+from barnabas.net.prometheus import encode_metrics, figure_lines, label, metric_lines
 
 __all__ = ["metrics_page"]
 
@@ -24,13 +24,12 @@ _Family = dict[str | None, Summary | Distribution]
 """The summaries of one name by their label ``key``; None where there is no label."""
 
 
-def metrics_page(view: ServerView) -> AdminResponse:
+def metrics_page(view: ServerView) -> HttpResponse:
     """All figures in the text format of Prometheus, by Apache ZooKeeper's names."""
     lines: list[str] = []
 
     def add(name: str, kind: str, samples: Mapping[str, float]) -> None:
-        lines.extend((f"# HELP {name} {name}", f"# TYPE {name} {kind}"))
-        lines.extend(f"{name}{suffix} {_number(value)}" for suffix, value in samples.items())
+        lines.extend(metric_lines(name, kind, name, samples.items()))
 
     families = _families(view)
     member: dict[str, int] = {}
@@ -40,13 +39,12 @@ def metrics_page(view: ServerView) -> AdminResponse:
             families.setdefault(found[3], {})[found[2]] = empty  # what a learner must get is sent at once
         elif isinstance(value, int):
             member[name] = value
-    for name, value in {**view.gauges(), **member, **view.state.process()}.items():
-        add(name, "counter" if name.endswith("_total") else "gauge", {"": value})
+    lines += figure_lines({**view.gauges(), **member, **view.state.process()})
     for name, value in {**dict.fromkeys(COUNTER_NAMES, 0), **view.counters()}.items():
         add(name, "counter", {"": value})
     for name, family in families.items():
         add(name, "summary", {suffix: value for key, each in family.items() for suffix, value in _samples(key, each)})
-    return AdminResponse(200, "text/plain; version=0.0.4; charset=utf-8", "\n".join([*lines, ""]).encode())
+    return encode_metrics(lines)
 
 
 def _families(view: ServerView) -> dict[str, _Family]:
@@ -65,15 +63,10 @@ def _families(view: ServerView) -> dict[str, _Family]:
 
 def _samples(key: str | None, summary: Summary | Distribution) -> Iterator[tuple[str, float]]:
     """Quantiles, count and sum. A `Summary` knows no median, and nothing measured has none: NaN."""
-    # A namespace is what a client chose; JSON escapes what Prometheus does: backslash, quotation mark, line feed.
-    label = [] if key is None else [f"key={json.dumps(key, ensure_ascii=False)}"]
+    labels = [] if key is None else [label("key", key)]  # a namespace is what a client chose
     for part in _QUANTILES if isinstance(summary, Distribution) else _QUANTILES[:1]:
         value = summary.percentile(part) if isinstance(summary, Distribution) and summary.count else math.nan
-        yield "{" + ",".join([*label, f'quantile="{part}"']) + "}", value
-    suffix = "{" + label[0] + "}" if label else ""
+        yield "{" + ",".join([*labels, label("quantile", str(part))]) + "}", value
+    suffix = "{" + labels[0] + "}" if labels else ""
     yield f"_count{suffix}", summary.count
     yield f"_sum{suffix}", summary.total
-
-
-def _number(value: float) -> str:
-    return "NaN" if math.isnan(value) else str(float(value))

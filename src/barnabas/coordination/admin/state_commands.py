@@ -11,9 +11,10 @@ import logging
 from http import HTTPStatus
 
 from barnabas.base.settings import Values
-from barnabas.coordination.admin.commands import NOT_SERVING, STATE_COMMANDS, AdminResponse, json_response
+from barnabas.coordination.admin.commands import NOT_SERVING, STATE_COMMANDS, json_response
 from barnabas.coordination.core.access import AccessRules, authenticate, ip_id, is_allowed
 from barnabas.coordination.server.view import ServerView
+from barnabas.net.http import HttpResponse
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.records import Id
 
@@ -39,7 +40,7 @@ class StateCommands:
 
     def admit(
         self, command: str, method: str, authorization: str | None, address: str, view: ServerView
-    ) -> AdminResponse | None:
+    ) -> HttpResponse | None:
         """None if the command may run, and its interval begins; else the answer that says why it may not.
 
         ``address`` is the client's, ``authorization`` the header.
@@ -80,6 +81,6 @@ def _identities(rules: AccessRules, authorization: str, address: str) -> list[Id
     return authenticate(rules, scheme, credentials.strip().encode("latin-1"))
 
 
-def _refuse(command: str, status: HTTPStatus, error: str, address: str) -> AdminResponse:
+def _refuse(command: str, status: HTTPStatus, error: str, address: str) -> HttpResponse:
     logger.warning("Refusing the command %s of %s: %s", command, address, error)
     return json_response(command, error, status=status)

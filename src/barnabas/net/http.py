@@ -1,4 +1,4 @@
-"""The part of HTTP/1.1 that the admin server speaks: from the bytes of a request's head to its fields, and answers to bytes.
+"""The part of HTTP/1.1 that servers speak to operators: from the bytes of a request's head to its fields, answers to bytes.
 
 In ZooKeeper: Jetty.
 """
@@ -6,13 +6,21 @@ In ZooKeeper: Jetty.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from barnabas.coordination.admin.commands import AdminResponse
-
-__all__ = ["BadRequestError", "HttpRequest", "encode_admin_response", "encode_head", "parse_head"]
+__all__ = ["BadRequestError", "HttpRequest", "HttpResponse", "encode_head", "encode_http_response", "parse_head"]
 
 _MAX_PARAMETERS = 50
+
+
+class HttpResponse(NamedTuple):
+    """What goes over HTTP."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +54,7 @@ class BadRequestError(Exception):
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(status, text)
-        self.response = AdminResponse(status, "text/plain; charset=utf-8", f"{text}\n".encode())
+        self.response = HttpResponse(status, "text/plain; charset=utf-8", f"{text}\n".encode())
 
 
 def parse_head(data: bytes) -> HttpRequest:
@@ -84,6 +92,6 @@ def encode_head(
     return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
 
-def encode_admin_response(answer: AdminResponse) -> bytes:
+def encode_http_response(answer: HttpResponse) -> bytes:
     """A whole answer."""
     return encode_head(answer.content_type, len(answer.body), answer.headers, answer.status) + answer.body

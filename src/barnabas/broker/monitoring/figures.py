@@ -1,0 +1,213 @@
+"""What a broker shows to Prometheus: from the state of its parts to the metrics page.
+
+Names are those that the Prometheus JMX exporter makes of Kafka's MBeans, where Kafka has the figure. Nothing is counted for
+this page that costs anything: gauges are read from the state when the page is wanted, in slices, and the counters are those
+that each part has of what it does. What there is of a topic is shown for the first topics alone: their number, not that of
+all topics or partitions, bounds the page.
+
+In Kafka: the metrics that `ReplicaManager`, `KafkaController`, `GroupMetadataManager`, `LogManager`, `LogCleanerManager`,
+`DelayedOperationPurgatory` and `SocketServer` register.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced, one_by_one
+from barnabas.broker.controller.context import ControllerContext, PartitionState
+from barnabas.broker.controller.service import Controller
+from barnabas.broker.groups.coordinator import GroupCoordinator
+from barnabas.broker.groups.group import GroupState
+from barnabas.broker.replication.partition import Leader, Partition
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.requests.dispatch import Dispatcher
+from barnabas.broker.storage.log_cleaner import LogCleaner
+from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.net.prometheus import label, metric_lines
+
+__all__ = ["Monitored", "metrics_of"]
+
+_REPLICAS = "kafka_server_replicamanager_"
+_CONTROLLER = "kafka_controller_kafkacontroller_"
+_GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
+_LOGS = "kafka_log_logmanager_"
+
+
+@dataclass(frozen=True, slots=True)
+class Monitored:
+    """The parts of a broker that have something to show. They are read, and stay as they are."""
+
+    replicas: ReplicaManager
+    log_dirs: LogDirs
+    log_cleaner: LogCleaner
+    controller: Controller
+    groups: GroupCoordinator
+    dispatcher: Dispatcher
+
+
+class _Page:
+    """The lines so far."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def gauge(self, name: str, help_text: str, value: float) -> None:
+        self.lines += metric_lines(name, "gauge", help_text, [("", value)])
+
+    def gauges(self, name: str, help_text: str, label_name: str, values: Mapping[str, float]) -> None:
+        self.lines += metric_lines(name, "gauge", help_text, _labelled(label_name, values))
+
+
+def _labelled(label_name: str, values: Mapping[str, float]) -> Iterable[tuple[str, float]]:
+    return ((f"{{{label(label_name, key)}}}", value) for key, value in values.items())
+
+
+def metrics_of(monitored: Monitored) -> Sliced[list[str]]:
+    """The lines of the metrics page about a broker's parts."""
+    page = _Page()
+    yield from _replicas(page, monitored.replicas, monitored.log_dirs)
+    yield from _log_dirs(page, monitored.log_dirs, monitored.log_cleaner)
+    yield from _controller(page, monitored.controller)
+    yield from _groups(page, monitored.groups)
+    yield from _connections(page, monitored.dispatcher)
+    return page.lines
+
+
+class _Replicas:
+    """What is counted of partitions, one after the other."""
+
+    def __init__(self) -> None:
+        self.leaders = 0
+        self.offline = 0
+        self.reassigning = 0
+        self.under_replicated = 0
+        self.under_min_isr = 0
+        self.at_min_isr = 0
+
+    def add(self, partition: Partition) -> None:
+        if partition.offline:
+            self.offline += 1
+            return
+        role = partition.role
+        if type(role) is not Leader:
+            return
+        self.leaders += 1
+        if partition.adding_replicas or partition.removing_replicas:
+            self.reassigning += 1
+        # While replicas are moved, those that are added are not missed.
+        if len(role.isr) < len(partition.replicas) - len(partition.adding_replicas):
+            self.under_replicated += 1
+        if partition.is_under_min_isr(role):
+            self.under_min_isr += 1
+        elif partition.is_at_min_isr(role):
+            self.at_min_isr += 1
+
+
+def _replicas(page: _Page, replicas: ReplicaManager, log_dirs: LogDirs) -> Sliced[None]:
+    found = _Replicas()
+    sizes = dict.fromkeys(log_dirs.online, 0)
+    for partition in one_by_one(replicas):
+        found.add(partition)
+        if not partition.offline:
+            directory = log_dirs.dir_of(partition.log)
+            sizes[directory] = sizes.get(directory, 0) + partition.log.segments.size_bytes
+        yield None
+    page.gauge(f"{_REPLICAS}partitioncount", "Partitions of which this broker has a replica", len(replicas))
+    page.gauge(f"{_REPLICAS}leadercount", "Partitions that it leads", found.leaders)
+    page.gauge(f"{_REPLICAS}offlinereplicacount", "Replicas whose log dir is offline", found.offline)
+    page.gauge(
+        f"{_REPLICAS}underreplicatedpartitions",
+        "Partitions that it leads and that have a replica out of sync",
+        found.under_replicated,
+    )
+    page.gauge(
+        f"{_REPLICAS}underminisrpartitioncount",
+        "Partitions that it leads and that have fewer in-sync replicas than min.insync.replicas",
+        found.under_min_isr,
+    )
+    page.gauge(
+        f"{_REPLICAS}atminisrpartitioncount",
+        "Partitions that it leads and that have just min.insync.replicas",
+        found.at_min_isr,
+    )
+    page.gauge(
+        f"{_REPLICAS}reassigningpartitions",
+        "Partitions that it leads and whose replicas are being moved",
+        found.reassigning,
+    )
+    page.gauges("barnabas_log_dir_size_bytes", "Bytes of the segments of a log dir", "logDirectory", sizes)
+
+
+def _log_dirs(page: _Page, log_dirs: LogDirs, log_cleaner: LogCleaner) -> Sliced[None]:
+    offline = log_dirs.offline
+    states = dict.fromkeys(log_dirs.online, 0) | dict.fromkeys(offline, 1)
+    page.gauge(f"{_LOGS}offlinelogdirectorycount", "Log dirs that are offline", len(offline))
+    page.gauges(f"{_LOGS}logdirectoryoffline", "1 if a log dir is offline, else 0", "logDirectory", states)
+    uncleanable = dict.fromkeys(log_dirs.online, 0)
+    for log in one_by_one(log_cleaner.uncleanable):
+        if log.offline is None:
+            directory = log_dirs.dir_of(log)
+            uncleanable[directory] = uncleanable.get(directory, 0) + 1
+        yield None
+    page.gauges(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "Logs that the last attempt could not compact",
+        "logDirectory",
+        uncleanable,
+    )
+
+
+def _controller(page: _Page, controller: Controller) -> Sliced[None]:
+    page.gauge(f"{_CONTROLLER}activecontrollercount", "1 on the controller, 0 elsewhere", int(controller.is_active))
+    topics = partitions = offline = imbalanced = deleted = 0
+    if controller.is_active:
+        context = controller.context
+        topics, deleted = len(context.topics), len(context.to_delete)
+        for topic in one_by_one(context.topics):
+            for index in one_by_one(context.topics.get(topic, ())):
+                partitions += 1
+                if topic not in context.to_delete:
+                    is_offline, is_imbalanced = _leadership(context, TopicPartition(topic, index))
+                    offline += is_offline
+                    imbalanced += is_imbalanced
+                yield None
+            yield None
+    page.gauge(f"{_CONTROLLER}globaltopiccount", "Topics of the cluster; 0 on other brokers", topics)
+    page.gauge(f"{_CONTROLLER}globalpartitioncount", "Partitions of the cluster; 0 on other brokers", partitions)
+    page.gauge(f"{_CONTROLLER}offlinepartitionscount", "Partitions without a leader; 0 on other brokers", offline)
+    page.gauge(
+        f"{_CONTROLLER}preferredreplicaimbalancecount",
+        "Partitions with another leader than the preferred replica; 0 on other brokers",
+        imbalanced,
+    )
+    page.gauge(f"{_CONTROLLER}topicstodeletecount", "Topics that are being deleted; 0 on other brokers", deleted)
+
+
+def _leadership(context: ControllerContext, topic_partition: TopicPartition) -> tuple[bool, bool]:
+    """Whether a partition is offline, and whether another replica than the preferred one leads it."""
+    known = context.leadership.get(topic_partition)
+    replicas = context.assignment(topic_partition).replicas
+    is_imbalanced = known is not None and bool(replicas) and known.leader_and_isr.leader != replicas[0]
+    return context.partition_states.get(topic_partition) is PartitionState.OFFLINE, is_imbalanced
+
+
+def _groups(page: _Page, groups: GroupCoordinator) -> Sliced[None]:
+    states: Counter[GroupState] = Counter()
+    for group in one_by_one(groups.groups()):
+        states[group.state] += 1
+        yield None
+    page.gauge(f"{_GROUPS}numgroups", "Groups that this broker coordinates", states.total())
+    for state in GroupState:
+        name = state.value
+        page.gauge(f"{_GROUPS}numgroups{name.lower()}", f"Those of them in the state {name}", states[state])
+
+
+def _connections(page: _Page, dispatcher: Dispatcher) -> Sliced[None]:
+    counts: Counter[str] = Counter()
+    for connection in one_by_one(dispatcher.connections):
+        counts[connection.client.listener] += 1
+        yield None
+    page.gauges(
+        "kafka_server_socket_server_metrics_connection_count", "Open connections of a listener", "listener", counts
+    )

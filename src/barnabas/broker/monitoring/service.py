@@ -1,0 +1,96 @@
+"""The edge of a broker's metrics: an HTTP port for Prometheus, if ``metrics.http.address`` asks for it.
+
+The state is walked in slices. A page that is asked for while one is being made is that page.
+
+Kafka has no counterpart: the Prometheus JMX exporter has such a port.
+"""
+
+import asyncio
+import gc
+
+from barnabas.base.slices import Beside, Sliced, Slices
+from barnabas.broker.monitoring.figures import Monitored, metrics_of
+from barnabas.net.event_loop import budget_of
+from barnabas.net.http import HttpResponse
+from barnabas.net.http_server import HttpServer, metrics_handler
+from barnabas.net.machine import process_figures
+from barnabas.net.prometheus import encode_metrics, figure_lines, label, metric_lines
+
+__all__ = ["MetricsServer"]
+
+_STEP_LIMIT_S = 10.0
+
+
+class MetricsServer:
+    """Serves the metrics of one broker."""
+
+    def __init__(self, monitored: Monitored, slices: Slices) -> None:
+        self._monitored = monitored
+        self._slices = slices
+        self._page: asyncio.Future[HttpResponse] | None = None
+        self._http = HttpServer(metrics_handler(self._metrics), _STEP_LIMIT_S)
+
+    @property
+    def port(self) -> int:
+        """The open port."""
+        return self._http.port
+
+    async def start(self, host: str, port: int) -> None:
+        """Open the port. Raises OSError."""
+        await self._http.open(host, port, "metrics.http.address")
+
+    async def close(self) -> None:
+        """Close it, and what is under way."""
+        await self._http.close()
+
+    async def _metrics(self) -> HttpResponse:
+        if self._page is None:
+            page = self._page = asyncio.get_running_loop().create_future()
+            self._slices.start(self._make(page))
+            return await asyncio.shield(page)
+        return await asyncio.shield(self._page)
+
+    def _make(self, page: "asyncio.Future[HttpResponse]") -> Sliced[None]:
+        of_process: dict[str, float] = {}
+        try:
+            yield Beside(
+                lambda: of_process.update(process_figures())
+            )  # it may list the descriptors: some ms for 10,000
+            lines = yield from metrics_of(self._monitored)
+            page.set_result(encode_metrics([*lines, *_of_loop(), *figure_lines(of_process), *_of_garbage()]))
+        except Exception as error:
+            page.set_exception(error)
+        finally:
+            self._page = None
+            page.cancel()  # of no effect unless the broker stops
+
+
+def _of_loop() -> list[str]:
+    """What held the event loop."""
+    budget = budget_of(asyncio.get_running_loop())
+    if budget is None:
+        return []
+    lines = figure_lines(budget.figures())
+    places = {f"{{{label('place', place)}}}": known for place, known in budget.slow.items()}
+    lines += metric_lines(
+        "event_loop_slow_place_callbacks_total",
+        "counter",
+        "Callbacks and steps of tasks above 10 ms by their place",
+        [(place, known.count) for place, known in places.items()],
+    )
+    lines += metric_lines(
+        "event_loop_slow_place_seconds_total",
+        "counter",
+        "The time that they took",
+        [(place, known.total_s) for place, known in places.items()],
+    )
+    return lines
+
+
+def _of_garbage() -> list[str]:
+    collections = [
+        (f"{{{label('generation', str(number))}}}", each["collections"]) for number, each in enumerate(gc.get_stats())
+    ]
+    return list(
+        metric_lines("python_gc_collections_total", "counter", "Collections of garbage, by generation", collections)
+    )

@@ -1,0 +1,44 @@
+"""The text in which Prometheus reads the metrics of a server, version 0.0.4 of its exposition format.
+
+In ZooKeeper: TextFormat of the Prometheus client. Kafka's brokers have it from the JMX exporter.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+from barnabas.net.http import HttpResponse
+
+__all__ = ["encode_metrics", "figure_lines", "label", "metric_lines"]
+
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+def label(name: str, value: str) -> str:
+    """``name="value"``, for the braces behind a metric's name."""
+    return f'{name}="{value.translate(_ESCAPED)}"'
+
+
+def metric_lines(name: str, kind: str, help_text: str, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
+    """The lines of one metric, all of which stand together in a page.
+
+    ``kind`` is counter, gauge, summary, histogram or untyped. A sample is what stands behind the name (``_sum``, say, and labels
+    in braces), and the value.
+    """
+    yield f"# HELP {name} {help_text}"
+    yield f"# TYPE {name} {kind}"
+    for suffix, value in samples:
+        yield f"{name}{suffix} {'NaN' if math.isnan(value) else float(value)}"
+
+
+def figure_lines(figures: Mapping[str, float]) -> list[str]:
+    """The lines of figures whose names say all: those that end in ``_total`` are counters, the others gauges."""
+    lines: list[str] = []
+    for name, value in figures.items():
+        lines += metric_lines(name, "counter" if name.endswith("_total") else "gauge", name, [("", value)])
+    return lines
+
+
+def encode_metrics(lines: list[str]) -> HttpResponse:
+    """The page of these lines."""
+    return HttpResponse(200, _CONTENT_TYPE, "\n".join([*lines, ""]).encode())

@@ -1,0 +1,138 @@
+"""The metrics page of brokers: Prometheus' own parser reads it, and its values are what was done to the cluster."""
+
+import urllib.error
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from barnabas.base.errors import BarnabasError
+from barnabas.testing import Cluster, ProcessCluster
+from support.metrics import Metrics, read_metrics
+from support.ports import free_ports
+from support.trio import Trio, trio
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop]
+
+REPLICAS = "kafka_server_replicamanager_"
+CONTROLLER = "kafka_controller_kafkacontroller_"
+COUNTED = "event_loop_slow_place_callbacks_total"
+
+Monitored = tuple[Trio, list[int]]
+"""Brokers and the ports of their pages."""
+
+
+@pytest.fixture(scope="module")
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+    """Three brokers, and the ports of their pages."""
+    ports = free_ports(3)
+    each = {number: {"metrics.http.address": f"127.0.0.1:{port}"} for number, port in enumerate(ports)}
+    with trio(tmp_path_factory.mktemp("metrics"), each=each) as cluster:
+        yield cluster, ports
+
+
+def total(pages: list[Metrics], name: str) -> float:
+    return sum(page[name] for page in pages)
+
+
+def test_every_broker_shows_what_it_leads_and_one_is_controller(monitored: Monitored) -> None:
+    """Together the brokers lead each partition once."""
+    cluster, ports = monitored
+    cluster.create("many", 6)
+    pages = [read_metrics(port) for port in ports]
+    (controller,) = (page for page in pages if page[f"{CONTROLLER}activecontrollercount"])
+    partitions = controller[f"{CONTROLLER}globalpartitioncount"]
+    assert partitions >= 6
+    assert controller[f"{CONTROLLER}offlinepartitionscount"] == 0
+    assert total(pages, f"{REPLICAS}leadercount") == partitions
+    assert total(pages, f"{REPLICAS}partitioncount") == 3 * partitions
+    assert total(pages, f"{REPLICAS}underreplicatedpartitions") == 0
+    for page in pages:
+        assert page["process_resident_memory_bytes"] > 1 << 20
+        assert page["process_cpu_seconds_total"] > 0
+        assert page.get("kafka_server_socket_server_metrics_connection_count", listener="PLAINTEXT") > 0
+        assert page.by("generation", "python_gc_collections_total")["0"] > 0
+
+
+def test_a_broker_that_stops_shows_as_partitions_under_replicated_until_it_is_back(
+    monitored: Monitored,
+) -> None:
+    """Two of three replicas are just min.insync.replicas; where one is left, there are too few."""
+    cluster, ports = monitored
+    cluster.create("moved", 3)
+
+    def seen(name: str, brokers: tuple[int, ...]) -> float:
+        return total([read_metrics(ports[number]) for number in brokers], f"{REPLICAS}{name}")
+
+    partitions = seen("leadercount", (0, 1, 2))
+    cluster.brokers[2].stop()
+    eventually(
+        lambda: seen("underreplicatedpartitions", (0, 1)) == seen("atminisrpartitioncount", (0, 1)) == partitions,
+        timeout_s=60,
+        what="each partition misses a replica",
+    )
+    assert seen("underminisrpartitioncount", (0, 1)) == 0
+    cluster.brokers[1].kill()
+    eventually(
+        lambda: seen("underminisrpartitioncount", (0,)) == partitions,
+        timeout_s=60,
+        what="each partition has too few replicas",
+    )
+    for broker in cluster.brokers[1:]:
+        broker.start()
+
+    def are_back() -> bool:
+        try:
+            return seen("underreplicatedpartitions", (0, 1, 2)) == 0 and seen("leadercount", (0, 1, 2)) == partitions
+        except urllib.error.URLError:  # not started yet
+            return False
+
+    eventually(are_back, timeout_s=60, what="all replicas are in sync again")
+
+
+def test_what_holds_the_event_loop_is_counted_with_its_place() -> None:
+    """Here it is a Produce request, which waits for a slow disk; its time counts too."""
+    (port,) = free_ports(1)
+    with ProcessCluster(settings={"metrics.http.address": f"127.0.0.1:{port}"}, faults=True) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+
+        def produce(count: int) -> None:
+            for _ in range(count):
+                producer.produce("slow", b"x")
+                assert producer.flush(60) == 0
+
+        produce(1)
+        before = read_metrics(port).by("place", COUNTED)
+        cluster.slow_disk(0, 0.1)
+        produce(3)
+        cluster.heal()
+        page = read_metrics(port)
+    after, seconds = page.by("place", COUNTED), page.by("place", "event_loop_slow_place_seconds_total")
+    (place,) = (place for place in after if "PRODUCE" in place)
+    assert "net/sockets.py" in place
+    assert after[place] - before.get(place, 0) >= 3
+    assert seconds[place] >= 0.24  # what the thread waited for a CPU is taken off, with an error of 5 ms
+    assert page["event_loop_slow_callbacks_total"] == sum(after.values())
+    assert page["event_loop_slow_seconds_total"] == pytest.approx(sum(seconds.values()), abs=1e-3)
+    assert page["event_loop_slowest_callback_seconds"] >= 0.08
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1:{port}", "metrics.http.address: 127.0.0.1:{port} cannot be opened"),
+        ("192.0.2.1:0", "metrics.http.address: 192.0.2.1:0 cannot be opened"),
+        ("127.0.0.1", "metrics.http.address: '127.0.0.1' is not host:port"),
+        ("::1:7071", "metrics.http.address: '::1:7071' is not host:port"),
+        ("localhost:70000", "metrics.http.address: 'localhost:70000' is not host:port"),
+        ("", "metrics.http.address: '' is not host:port"),
+        ("a" * 64 + ".example:0", "is not the name of a host"),
+    ],
+)
+def test_an_address_that_cannot_be_used_stops_the_start(monitored: Monitored, address: str, reason: str) -> None:
+    """With the reason. Here the port of another broker's page, an address of another machine, and what is no address."""
+    _, ports = monitored
+    with pytest.raises(BarnabasError) as refused:
+        Cluster(settings={"metrics.http.address": address.format(port=ports[0])}).start()
+    assert reason.format(port=ports[0]) in str(refused.value)

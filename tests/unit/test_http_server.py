@@ -1,0 +1,132 @@
+"""The HTTP port of servers for operators: strange bytes, slow readers, and too many at once."""
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from barnabas.net.http import HttpResponse
+from barnabas.net.http_server import HttpServer, metrics_handler
+
+LARGE = HttpResponse(200, "text/plain", b"x" * (16 << 20))
+GET = b"GET /metrics HTTP/1.1\r\n\r\n"
+LIMIT_S = 0.3
+
+
+def serve(use: Callable[[int], None], page: HttpResponse = LARGE, limit_s: float = LIMIT_S) -> None:
+    """Run a server of one page on this thread's loop while ``use(port)`` runs on another."""
+
+    async def made() -> HttpResponse:
+        return page
+
+    async def run() -> None:
+        server = HttpServer(metrics_handler(made), limit_s)
+        await server.open("127.0.0.1", 0, "test")
+        try:
+            await asyncio.to_thread(use, server.port)
+        finally:
+            await server.close()
+        with pytest.raises(RuntimeError, match="no port"):
+            _ = server.port
+
+    asyncio.run(run())
+
+
+def connect(port: int, *, small_window: bool = False) -> socket.socket:
+    opened = socket.socket()
+    if small_window:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    opened.settimeout(60)
+    opened.connect(("127.0.0.1", port))
+    return opened
+
+
+def read_all(opened: socket.socket) -> bytes:
+    """What comes until the server closes the connection, in order or not."""
+    found = bytearray()
+    try:
+        while part := opened.recv(1 << 20):
+            found += part
+    except ConnectionResetError:
+        pass
+    return bytes(found)
+
+
+def ask(port: int, request: bytes) -> bytes:
+    with connect(port) as opened:
+        opened.sendall(request)
+        return read_all(opened)
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (GET, b"200 OK"),
+        (b"GET /metrics?name[]=up HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n", b"200 OK"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"404 Not Found"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", b"405 Method Not Allowed"),
+        (b"GET /metrics HTTP/1.1\r\n" + b"a: b\r\n" * 10_000, b"431 Request Header Fields Too Large"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400 Bad Request"),
+        (b"GET //[ HTTP/1.1\r\n\r\n", b"400 Bad Request"),
+    ],
+    ids=["page", "parameters", "other path", "post", "long", "tls", "no url"],
+)
+def test_a_request_is_answered_with_its_status(request_bytes: bytes, status: bytes) -> None:
+    """What is no request for the page gets the reason and the end of the connection."""
+
+    def use(port: int) -> None:
+        head = ask(port, request_bytes).partition(b"\r\n")[0]
+        # What is too long may be reset before its answer is read.
+        assert head == b"HTTP/1.1 " + status or (head == b"" and status.startswith(b"431"))
+
+    serve(use, HttpResponse(200, "text/plain", b"up 1.0\n"), 60)
+
+
+def test_after_any_bytes_the_page_is_served(caplog: pytest.LogCaptureFixture) -> None:
+    """Random bytes, cut requests and connections without any leave nothing behind, and no error in the log."""
+    rng = random.Random(7)
+
+    def use(port: int) -> None:
+        for _ in range(100):
+            with connect(port) as opened:
+                kept = rng.randrange(len(GET))
+                opened.sendall(rng.choice([rng.randbytes(rng.randrange(3000)), GET[:kept] + b"\0" * kept, b""]))
+        assert ask(port, GET).endswith(b"up 1.0\n")
+
+    with caplog.at_level(logging.WARNING):
+        serve(use, HttpResponse(200, "text/plain", b"up 1.0\n"), 60)
+    assert not caplog.records
+
+
+def test_who_does_not_read_or_write_is_cut_off_and_others_are_served_then() -> None:
+    """As many connections as there may be are opened and stay silent, or ask and do not read; the next gets 503, later the page."""
+
+    def use(port: int) -> None:
+        silent = [connect(port) for _ in range(16)]
+        deaf = [connect(port, small_window=True) for _ in range(16)]
+        for opened in deaf:
+            opened.sendall(GET)
+        assert b"503 Service Unavailable" in ask(port, GET)
+        for opened in silent + deaf:  # ends when the server has given them up
+            assert len(read_all(opened)) < len(LARGE.body)
+            opened.close()
+        assert ask(port, GET).endswith(LARGE.body)
+
+    serve(use, limit_s=1)
+
+
+def test_a_close_does_not_wait_for_readers() -> None:
+    """An answer that no client takes is given up."""
+    left: list[socket.socket] = []
+
+    def use(port: int) -> None:
+        left.append(connect(port, small_window=True))
+        left[0].sendall(GET)
+        assert left[0].recv(1)
+
+    serve(use, limit_s=3600)
+    with left[0] as opened:
+        assert len(read_all(opened)) < len(LARGE.body)
