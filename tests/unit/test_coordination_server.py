@@ -165,22 +165,38 @@ def test_every_four_letter_word_answers_and_the_whitelist_holds(tmp_path: Path) 
     serve(settings_for(tmp_path / "default", **{"4lw.commands.whitelist": "srvr"}), ask_default)
 
 
+def write_until_files(directory: Path, client: RawClient, wanted: dict[str, int], data: bytes = b"") -> int:
+    """Create nodes until there are so many files of each pattern; how many nodes.
+
+    What is written while a snapshot is under way begins none, so the number of writes alone says little.
+    """
+    number = 0
+
+    def is_done() -> bool:
+        nonlocal number
+        for _ in range(40):
+            assert client.call(OpCode.CREATE, CreateRequest(f"/n{number}", data, OPEN, 0))[1] == 0
+            number += 1
+        return all(len(list((directory / "version-2").glob(name))) >= count for name, count in wanted.items())
+
+    eventually(is_done)
+    return number
+
+
 def test_snapshots_are_taken_and_logs_rolled_while_it_serves(tmp_path: Path) -> None:
     """After snapCount transactions, without a pause in the zxids."""
 
     def load(port: int) -> None:
         client = RawClient(port)
-        for number in range(400):
-            assert client.call(OpCode.CREATE, CreateRequest(f"/n{number}", b"", OPEN, 0))[1] == 0
+        created.append(write_until_files(tmp_path, client, {"snapshot.*": 4, "log.*": 4}))
         client.close()
-        eventually(lambda: len(list((tmp_path / "version-2").glob("snapshot.*"))) > 3)
 
+    created: list[int] = []
     serve(settings_for(tmp_path, snapCount=100), load)
-    assert len(list((tmp_path / "version-2").glob("log.*"))) > 3
 
     def look(port: int) -> None:
         client = RawClient(port)
-        for number in range(400):
+        for number in range(created[0]):
             assert client.call(OpCode.EXISTS, ExistsRequest(f"/n{number}", False))[1] == 0
         client.close()
 
@@ -192,10 +208,8 @@ def test_snapshots_are_taken_by_the_size_of_the_log_too(tmp_path: Path) -> None:
 
     def load(port: int) -> None:
         client = RawClient(port)
-        for number in range(40):
-            assert client.call(OpCode.CREATE, CreateRequest(f"/n{number}", b"x" * 10_000, OPEN, 0))[1] == 0
+        write_until_files(tmp_path, client, {"snapshot.*": 4}, b"x" * 10_000)
         client.close()
-        eventually(lambda: len(list((tmp_path / "version-2").glob("snapshot.*"))) > 3)
 
     serve(settings_for(tmp_path, snapSizeLimitInKb=100), load)
 
