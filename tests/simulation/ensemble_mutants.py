@@ -175,7 +175,7 @@ ENSEMBLE_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     expire_on_a_follower: ("kill",),
     forget_the_accepted_epoch: ("power of most", "kill"),
     commit_by_the_old_quorum_only: ("ensemble leader", "ensemble parts", "reconfigure"),
-    activate_what_is_only_proposed: ("ensemble leader", "ensemble parts", "reconfigure"),
+    activate_what_is_only_proposed: ("ensemble parts", "reconfigure"),
 }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordination.core.commit_pieces import first_piece
+from barnabas.coordination.core.commit_pieces import CommitTurns
 from barnabas.coordination.core.operations import APPLY
 from barnabas.coordination.core.operations.base import Stamp
 from barnabas.coordination.core.operations.delete import apply_delete
@@ -275,24 +275,54 @@ def many_creates(name: str, count: int = 1000) -> list[tuple[int, object]]:
 
 
 def test_a_piece_of_commits_is_limited_by_changes_and_has_at_least_one_transaction() -> None:
-    """Of small writes 500, also if their data is large; of multis and ends of sessions fewer, the larger they are."""
+    """Of small writes 100, also if their data is large; of multis and ends of sessions fewer, the larger they are."""
     harness = Harness()
     client, processor = harness.connect(), harness.processor
-    for number in range(600):
+    for number in range(120):
         client.send(OpCode.CREATE, CreateRequest(f"/n{number}", b"x" * 1000, OPEN, 1))
     small = list(processor.unlogged)
     harness.sync()
     for number in range(10):
-        client.send(OpCode.MULTI, many_creates(f"m{number}", 100))
+        client.send(OpCode.MULTI, many_creates(f"m{number}", 20))
     medium = list(processor.unlogged)
     harness.sync()
     for number in range(2):
         client.send(OpCode.MULTI, many_creates(f"large{number}"))
     client.send(OpCode.CLOSE_SESSION)
     large = list(processor.unlogged)
-    assert first_piece(small) == 500
-    assert 2 <= first_piece(medium) <= 5
-    assert [first_piece(large[from_:]) for from_ in range(4)] == [1, 1, 1, 0]
+    turns = CommitTurns(lambda: lambda: False, lambda _: None)
+    assert turns.begin().next_piece(small) == 100
+    assert 2 <= turns.begin().next_piece(medium) <= 5
+    assert [turns.begin().next_piece(large[from_:]) for from_ in range(4)] == [1, 1, 1, 0]
+
+
+def test_a_turn_of_commits_ends_with_its_time_and_large_transactions_have_their_own() -> None:
+    """Its first piece is committed in any case."""
+    harness = Harness()
+    client, processor = harness.connect(), harness.processor
+    create(client, "/n")
+    for _ in range(900):
+        client.send(OpCode.SET_DATA, SetDataRequest("/n", b"x", -1))
+    small = list(processor.unlogged)
+    harness.sync()
+    client.send(OpCode.MULTI, many_creates("m"))
+    large = list(processor.unlogged)
+
+    def turn(pieces: int, transactions: list[bytes | bytearray]) -> list[int]:
+        over = iter([False] * (pieces - 1) + [True] * 100)
+        one, left = CommitTurns(lambda: lambda: next(over), lambda _: None).begin(), list(transactions)
+        sizes = []
+        while count := one.next_piece(left):
+            sizes.append(count)
+            del left[:count]
+        assert one.is_over is bool(left)
+        return sizes
+
+    assert turn(3, small) == [100] * 3
+    assert turn(100, small) == [100] * 5
+    assert turn(1, small[:20] + large) == [20]
+    assert turn(100, small[:20] + large) == [20]
+    assert turn(1, large * 3) == [1]
 
 
 @settings(max_examples=40, deadline=None)

@@ -3,7 +3,7 @@
 import asyncio
 import tracemalloc
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import OsFiles
+from barnabas.coordination.core.commit_pieces import CommitTurn, CommitTurns
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.znode import DataNode
@@ -32,7 +33,14 @@ from barnabas.coordination.zab.learner_server import LearnerServer
 from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.quorum import SNAPSHOT_SIGNATURE, PacketReader, PacketType, QuorumPacket, encode_packet
+from barnabas.wire.jute.quorum import (
+    SNAPSHOT_SIGNATURE,
+    PacketReader,
+    PacketType,
+    QuorumPacket,
+    encode_packet,
+    encode_signal,
+)
 from barnabas.wire.jute.records import OPEN_ACL, Id
 from barnabas.wire.jute.transactions import ErrorTxn, TxnHeader, encode_transaction
 
@@ -150,6 +158,25 @@ class Pipe:
         self.closed = reason
 
 
+class Turns:
+    """Slices that end when the test says so, and what is to have its turn then."""
+
+    def __init__(self) -> None:
+        self.pieces_left = 1_000_000
+        self.later: list[Callable[[], None]] = []
+        self.turns = CommitTurns(lambda: self.is_over, self.later.append)
+
+    def is_over(self) -> bool:
+        self.pieces_left -= 1
+        return self.pieces_left < 0
+
+    def next(self) -> None:
+        """The next turn."""
+        later, self.later[:] = list(self.later), []
+        for work in later:
+            work()
+
+
 class LeaderSide:
     """A leader with an environment that records."""
 
@@ -172,6 +199,7 @@ class LeaderSide:
         self.measured: list[tuple[int, bytes | bytearray]] = []
         self.now_ms = 0
         last = self.log.last_zxid or 0
+        self.turns = Turns()
         self.leader = Leader(1, configuration, self.epochs, self.log, last, TIMING, self, 0)
         self.pipes: dict[LearnerHandler, Pipe] = {}
         self.leader.discover()
@@ -181,6 +209,12 @@ class LeaderSide:
 
     def commit(self, count: int) -> None:
         self.committed += count
+
+    def begin_turn(self) -> CommitTurn:
+        return self.turns.turns.begin()
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self.turns.turns.soon(work)
 
     def seek_history(self, handler: LearnerHandler, zxid: int) -> bool:
         if self.logged:
@@ -658,6 +692,7 @@ class LearnerSide:
         self.seen: list[bytes | None] = []
         self.activated: list[tuple[bytes | None, int | None]] = []
         self.ends = False
+        self.turns = Turns()
         self.learner = Learner(2, 0, self.epochs, last, self, is_observer=is_observer)
         self.learner.start()
 
@@ -666,6 +701,12 @@ class LearnerSide:
 
     def truncate(self, zxid: int) -> None:
         self.truncated.append(zxid)
+
+    def begin_turn(self) -> CommitTurn:
+        return self.turns.turns.begin()
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self.turns.turns.soon(work)
 
     def log(self, zxids: Sequence[int], payloads: Sequence[bytes]) -> None:
         assert len(zxids) == len(payloads)
@@ -952,6 +993,7 @@ def test_a_follower_that_hears_nothing_from_its_leader_ends_its_role_after_sync_
             Limits(min_session_timeout_ms=4000, max_session_timeout_ms=40_000),
             Storage(OsFiles(), str(tmp_path), str(tmp_path), preallocate_bytes=0),
             None,  # type: ignore[arg-type]  # it serves no clients
+            Turns().turns,
             now_ms=lambda: now_ms,  # noqa: B023  # called here
             wall_ms=lambda: 0,
             max_packet_bytes=1 << 20,
@@ -1067,3 +1109,104 @@ def test_acknowledgements_that_come_together_are_measured_once_in_a_thousand() -
     acks = range(zxid(1, 1), first + 1005)
     received_together(side, handler, b"".join(bytes(encode(QuorumPacket(PacketType.ACK, each))) for each in acks))
     assert side.measured == [(2, transaction(first)), (2, transaction(first + 1000))]
+
+
+# Commits in pieces
+
+
+def proposing(count: int) -> tuple[LeaderSide, LearnerHandler, LearnerHandler]:
+    """A leader with a follower and an observer, that has proposed and logged so much; slices are one piece of one transaction."""
+    side = LeaderSide(ensemble(4, observers=(4,)))
+    follower, observer = side.join(2), side.join(4, kind=PacketType.OBSERVERINFO)
+    side.propose(*(zxid(1, each) for each in range(1, count + 1)))
+    side.leader.logged(zxid(1, count))
+    for handler in (follower, observer):
+        side.sent(handler)
+    side.turns.turns.most, side.turns.pieces_left = 1, 0
+    return side, follower, observer
+
+
+def test_a_leader_commits_what_one_acknowledgement_covers_in_pieces_and_others_see_no_more() -> None:
+    """Packets, the own tree and syncs go together; acknowledgements that come meanwhile commit nothing earlier."""
+    side, follower, observer = proposing(3)
+    synced: list[int] = []
+    for _ in range(2):
+        side.leader.sync(lambda: synced.append(side.committed))
+    side.receive(follower, PacketType.ACK, zxid(1, 3))
+    for count in (1, 2, 3):
+        assert side.committed == count
+        assert [(packet.type, packet.zxid) for packet in side.sent(follower)] == [(PacketType.COMMIT, zxid(1, count))]
+        assert [(packet.type, packet.zxid) for packet in side.sent(observer)] == [(PacketType.INFORM, zxid(1, count))]
+        assert side.log.last_zxid == zxid(1, count)
+        assert synced == ([3, 3] if count == 3 else [])
+        side.receive(follower, PacketType.ACK, zxid(1, 3))
+        side.turns.next()
+    assert not side.turns.later
+
+
+def test_a_leader_that_ends_between_two_pieces_leaves_the_rest_to_its_log() -> None:
+    """As if the acknowledgement of the rest had not come: the next leader decides about it."""
+    side, follower, _ = proposing(3)
+    side.receive(follower, PacketType.ACK, zxid(1, 3))
+    side.leader.close()
+    side.turns.next()
+    assert side.committed == 1
+    assert [each for each, _ in side.leader.uncommitted] == [zxid(1, 2), zxid(1, 3)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps_of_leader, st.integers(1, 4), st.lists(st.integers(0, 3), max_size=20))
+def test_a_learner_takes_packets_in_pieces_as_it_takes_them_at_once(
+    script: list[tuple[int, int]], most: int, slices: list[int]
+) -> None:
+    """In the same order, whatever comes between two pieces; nothing is left."""
+    packets: list[QuorumPacket] = []
+    proposed = committed = 1 << 32
+    for kind, count in script:
+        for _ in range(count % 5 + 1):
+            if kind == PacketType.PROPOSAL:
+                proposed += 1
+                packets.append(QuorumPacket(kind, proposed, transaction(proposed)))
+            elif kind == PacketType.COMMIT and committed < proposed:
+                committed += 1
+                packets.append(QuorumPacket(kind, committed))
+            else:
+                packets.append(QuorumPacket(PacketType.PING, proposed))
+    sliced, whole = LearnerSide(), LearnerSide()
+    for side in (sliced, whole):
+        side.synchronise()
+    data = [bytes(encode(packet)) for packet in packets]
+    sliced.turns.turns.most = most
+    half = len(data) // 2
+    for part in (data[:half], data[half:]):
+        sliced.turns.pieces_left = slices.pop() if slices else 0
+        received_together(sliced, None, b"".join(part))
+    while sliced.turns.later:
+        assert sliced.learner.is_resting
+        sliced.turns.pieces_left = slices.pop() if slices else 0
+        sliced.turns.next()
+    received_together(whole, None, b"".join(data))
+    for name in ("unsynced", "applied", "got", "failed"):
+        assert getattr(sliced, name) == getattr(whole, name)
+    assert not sliced.learner.is_resting
+
+
+def test_a_learner_holds_what_comes_behind_commits_that_wait_for_their_turn() -> None:
+    """A ping, a sync and a proposal are answered and logged behind them; with the end of the role the rest stays in the log."""
+    side = LearnerSide()
+    side.synchronise()
+    side.propose(*(zxid(1, each) for each in range(1, 5)))
+    side.turns.turns.most, side.turns.pieces_left = 1, 0
+    commits = b"".join(encode_signal(PacketType.COMMIT, zxid(1, each)) for each in range(1, 4))
+    received_together(side, None, commits)
+    assert side.applied == [zxid(1, 1)]
+    side.receive(PacketType.SYNC)
+    side.propose(zxid(1, 5))
+    assert side.got == []
+    assert side.unsynced[-1] == zxid(1, 4)
+    side.turns.next()
+    assert side.applied == [zxid(1, 1), zxid(1, 2)]
+    side.learner.close()
+    side.turns.next()
+    assert side.applied == [zxid(1, 1), zxid(1, 2)]
+    assert [each for each, _ in side.learner.uncommitted] == [zxid(1, 3), zxid(1, 4)]

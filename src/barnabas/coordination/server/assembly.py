@@ -15,6 +15,7 @@ from barnabas.base.network import Network
 from barnabas.base.randomness import Random
 from barnabas.base.settings import Values
 from barnabas.coordination.core.audit import AuditLog
+from barnabas.coordination.core.commit_pieces import CommitTurns
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.local_sessions import LocalSessions
 from barnabas.coordination.election.fast_leader_election import FastLeaderElection
@@ -100,7 +101,7 @@ class MemberAssembly:
         )
         self._configurations.load()
 
-    def member(self, limits: Limits, storage: Storage, service: ClientService) -> EnsembleMember:
+    def member(self, limits: Limits, storage: Storage, service: ClientService, turns: CommitTurns) -> EnsembleMember:
         """The member, whichever role it has."""
         settings = self._settings
         member = EnsembleMember(
@@ -110,6 +111,7 @@ class MemberAssembly:
             limits,
             storage,
             service,
+            turns,
             now_ms=self._clock.monotonic_ms,
             wall_ms=self._clock.wall_ms,
             max_packet_bytes=max(4 * settings["jute.maxbuffer"], _MIN_PACKET_BYTES),

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import pwd
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -23,8 +22,7 @@ from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Ne
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
 from barnabas.base.threads import WorkerThread
-from barnabas.coordination.core.access import AccessRules
-from barnabas.coordination.core.commit_pieces import CommitPieces
+from barnabas.coordination.core.commit_pieces import CommitPieces, CommitTurns
 from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations.reconfig import ALONE
@@ -36,6 +34,7 @@ from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
 from barnabas.coordination.server.assembly import MemberAssembly, client_limits, read_text
 from barnabas.coordination.server.authentication import tls_options
+from barnabas.coordination.server.client_connections import ClientConnections
 from barnabas.coordination.server.client_transport import ClientTransport
 from barnabas.coordination.server.server_metrics import ServerMetrics
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of
@@ -46,7 +45,6 @@ from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.channels import Elector
 from barnabas.coordination.zab.member_log import MemberLog
 from barnabas.coordination.zab.service import QuorumPeer
-from barnabas.wire.jute.records import Id
 
 __all__ = ["CoordinationServer"]
 
@@ -54,22 +52,6 @@ logger = logging.getLogger(__name__)
 _SERVER_ID = 0  # a server alone has no myid
 _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
 _MAX_CONNECT_BYTES = 1024
-
-
-def _identify(connection: Connection, client: ServerConnection, rules: AccessRules) -> bool:
-    """Add the identity that the client's certificate proves, if it has shown one; False if it cannot be named."""
-    from barnabas.security.principals import subject_name
-
-    certificate = getattr(connection, "peer_certificate", None)
-    if not certificate:
-        return True
-    name = subject_name(certificate)
-    if name is None:
-        logger.warning("Closing the connection of %s: its certificate's subject is unknown", client.address)
-        return False
-    logger.info("Authenticated Id %r for scheme x509", name)
-    client.add_ids(rules.with_super(Id("x509", name)))
-    return True
 
 
 async def _open(network: Network, host: str, port: int, accept: Accept, name: str) -> Listener:
@@ -154,6 +136,7 @@ class CoordinationServer:
             sync=settings["forceSync"] == "yes",
             max_log_file_bytes=max(settings["txnLogSizeLimitInKb"], 0) * 1024,
         )
+        self.commit_turns = CommitTurns(self._clock.time_slice, lambda work: self._loop.call_later(0, work))
         self._quorum_peer: QuorumPeer | None = None
         self._elector = elector
         self._election_peers: ElectionPeers | None = None
@@ -165,8 +148,6 @@ class CoordinationServer:
         self._listener: Listener | None = None
         self._secure_listener: Listener | None = None
         self._is_started = False
-        self._peers: dict[ClientTransport, None] = {}  # a dict, because the order of a set depends on memory addresses
-        self._by_address: Counter[str] = Counter()
         self._flushing: list[ClientTransport] = []
         self._is_logging = self._log_has_ended = self._logging_scheduled = False
         self._logged = asyncio.Event()
@@ -180,6 +161,7 @@ class CoordinationServer:
         self._last_purge_ms = 0
         self._started_ms = self._clock.monotonic_ms()
         self._metrics = ServerMetrics()
+        self._connections = ClientConnections(settings, self._metrics)
 
     # Starting and stopping
 
@@ -264,7 +246,7 @@ class CoordinationServer:
         reconfig = ALONE if settings["reconfigEnabled"] else None
         processor = Processor(database, tracker, self._limits, now_ms, reconfig=reconfig)
         self._commits = CommitPieces(
-            lambda count: processor.commit(count, self._clock.monotonic_ms()), partial(self._loop.call_later, 0)
+            lambda count: processor.commit(count, self._clock.monotonic_ms()), self.commit_turns
         )
         return processor
 
@@ -273,7 +255,7 @@ class CoordinationServer:
         settings, files = self._settings, self._files
         assembly = MemberAssembly(settings, ensemble, self._config_path, files, self._clock, self._rng)
         self._server_id = assembly.my_id
-        member = assembly.member(limits, self._storage, self)
+        member = assembly.member(limits, self._storage, self, self.commit_turns)
         network = assembly.quorum_network() or self._network
         authentication = assembly.authentication()
         quorum_network = network if authentication is None else AuthenticatedNetwork(network, authentication)
@@ -314,7 +296,7 @@ class CoordinationServer:
     def stop_serving(self) -> None:
         """Close the clients' connections: the role has ended."""
         self._is_serving = False
-        for peer in list(self._peers):
+        for peer in self._connections.all:
             self._processor.disconnected(peer.client)
             peer.abandon()
 
@@ -379,7 +361,7 @@ class CoordinationServer:
         if not self._is_started:
             return
         self._is_started = False
-        self._is_closing = True
+        self._is_closing = self._connections.is_closing = True
         for timer in self._timers:
             timer.cancel()
         for listener in (self._listener, self._secure_listener):
@@ -404,13 +386,13 @@ class CoordinationServer:
             self._limits.auditor.server_stopped()
 
     async def _close_connections(self) -> None:
-        for peer in list(self._peers):
+        for peer in self._connections.all:
             peer.close()
         for _ in range(20):
-            if not self._peers:
+            if not self._connections.all:
                 return
             await asyncio.sleep(0.001)
-        for peer in list(self._peers):
+        for peer in self._connections.all:
             peer.abort()
         await asyncio.sleep(0)
 
@@ -428,30 +410,11 @@ class CoordinationServer:
         peer = ClientTransport(
             self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms, self._loop.call_later
         )
-        peer.client.is_secure = is_secure
-        if is_secure and not _identify(connection, peer.client, self._processor.limits.access):
-            connection.close()
-        address = peer.client.address
-        limit, limit_all = self._settings["maxClientCnxns"], self._settings["maxCnxns"]
-        self._peers[peer] = None
-        self._by_address[address] += 1
-        if limit and self._by_address[address] > limit:
-            self._metrics.counters["connection_rejected"] += 1
-            logger.warning("Too many connections from %s - max is %d (maxClientCnxns)", address, limit)
-            connection.close()
-        elif self._is_closing or (limit_all and len(self._peers) > limit_all):
-            connection.close()
+        self._connections.accept(peer, connection, self._processor.limits.access, is_secure=is_secure)
         return peer
 
     def closed(self, peer: ClientTransport) -> None:
-        if peer in self._peers:
-            del self._peers[peer]
-            if not peer.is_closing:
-                self._metrics.counters["connection_drop_count"] += 1
-            address = peer.client.address
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
+        self._connections.closed(peer)
         if not peer.client.is_closed:
             self._processor.disconnected(peer.client)
 
@@ -499,7 +462,7 @@ class CoordinationServer:
             process=lambda: {**machine.process_figures(), **loop_figures(self._loop)},
             sizes=self._storage.sizes,
         )
-        return ServerView(self._processor, [peer.client for peer in self._peers], self._settings, state)
+        return ServerView(self._processor, [peer.client for peer in self._connections.all], self._settings, state)
 
     def to_flush(self, peer: ClientTransport) -> None:
         if not self._flushing:
@@ -568,9 +531,9 @@ class CoordinationServer:
         logger.critical("Stopping, because the transaction log cannot be written: %s", error)
         self._log_has_ended = True  # a next sync may succeed, and would acknowledge what this one has lost
         self._metrics.counters["unrecoverable_error_count"] += 1
-        self._is_closing = True
+        self._is_closing = self._connections.is_closing = True
         self._logged.set()
-        for peer in list(self._peers):
+        for peer in self._connections.all:
             peer.close()
         assert self._failure is not None
         if not self._failure.done():
@@ -632,11 +595,7 @@ class CoordinationServer:
             processor.expirations.sweep(wall_ms, most, settings["znode.container.maxNeverUsedIntervalMs"])
         if not self._is_ending_due:
             self._end_due()
-        patience_ms = settings["nio.sessionlessCnxnTimeout"]
-        for peer in [each for each in self._peers if each.client.session is None]:
-            if now_ms - peer.client.since_ms > patience_ms:
-                self._metrics.counters["sessionless_connections_expired"] += 1
-                peer.close()
+        self._connections.close_sessionless(now_ms)
         interval_ms = settings["autopurge.purgeInterval"] * 3_600_000
         if interval_ms and now_ms - self._last_purge_ms >= interval_ms and self._is_serving:
             self._last_purge_ms = now_ms

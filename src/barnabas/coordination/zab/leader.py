@@ -11,6 +11,8 @@ Invariants:
 - The epoch is in ``acceptedEpoch`` before LEADERINFO leaves, and in ``currentEpoch`` before NEWLEADER leaves.
 - Transactions are committed in the order of their zxids, without gaps. An acknowledgement counts for all earlier ones
   too, because a learner logs in order; it counts only once the learner has acknowledged NEWLEADER.
+- What one acknowledgement commits is committed in pieces, between which others are served (`CommitTurn`). Between two of them
+  packets, this server's tree, syncs and histories for learners are as if the rest were not acknowledged yet.
 - The leader counts as one of the quorum only for what is synced in its own log.
 - A learner gets all that is committed, then all that is proposed, in order, each once.
 - Without a quorum of learners that were heard within syncLimit the leader resigns.
@@ -34,13 +36,15 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from functools import partial
+from itertools import islice
 
 from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.log_history import LoggedHistory
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog, SyncPlan, plan_sync
+from barnabas.coordination.zab.leader_environment import LeaderEnvironment
 from barnabas.coordination.zab.learner_handler import (
     HandlerState,
     LearnerHandler,
@@ -64,9 +68,8 @@ from barnabas.wire.jute.quorum import (
     epoch_of,
     first_zxid_of,
 )
-from barnabas.wire.jute.records import Id
 
-__all__ = ["Leader", "LeaderEnvironment", "LeaderPhase", "Timing"]
+__all__ = ["Leader", "LeaderPhase", "Timing"]
 
 logger = logging.getLogger(__name__)
 _MAX_COUNTER = 0xFFFFFFFF
@@ -93,46 +96,6 @@ class Timing:
     @property
     def sync_ms(self) -> int:
         return self.tick_ms * self.sync_limit
-
-
-class LeaderEnvironment(Protocol):
-    """What happens around the leader."""
-
-    def serve(self, first_zxid: int) -> None:
-        """The epoch is established: serve clients; transactions follow ``first_zxid``."""
-        ...
-
-    def commit(self, count: int) -> None:
-        """The next ``count`` proposals are committed."""
-        ...
-
-    def seek_history(self, handler: "LearnerHandler", zxid: int) -> bool:
-        """Look in the log for what is behind ``zxid``, then call `Leader.history_sought`; False if that is of no use."""
-        ...
-
-    def received(self, handler: "LearnerHandler", packet: QuorumPacket) -> None:
-        """A learner's REQUEST, REVALIDATE or PING."""
-        ...
-
-    def requested(self, handler: "LearnerHandler", requests: Sequence[bytes], ids: list[Id]) -> None:
-        """The data of a learner's REQUESTs with these identities."""
-        ...
-
-    def acknowledged(self, server_id: int, payload: bytes | bytearray) -> None:
-        """A learner has a proposal on stable storage; called for zxids that are multiples of 1,000."""
-        ...
-
-    def resign(self, reason: str) -> None:
-        """Stop leading, and elect."""
-        ...
-
-    def see(self, configuration: QuorumConfiguration) -> None:
-        """A configuration is proposed: keep it on stable storage."""
-        ...
-
-    def activate(self, configuration: QuorumConfiguration, leader_id: int) -> None:
-        """A configuration is in force, under a leader that is this one or its successor."""
-        ...
 
 
 class LeaderPhase(Enum):
@@ -203,6 +166,8 @@ class Leader:
         self.last_proposal_bytes = -1
         self._own_acked_zxid = -1
         self._committed_zxid = last_zxid
+        self._commits_soon = False
+        """Whether the rest of what a quorum has is committed in the next turn."""
         self.waiting_syncs: deque[tuple[int, Callable[[], None]]] = deque()
 
     # Reconfiguration
@@ -255,8 +220,7 @@ class Leader:
                 handler.deadline_ms = now_ms + self._sync_ms
             except MalformedRecordError as error:
                 self._drop(handler, f"it sent a packet that cannot be read: {error}")
-        if self.phase is LeaderPhase.BROADCAST:
-            self._commit()
+        self._commit()
 
     def _drop(self, handler: LearnerHandler, reason: str) -> None:
         self.handlers.pop(handler, None)
@@ -516,22 +480,33 @@ class Leader:
         """All proposals up to ``zxid`` are on stable storage here."""
         if zxid > self._own_acked_zxid:
             self._own_acked_zxid = zxid
-            if self.phase is LeaderPhase.BROADCAST:
-                self._commit()
+            self._commit()
 
-    def _commit(self) -> None:
-        """Commit what a quorum has on disk: the highest zxid that enough servers have acknowledged."""
+    def _commit(self, *, in_next_turn: bool = False) -> None:
+        """Commit what a quorum has on disk: up to the highest zxid that enough servers have acknowledged, some at a time."""
         proposals = self._proposals
-        while proposals and self._may_commit:
+        if in_next_turn:
+            self._commits_soon = False
+        if self._commits_soon or self.phase is not LeaderPhase.BROADCAST:
+            return
+        turn = self._environment.begin_turn() if proposals else None
+        while proposals and turn and self._may_commit:
             acks = [(handler.acked_zxid, handler.server_id) for handler in self.handlers if handler.is_participant]
             acks.append((self._own_acked_zxid, self.my_id))
             acks.sort(reverse=True)
             zxid = self.quorums.committable(acks, proposals[0][0])
-            if zxid < proposals[0][0]:
+            first = proposals[0][0]
+            if zxid < first:
                 return
-            reconfigures = zxid == self.quorums.reconfigured_at
-            self._commit_to(zxid, reconfigures=reconfigures)
-            if not reconfigures:
+            count = turn.next_piece(payload for _, payload in islice(proposals, zxid - first + 1))
+            if not count:
+                self._commits_soon = True
+                self._environment.soon(partial(self._commit, in_next_turn=True))
+                return
+            last = first + count - 1
+            reconfigures = last == self.quorums.reconfigured_at
+            self._commit_to(last, reconfigures=reconfigures)
+            if last == zxid and not reconfigures:
                 return
 
     def _commit_to(self, zxid: int, *, reconfigures: bool = False) -> None:

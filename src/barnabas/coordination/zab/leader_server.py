@@ -9,10 +9,12 @@ In ZooKeeper: LeaderZooKeeperServer.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
+from barnabas.coordination.core.commit_pieces import CommitTurn
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations.reconfig import leader_operation
 from barnabas.coordination.core.processor import Processor
@@ -143,6 +145,18 @@ class LeaderServer:
         counts.commits += count
         processor.commit(count, self._member.now_ms())
 
+    def begin_turn(self) -> CommitTurn:
+        return self._member.turns.begin()
+
+    def soon(self, work: Callable[[], None]) -> None:
+        def go_on() -> None:
+            try:
+                work()
+            except OSError as error:
+                self.disk_failed(error)
+
+        self._member.turns.soon(go_on)
+
     def seek_history(self, handler: LearnerHandler, zxid: int) -> bool:
         factor, found = self._member.snapshot_size_factor, partial(self.leader.history_sought, handler)
         if factor >= 0:
@@ -236,8 +250,13 @@ class LeaderServer:
         self._member.counts.proposals += len(payloads)
         self.leader.propose(first_zxid, payloads)
 
-    def fast_forward(self) -> None:
-        """Apply what is logged and not committed."""
-        self._member.history.extend(self.leader.uncommitted)
-        if self.processor is not None:
-            self.processor.commit(self.processor.outstanding, self._member.now_ms())
+    def fast_forward(self) -> Iterator[None]:
+        """Apply what is logged and not committed. The role has ended: others may run where it yields, and none reads the state."""
+        left, member = deque(self.leader.uncommitted), self._member
+        while left:
+            turn = member.turns.begin()
+            while count := turn.next_piece(payload for _, payload in left):
+                member.history.extend([left.popleft() for _ in range(count)])
+                if self.processor is not None:
+                    self.processor.commit(count, member.now_ms())
+            yield

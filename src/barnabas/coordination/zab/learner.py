@@ -12,6 +12,8 @@ Invariants:
   and the whole history before the acknowledgement of NEWLEADER leaves.
 - A proposal is acknowledged only when it and all before it are synced.
 - Commits are applied in the order of the proposals; another order ends the connection.
+- What came together is handled in pieces, between which others are served (`CommitTurn`): the rest is held, as if it had not
+  come yet, and all that comes behind it.
 - TRUNC and SNAP replace the state; nothing is logged or applied until the environment reports that they are done.
 - A proposed configuration is on stable storage before it is acknowledged. It is in force with the commit of its
   reconfiguration, or with UPTODATE if NEWLEADER brought it. If it changes the leader or this server's role, the role ends.
@@ -23,10 +25,12 @@ In ZooKeeper: Learner, Follower and Observer.
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from itertools import islice
 from typing import Protocol
 
+from barnabas.coordination.core.commit_pieces import CommitTurn
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.wire.jute.codec import MalformedRecordError, encode
 from barnabas.wire.jute.opcodes import OpCode
@@ -86,6 +90,14 @@ class LearnerEnvironment(Protocol):
         """
         ...
 
+    def begin_turn(self) -> CommitTurn:
+        """What is committed at once begins now; after it others have their turn."""
+        ...
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Call ``work`` when others have had their turn; take nothing from the leader until then, if that is possible."""
+        ...
+
     def fail(self, reason: str) -> None:
         """Leave the leader, and elect."""
         ...
@@ -133,6 +145,9 @@ class Learner:
         """Whether DIFF, TRUNC or SNAP has come."""
         self._replacing = False
         self._held: deque[QuorumPacket | PacketRun] = deque()
+        """What came, and is handled later: when the state is replaced, or when others have had their turn."""
+        self._handles_soon = False
+        """Whether its turn is planned."""
         self._pending: deque[tuple[int, bytes]] = deque()
         self._unsynced: deque[int] = deque()
         self._new_leader = False
@@ -149,30 +164,54 @@ class Learner:
         self._environment.send(encode_packet(kind, first_zxid_of(self._epochs.accepted), info))
 
     def packets(self, packets: Iterable[QuorumPacket | PacketRun]) -> None:
-        """Handle what the leader has sent."""
-        for packet in packets:
+        """Handle what the leader has sent, now or behind what is held."""
+        self._held.extend(packets)
+        if not self._handles_soon:
+            self._handle_held()
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether others have their turn before the rest of what came is handled."""
+        return self._handles_soon
+
+    def _handle_rest(self) -> None:
+        self._handles_soon = False
+        self._handle_held()
+
+    def _handle_held(self) -> None:
+        held, turn = self._held, self._environment.begin_turn()
+        while held and not self._replacing:
             if self.phase is LearnerPhase.ENDED:
+                held.clear()
                 return
-            if self._replacing:
-                self._held.append(packet)
-                continue
+            packet = held.popleft()
             try:
-                if isinstance(packet, QuorumPacket):
-                    self._packet(packet)
+                if isinstance(packet, PacketRun):
+                    self._run(packet, turn)
+                elif packet.type == PacketType.INFORM and not turn.next_piece((packet.data or b"",)):
+                    held.appendleft(packet)
                 else:
-                    self._run(packet)
+                    self._packet(packet)
             except MalformedRecordError as error:
                 self._fail(f"the leader sent a packet of type {packet.type} that cannot be read: {error}")
+            if turn.is_over:
+                self._handles_soon = True
+                self._environment.soon(self._handle_rest)
+                return
 
-    def _run(self, run: PacketRun) -> None:
-        if not self._is_synchronized:
-            self.packets(run.packets())
-        elif run.type == PacketType.PROPOSAL and run.payloads is not None:
+    def _run(self, run: PacketRun, turn: CommitTurn) -> None:
+        if self._is_synchronized and run.type == PacketType.PROPOSAL and run.payloads is not None:
             self._proposed(run.zxids, run.payloads)
-        elif run.type == PacketType.COMMIT:
-            self._committed(run.zxids)
+        elif self._is_synchronized and run.type == PacketType.COMMIT:
+            zxids, count = run.zxids, len(run.zxids)
+            if self._pending:
+                count = turn.next_piece(payload for _, payload in islice(self._pending, count))
+            if count < len(zxids):
+                self._held.appendleft(PacketRun(run.type, zxids[count:], None, None))
+            if count:
+                self._committed(zxids[:count])
         else:
-            self.packets(run.packets())
+            self._held.extendleft(reversed(run.packets()))
 
     def _packet(self, packet: QuorumPacket) -> None:
         kind = packet.type
@@ -258,8 +297,7 @@ class Learner:
     def replaced(self) -> None:
         """The state is the one of TRUNC or SNAP, on disk and in memory."""
         self._replacing = False
-        held, self._held = self._held, deque()
-        self.packets(held)
+        self._handle_held()
 
     # Transactions
 

@@ -10,11 +10,13 @@ In ZooKeeper: FollowerZooKeeperServer and ObserverZooKeeperServer.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.coordination.core.commit_pieces import CommitTurn
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import LearnerSessionTracker
@@ -59,6 +61,9 @@ class LearnerServer:
         self._on_end = on_end
         self.send: Callable[[bytes], None] = lambda data: None  # noqa: ARG005  # until there is a connection
         """Sends to the leader. The edge sets it."""
+        self.pause: Callable[[], None] = lambda: None
+        self.resume: Callable[[], None] = lambda: None
+        """Take nothing from the leader, and take it again. The edge sets them."""
         self.processor: Processor | None = None
         self.has_ended = False
         self.heard_ms = self._since_ms = member.now_ms()
@@ -125,18 +130,35 @@ class LearnerServer:
     # From the network
 
     def frame(self, data: memoryview) -> None:
+        if self._scanner is not None:
+            self._guard(partial(self._scan, data))
+        else:
+            self._reader.feed(data)
+            self._guard(self._read)
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        """Do what packets of the leader ask for."""
         self.heard_ms = self._member.now_ms()
         self._heard_wall_ms = self._member.wall_ms()
         try:
-            if self._scanner is not None:
-                self._scan(data)
-            else:
-                self._reader.feed(data)
-                self._read()
+            work()
         except (MalformedRecordError, CorruptDataError) as error:
             self.fail(f"the leader sent what cannot be read: {error}")
         except OSError as error:
             self._disk_failed(error)
+
+    def begin_turn(self) -> CommitTurn:
+        return self._member.turns.begin()
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self.pause()
+
+        def go_on() -> None:
+            self._guard(work)
+            if not self.learner.is_resting:
+                self.resume()
+
+        self._member.turns.soon(go_on)
 
     def _read(self) -> None:
         packets = self._reader.runs()
@@ -186,14 +208,12 @@ class LearnerServer:
             return
         member.database, member.history = result
         self._is_replacing = False
-        self.heard_ms = member.now_ms()
-        try:
+
+        def go_on() -> None:
             self.learner.replaced()
             self._read()
-        except (MalformedRecordError, CorruptDataError) as error:
-            self.fail(f"the leader sent what cannot be read: {error}")
-        except OSError as error:
-            self._disk_failed(error)
+
+        self._guard(go_on)
 
     def log(self, zxids: Sequence[int], payloads: Sequence[bytes]) -> None:
         member = self._member
@@ -292,7 +312,12 @@ class LearnerServer:
     def revalidate(self, session_id: int, timeout_ms: int) -> None:
         self.send(encode_revalidation(session_id, timeout_ms))
 
-    def fast_forward(self) -> None:
-        """Apply what is logged and not committed."""
+    def fast_forward(self) -> Iterator[None]:
+        """Apply what is logged and not committed. The role has ended: others may run where it yields, and none reads the state."""
         self.processor = None
-        self.apply(self.learner.uncommitted)
+        left = deque(self.learner.uncommitted)
+        while left:
+            turn = self.begin_turn()
+            while count := turn.next_piece(payload for _, payload in left):
+                self.apply([left.popleft() for _ in range(count)])
+            yield

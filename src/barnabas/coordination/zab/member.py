@@ -10,6 +10,7 @@ In ZooKeeper: the fields of QuorumPeer, and ZKDatabase.
 
 from collections.abc import Callable
 
+from barnabas.coordination.core.commit_pieces import CommitTurns
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
@@ -42,6 +43,7 @@ class EnsembleMember:
         limits: Limits,
         storage: Storage,
         service: ClientService,
+        turns: CommitTurns,
         *,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
@@ -54,6 +56,7 @@ class EnsembleMember:
         self.limits = limits
         self.storage = storage
         self.service = service
+        self.turns = turns
         self.now_ms = now_ms
         self.wall_ms = wall_ms
         self.max_packet_bytes = max_packet_bytes

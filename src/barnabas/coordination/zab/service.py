@@ -193,7 +193,8 @@ class QuorumPeer:
         role = await (self._lead() if leader_id == member.my_id else self._follow(leader_id))
         await self._log_is_idle()
         member.log.on_logged = lambda _: None
-        role.fast_forward()
+        for _ in role.fast_forward():
+            await asyncio.sleep(0)
 
     def _role_ended(self) -> None:
         self._role = None
@@ -269,7 +270,7 @@ class QuorumPeer:
         def connected(connection: Connection) -> FrameHandler:
             connection.is_stream = True
             outbox = QuorumOutbox(connection)
-            role.send = outbox.send
+            role.send, role.pause, role.resume = outbox.send, connection.pause, connection.resume
             return role
 
         deadline_ms = member.now_ms() + member.timing.init_ms

@@ -269,7 +269,7 @@ class Simulation:
         def make() -> CoordinationServer:
             process, files = machine.process, machine.files
             assert process is not None
-            return CoordinationServer(
+            server = CoordinationServer(
                 parse_settings(texts),
                 config_path=ZOO_CFG if self.layout.can_change else None,
                 files=files,
@@ -278,6 +278,8 @@ class Simulation:
                 network=machine.network(),
                 executor=_NoExecutor(),  # type: ignore[arg-type]  # the loop does not use it
             )
+            server.commit_turns.most = 1  # so that whatever may come between two pieces does
+            return server
 
         self._start(machine, make, lambda server: server.wait_failed())
 
