@@ -276,3 +276,40 @@ def test_lines_of_a_table_end_where_files_have_them_end(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(PipelineError, match=problem):
             rows()
+
+
+def test_a_table_of_csv_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A line with another number of fields is named; a file that is half written, or away, is tried again until it is whole."""
+    pytest.importorskip("pyspark")
+    from barnabas.pipelines.lookup import LookupReader
+
+    path = tmp_path / "t.csv"
+    options = {"kind": "csv", "place": str(path), "columns": '["b"]', "name": "t", "delimiter": ",", "null": ""}
+    waits: list[float] = []
+
+    def rows(then: str | None) -> list[str | None]:
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            if then is not None:
+                path.write_text(then)
+
+        reader = LookupReader(options, wait=wait)
+        (partition,) = reader.partitions()
+        return [value for batch in reader.read(partition) for value in batch["b"].to_pylist()]
+
+    cases = (("1,2,3\n", "line 2 has 3 fields, but the first line has 2"), ('1,"x', "unexpected end of data"))
+    for text, problem in cases:
+        path.write_text(f"a,b\n{text}")
+        with pytest.raises(PipelineError, match=problem):
+            rows(None)
+    assert not waits, "what could never be read is not waited for"
+    path.write_text("a,b\n1,x\n")
+    assert rows(None) == ["x"]
+    path.write_text("a,b\n1")
+    assert rows("a,b\n1,y\n") == ["y"]
+    path.unlink()
+    assert rows('a,b\n1,"z, z"\n') == ["z, z"]
+    path.unlink()
+    with pytest.raises(PipelineError, match="the table t cannot be read from .*No such file"):
+        rows(None)
+    assert 5 < sum(waits) < 6

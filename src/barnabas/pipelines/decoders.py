@@ -197,6 +197,8 @@ def decode_values(values: pa.Array, declared: tuple[Any, ...], kind: pa.StructTy
 
 def _fitting(row: dict[str, Any], kind: pa.StructType) -> dict[str, Any]:
     """The row, with the reason where a value is not of its column's type."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
     problems: list[str] = []
     result = dict(row)
     for field in kind:
@@ -207,6 +209,7 @@ def _fitting(row: dict[str, Any], kind: pa.StructType) -> dict[str, Any]:
             if pa.types.is_string(field.type) and not isinstance(value, list | dict | bytes):
                 result[field.name] = str(value)
                 continue
-            problems.append(f"column {field.name} is {str(value)[:100]}, which is no {field.type}")
+            declared = from_arrow_type(field.type).simpleString()
+            problems.append(f"column {field.name} is {str(value)[:100]}, which is no {declared}")
             result[field.name] = None
     return {**result, CORRUPT: "; ".join(problems)} if problems else result

@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ __all__ = ["LookupDataSource", "open_lookup"]
 _MEMORY: dict[str, tuple[object, pa.Table]] = {}
 """What this worker has read: by options, with the stamp of what it was."""
 _ROWS = 10_000
+_REPLACED_WITHIN_S = 5.0
+_PAUSE_S = 0.1
+_UNREADABLE = (OSError, BarnabasError, sqlite3.Error, pa.ArrowException, ValueError)
 
 
 def open_lookup(spark: SparkSession, lookup: Lookup, *, observed: bool = False) -> DataFrame:
@@ -117,8 +120,9 @@ class LookupDataSource(DataSource):
 class LookupReader(DataSourceReader):
     """Reads the whole table, in one task."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: dict[str, str], *, wait: Callable[[float], None] = time.sleep) -> None:
         self._options = options
+        self._wait = wait
 
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(0)]
@@ -129,13 +133,26 @@ class LookupReader(DataSourceReader):
             if self._options["kind"] == "topic":
                 yield from read_topic_table(key, json.loads(self._options["source"])).to_batches(max_chunksize=_ROWS)
                 return
-            stamp = _stamp(self._options)
-            kept = _MEMORY.get(key)
-            if kept is None or kept[0] != stamp:
-                kept = _MEMORY[key] = (stamp, _read_table(self._options))
-        except (OSError, BarnabasError, sqlite3.Error, pa.ArrowException, ValueError) as error:
+            table = self._read_changed(key)
+        except _UNREADABLE as error:
             raise PipelineError(_problem(self._options, error)) from error
-        yield from kept[1].to_batches(max_chunksize=_ROWS)
+        yield from table.to_batches(max_chunksize=_ROWS)
+
+    def _read_changed(self, key: str) -> pa.Table:
+        """The table as it is now. A file that could be read before is tried again for a while: it is being replaced."""
+        waited_s = 0.0
+        while True:
+            kept = _MEMORY.get(key)
+            try:
+                stamp = _stamp(self._options)
+                if kept is None or kept[0] != stamp:
+                    kept = _MEMORY[key] = (stamp, _read_table(self._options))
+                return kept[1]
+            except _UNREADABLE:
+                if kept is None or self._options["kind"] in ("sqlite", "postgresql") or waited_s >= _REPLACED_WITHIN_S:
+                    raise
+            self._wait(_PAUSE_S)
+            waited_s += _PAUSE_S
 
 
 def _problem(options: Mapping[str, str], error: Exception) -> str:
@@ -174,13 +191,20 @@ def _read_table(options: Mapping[str, str]) -> pa.Table:
 
 def _csv_rows(place: str, names: Sequence[str], options: Mapping[str, str]) -> Iterator[list[str | None]]:
     with open(place, encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file, delimiter=options["delimiter"])
+        # Strict: a file that is being written may end in the midst of a quoted field.
+        reader = csv.DictReader(file, delimiter=options["delimiter"], strict=True)
         missing = [name for name in names if name not in (reader.fieldnames or ())]
         if missing:
             raise ValueError(f"its first line names no column {', '.join(missing)}")
+        count = len(reader.fieldnames or ())
         try:
             for row in reader:
-                yield [None if row[name] is None or row[name] == options["null"] else row[name] for name in names]
+                found = sum(each is not None for each in row.values())
+                if rest := row.get(None):  # what csv makes of fields without a name
+                    found = count + len(rest)
+                if found != count:
+                    raise ValueError(f"line {reader.line_num} has {found} fields, but the first line has {count}")
+                yield [None if row[name] == options["null"] else row[name] for name in names]
         except csv.Error as error:
             raise ValueError(f"line {reader.line_num}: {error}") from error
 

@@ -109,7 +109,7 @@ def metrics_text(flow: str, charts: Sequence[tuple[Chart, list[Series]]], proble
             for x, y in points:
                 if y is not None:
                     own = labels if chart.type == "line" else {**labels, chart.x: str(x)}
-                    lines.append(f"barnabas_pipeline_result{_labels(own)} {y:.17g}")
+                    lines.append(f"barnabas_pipeline_result{_labels(own)} {repr(float(y)).removesuffix('.0')}")
     lines += [
         "# HELP barnabas_pipeline_chart_problems Charts that could not be drawn.",
         "# TYPE barnabas_pipeline_chart_problems gauge",
