@@ -105,6 +105,8 @@ class Client:
         """One request, committed; its error and body."""
         xid = self.send(opcode, body)
         self.harness.sync()
+        while self.recorder.later:
+            self.recorder.later.pop(0)(self.harness.now_ms)
         ((got, err, data),) = [reply for reply in self.take() if reply[0] != Xid.WATCHER_EVENT]
         assert got == xid
         return err, data

@@ -13,6 +13,7 @@ import pytest
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
+from barnabas.base.slices import Sliced, at_once
 from barnabas.coordination.admin.commands import ADMIN_COMMANDS, answer_command
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.core.access import digest_id
@@ -20,6 +21,7 @@ from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker
+from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
 from barnabas.coordination.server.four_letter_words import answer
@@ -32,7 +34,7 @@ from barnabas.coordination.zab.figures import QuorumState
 from barnabas.coordination.zab.learner_handler import LearnerHandler, LearnerStatistics
 from barnabas.wire.jute.codec import decode
 from barnabas.wire.jute.errors import ErrorCode
-from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.opcodes import OpCode, WatcherType
 from barnabas.wire.jute.records import (
     ACL,
     OPEN_ACL,
@@ -46,6 +48,7 @@ from barnabas.wire.jute.records import (
 )
 from support.coordination import RawClient
 from support.coordination_processor import Harness
+from support.work import work_of
 
 ON = {"admin.enableServer": "true", "metricsProvider.className": PROMETHEUS_PROVIDER}
 
@@ -428,7 +431,7 @@ def member_view(my_id: int, *, is_serving: bool = True) -> ServerView:
 
 def ask(view: ServerView, name: str) -> dict[str, object]:
     """A command's answer, without what all have."""
-    found = json.loads(answer_command(view, name, {}, "/commands").body)
+    found = json.loads(at_once(answer_command(view, name, {}, "/commands")).body)
     assert found.pop("command") in ADMIN_COMMANDS
     assert found.pop("error") is None
     return found
@@ -438,8 +441,8 @@ def test_members_show_their_ports_and_a_leader_its_proposals_in_words_too() -> N
     """conf names the ports of the server's own line; srvr has a line more on a leader."""
     shown = member_view(2).configuration()
     assert (shown["electionPort"], shown["quorumPort"], shown["peerType"]) == (3888, 2888, 0)
-    assert answer(b"srvr", member_view(2)).endswith(b"Proposal sizes last/min/max: 48/32/64\n")
-    assert b"Proposal" not in answer(b"srvr", member_view(1))
+    assert at_once(answer(b"srvr", member_view(2))).endswith(b"Proposal sizes last/min/max: 48/32/64\n")
+    assert b"Proposal" not in at_once(answer(b"srvr", member_view(1)))
 
 
 @pytest.mark.parametrize(
@@ -521,5 +524,62 @@ def test_zabstate_shows_epoch_and_counter_of_the_last_zxid_and_answers_without_s
     }
     assert ask(member_view(1), "zabstate")["voting"] is True
     assert ask(member_view(1, is_serving=False), "zabstate") == {"voting": False, "zabstate": ""}
-    refused = json.loads(answer_command(member_view(1, is_serving=False), "ruok", {}, "/commands").body)
+    refused = json.loads(at_once(answer_command(member_view(1, is_serving=False), "ruok", {}, "/commands")).body)
     assert refused["error"] == "This ZooKeeper instance is not currently serving requests"
+
+
+def crowded_view(clients: int, watches: int, ephemerals: int) -> ServerView:
+    """A server with so many of each, all of one session but for the connections."""
+    harness = Harness()
+    connected = [harness.connect() for _ in range(clients)]
+    processor, client = harness.processor, connected[0].connection
+    for number in range(watches):
+        processor.watches.add_data(f"/watched/{number * 7919 % watches}", client)
+    tree = processor.database.tree
+    for number in range(ephemerals):
+        path = f"/e{number}"
+        tree.put(path, DataNode.new(path, b"", OPEN_ACL, client.session_id, 1, 1))
+    settings = parse_settings({"dataDir": "/data", "clientPort": "2181", "4lw.commands.whitelist": "*"})
+    state = ServerState("standalone", 0, 2181, now_ms=harness.now_ms, wall_ms=harness.wall_ms)
+    return ServerView(processor, [each.connection for each in connected], settings, state)
+
+
+@pytest.mark.parametrize("shown", ["stat", "cons", "dump", "wchp", "wchc", "stats", "connections", "watches"])
+def test_long_lists_are_shown_in_steps(shown: str) -> None:
+    """Each step does a small part of the work, whatever there is; what changes between two of them does no harm."""
+    view = crowded_view(600, 6000, 6000)
+
+    def begin() -> Sliced[object]:
+        words = answer(shown.encode(), view)
+        return words if words is not None else answer_command(view, shown, {}, "/commands")
+
+    steps: list[int] = []
+    slices = begin()
+    is_over = False
+
+    def step() -> None:
+        nonlocal is_over
+        try:
+            next(slices)
+        except StopIteration:
+            is_over = True
+
+    processor = view.processor
+    while not is_over:
+        steps.append(work_of(step))
+        if len(steps) == 3:
+            for number in range(0, 6000, 2):
+                processor.watches.remove(f"/watched/{number}", view.connections[0], WatcherType.ANY)
+                processor.database.tree.remove(f"/e{number}")
+    assert max(steps) < 10_000
+    assert len(steps) > 5
+
+
+def test_watches_are_counted_without_a_look_at_each() -> None:
+    """For wchs and mntr, whatever happens to the watches."""
+    works = []
+    for count in (100, 10_000):
+        watches = crowded_view(1, count, 0).processor.watches
+        works.append(work_of(lambda watches=watches: (len(watches), watches.counts())))
+        assert watches.counts() == (1, count, count)
+    assert works[0] == works[1]

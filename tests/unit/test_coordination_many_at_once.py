@@ -5,13 +5,13 @@ Work is counted in calls, of C functions too, because times depend on the machin
 
 import asyncio
 import contextlib
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,42 +23,33 @@ from barnabas.coordination.core.tree import Event, Staged, Tree
 from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
+from barnabas.wire.jute.codec import decode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
-from barnabas.wire.jute.frames import encode_multi_request, encode_request
+from barnabas.wire.jute.frames import decode_multi_response, decode_reply_header, encode_multi_request, encode_request
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import (
     OPEN_ACL,
     CreateRequest,
     CreateTTLRequest,
     DeleteRequest,
+    ErrorResponse,
     ExistsRequest,
     GetAllChildrenNumberRequest,
+    GetChildren2Request,
+    GetChildren2Response,
+    GetChildrenRequest,
+    GetChildrenResponse,
     SetDataRequest,
+    WatcherEvent,
 )
 from barnabas.wire.jute.transactions import CloseSessionTxn, CreateTxn, DeleteTxn
 from support.coordination import RawClient
 from support.coordination_processor import Client, Harness
+from support.work import work_of
 
 OPEN = list(OPEN_ACL)
 MULTIS = 4
 EPHEMERAL, CONTAINER = 1, 4
-
-
-def work_of(action: Callable[[], object]) -> int:
-    """The number of calls that it makes."""
-    calls = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        action()
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 def create(client: Client, path: str, mode: int = 0) -> None:
@@ -465,8 +456,8 @@ def test_others_are_served_while_the_children_of_many_nodes_are_counted() -> Non
     assert client.recorder.holds == 1
     create(other, "/between")
     assert not client.take()
-    (later,) = client.recorder.later
-    later(harness.now_ms)
+    assert len(client.recorder.later) == 1
+    client.recorder.later.pop()(harness.now_ms)
     assert client.take() == [(xid, 0, (12_000).to_bytes(4, "big"))]
     assert client.recorder.holds == 0
     assert client.call(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest("/none"))[0] == ErrorCode.NO_NODE
@@ -474,3 +465,103 @@ def test_others_are_served_while_the_children_of_many_nodes_are_counted() -> Non
     assert client.call(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest("/"))[1] == (12_007).to_bytes(
         4, "big"
     )
+
+
+def with_children(count: int) -> Harness:
+    """A node /c with so many children."""
+    harness = Harness()
+    tree = harness.processor.database.tree
+    tree.put("/c", DataNode.new("/c", b"", OPEN_ACL, 0, 1, 1))
+    for number in range(count):
+        tree.put(f"/c/n{number}", DataNode.new(f"/c/n{number}", b"", OPEN_ACL, 0, 1, 1))
+    tree.nodes["/c"].num_children = count
+    return harness
+
+
+MANY_CHILDREN = 12_000
+
+
+def run_slices(client: Client) -> int:
+    """Run what has its turn later until nothing has; how many turns there were."""
+    turns = 0
+    while client.recorder.later:
+        client.recorder.later.pop(0)(client.harness.now_ms)
+        turns += 1
+    return turns
+
+
+@pytest.mark.parametrize("opcode", [OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2, OpCode.MULTI_READ])
+def test_very_many_children_are_listed_in_slices_as_few_are_at_once(opcode: OpCode) -> None:
+    """Others are served in between; the answer is of the moment of the request, with its zxid, and holds what comes behind it."""
+    harness = with_children(MANY_CHILDREN)
+    client, other = harness.connect(), harness.connect()
+    zxid = harness.processor.database.last_zxid
+    several = [(OpCode.GET_CHILDREN, GetChildrenRequest(path, True)) for path in ("/zookeeper", "/c", "/none")]
+    bodies: dict[OpCode, object] = {
+        OpCode.GET_CHILDREN: GetChildrenRequest("/c", True),
+        OpCode.GET_CHILDREN2: GetChildren2Request("/c", True),
+        OpCode.MULTI_READ: several,
+    }
+    client.send(opcode, bodies[opcode])
+    assert client.recorder.frames == []
+    assert client.recorder.holds == 1
+    create(other, "/c/later")
+    assert client.recorder.frames == [], "its library would not know the watch yet"
+    assert run_slices(client) >= 2
+    assert client.recorder.holds == 0
+    reply, event = client.recorder.frames
+    assert decode_reply_header(reply) == (1, zxid, 0)
+    assert decode(WatcherEvent, event, 16).path == "/c"
+    names = [f"n{number}" for number in range(MANY_CHILDREN)]
+    if opcode is OpCode.GET_CHILDREN:
+        assert decode(GetChildrenResponse, reply, 16).children == names
+    elif opcode is OpCode.GET_CHILDREN2:
+        answer = decode(GetChildren2Response, reply, 16)
+        assert (answer.children, answer.stat.num_children) == (names, MANY_CHILDREN)
+    else:
+        system, found, missing = decode_multi_response(reply)
+        assert system[1].children == ["quota", "config"]
+        assert found[1].children == names
+        assert missing == (OpCode.ERROR, ErrorResponse(ErrorCode.NO_NODE))
+    client.take()
+    assert client.call(OpCode.EXISTS, ExistsRequest("/c/later", False))[0] == 0
+
+
+def test_replies_keep_their_order_behind_several_long_answers() -> None:
+    """Reads that waited for a write, short and long, and the end of the session, which all came together."""
+    harness = with_children(MANY_CHILDREN)
+    client = harness.connect()
+    long = GetChildrenRequest("/c", False)
+    requests = [
+        (OpCode.SET_DATA, SetDataRequest("/c", b"x", -1)),
+        (OpCode.GET_CHILDREN, long),
+        (OpCode.EXISTS, ExistsRequest("/c", False)),
+        (OpCode.GET_CHILDREN, long),
+        (OpCode.SET_DATA, SetDataRequest("/c", b"y", -1)),
+        (OpCode.CLOSE_SESSION, None),
+    ]
+    xids = [client.send(*request) for request in requests]
+    harness.sync(1)
+    assert [xid for xid, _, _ in client.take()] == xids[:1]
+    harness.sync()
+    assert client.take() == []
+    assert not client.recorder.is_closed
+    run_slices(client)
+    assert [xid for xid, _, _ in client.take()] == xids[1:]
+    assert client.recorder.is_closed
+    assert client.recorder.holds == 0
+
+
+def test_a_long_answer_to_a_client_that_is_gone_is_given_up() -> None:
+    """Nothing is sent, and others get theirs."""
+    harness = with_children(MANY_CHILDREN)
+    client, other = harness.connect(), harness.connect()
+    for each in (client, other):
+        each.send(OpCode.GET_CHILDREN, GetChildrenRequest("/c", False))
+    harness.processor.disconnected(client.connection)
+    run_slices(client)
+    while other.recorder.later or client.recorder.later:
+        run_slices(other)
+        run_slices(client)
+    assert client.take() == []
+    assert [err for _, err, _ in other.take()] == [0]

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from barnabas.base.settings import Kind, Values
+from barnabas.base.slices import Sliced
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort, QuorumServer
 from barnabas.coordination.server.view import VERSION_TEXT, ServerView
 from barnabas.net.http import HttpResponse
@@ -22,7 +23,7 @@ __all__ = [
 ]
 
 Fields = dict[str, object]
-_Command = Callable[[ServerView, Mapping[str, str]], Fields]
+_Command = Callable[[ServerView, Mapping[str, str]], Fields | Sliced[Fields]]
 """``command(view, parameters of the URL)``; a field ``error`` is a failure."""
 
 _INT_NAMES = {
@@ -59,15 +60,19 @@ def _shown(settings: Values) -> dict[str, str]:
     return shown
 
 
-def _connections(view: ServerView, _: Mapping[str, str]) -> Fields:
+def _connections(view: ServerView, _: Mapping[str, str]) -> Sliced[Fields]:
     return _connection_lists(view, full=True)
 
 
-def _connection_lists(view: ServerView, *, full: bool) -> Fields:
+def _connection_lists(view: ServerView, *, full: bool) -> Sliced[Fields]:
     established = view.established()
     return {
-        "connections": [view.connection(each, full=full) for each in established if not each.is_secure],
-        "secure_connections": [view.connection(each, full=full) for each in established if each.is_secure],
+        "connections": (
+            yield from view.connection_list([each for each in established if not each.is_secure], full=full)
+        ),
+        "secure_connections": (
+            yield from view.connection_list([each for each in established if each.is_secure], full=full)
+        ),
     }
 
 
@@ -81,10 +86,10 @@ def _dirs(view: ServerView, _: Mapping[str, str]) -> Fields:
     return {"datadir_size": snapshot_bytes, "logdir_size": log_bytes}
 
 
-def _dump(view: ServerView, _: Mapping[str, str]) -> Fields:
+def _dump(view: ServerView, _: Mapping[str, str]) -> Sliced[Fields]:
     return {
-        "expiry_time_to_session_ids": view.expiring_sessions(),
-        "session_id_to_ephemeral_paths": view.ephemerals(),
+        "expiry_time_to_session_ids": (yield from view.expiring_sessions()),
+        "session_id_to_ephemeral_paths": (yield from view.ephemerals()),
     }
 
 
@@ -255,8 +260,8 @@ def _proposal_stats(view: ServerView) -> Fields:
     }
 
 
-def _stats(view: ServerView, parameters: Mapping[str, str]) -> Fields:
-    return {**_server_stats(view, parameters), **_connection_lists(view, full=False)}
+def _stats(view: ServerView, parameters: Mapping[str, str]) -> Sliced[Fields]:
+    return {**_server_stats(view, parameters), **(yield from _connection_lists(view, full=False))}
 
 
 def _stat_reset(view: ServerView, _: Mapping[str, str]) -> Fields:
@@ -264,12 +269,12 @@ def _stat_reset(view: ServerView, _: Mapping[str, str]) -> Fields:
     return {}
 
 
-def _watches(view: ServerView, _: Mapping[str, str]) -> Fields:
-    return {"session_id_to_watched_paths": view.watched_paths()}
+def _watches(view: ServerView, _: Mapping[str, str]) -> Sliced[Fields]:
+    return {"session_id_to_watched_paths": (yield from view.watched_paths())}
 
 
-def _watches_by_path(view: ServerView, _: Mapping[str, str]) -> Fields:
-    return {"path_to_session_ids": view.watchers()}
+def _watches_by_path(view: ServerView, _: Mapping[str, str]) -> Sliced[Fields]:
+    return {"path_to_session_ids": (yield from view.watchers())}
 
 
 def _watch_summary(view: ServerView, _: Mapping[str, str]) -> Fields:
@@ -307,6 +312,10 @@ ADMIN_COMMANDS: dict[str, tuple[_Command, str]] = {
 }
 """Commands with the other names that they have. Those that take or replace the state are in `state_commands`."""
 
+_JSON = json.JSONEncoder(indent=2, separators=(",", " : "), default=str)
+_PARTS_A_STEP = 1000
+"""They take half a millisecond."""
+
 STATE_COMMANDS = {"snapshot": ("GET", "snap"), "restore": ("POST", "rest")}
 """The commands that stream the state, with their method and their other name."""
 
@@ -326,8 +335,8 @@ _BY_NAME = {
 }
 
 
-def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> HttpResponse:
-    """The answer to a command; to the empty name the list of all of them, with links below ``root``."""
+def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> Sliced[HttpResponse]:
+    """The answer to a command, in slices, because some show very much; to the empty name the list of all of them, with links below ``root``."""
     if not name:
         names = sorted([*ADMIN_COMMANDS, *STATE_COMMANDS])
         links = (f'<a href="{html.escape(root)}/{command}">{command}</a>\n<br/>\n' for command in names)
@@ -338,16 +347,20 @@ def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], r
     primary, command = found
     if not view.state.is_serving and primary not in _WITHOUT_SERVICE:
         return json_response(primary, NOT_SERVING)
-    fields = command(view, parameters)
+    found_fields = command(view, parameters)
+    fields = found_fields if isinstance(found_fields, dict) else (yield from found_fields)
     error = fields.pop("error", None)
-    return json_response(primary, error, fields)
+    parts = []
+    for part in _JSON.iterencode({**fields, "command": primary, "error": error}):
+        parts.append(part)
+        if not len(parts) % _PARTS_A_STEP:
+            yield None
+    return HttpResponse(200, "application/json", "".join(parts).encode())
 
 
 def json_response(
     command: str, error: object = None, fields: Mapping[str, object] | None = None, *, status: int = 200
 ) -> HttpResponse:
     """The answer of a command. The status is 200 for most failures too, as in ZooKeeper."""
-    text = json.dumps(
-        {**(fields or {}), "command": command, "error": error}, indent=2, separators=(",", " : "), default=str
-    )
+    text = _JSON.encode({**(fields or {}), "command": command, "error": error})
     return HttpResponse(status, "application/json", text.encode())

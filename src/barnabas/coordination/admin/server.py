@@ -5,6 +5,7 @@ Only the commands that take or restore a snapshot stream what has no bound.
 In ZooKeeper: JettyAdminServer, and the Jetty server of PrometheusMetricsProvider.
 """
 
+import asyncio
 import errno
 import logging
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values
+from barnabas.base.slices import Sliced, Slices
 from barnabas.coordination.admin.commands import answer_command, json_response
 from barnabas.coordination.admin.metrics_page import metrics_page
 from barnabas.coordination.admin.state_commands import StateCommands, state_command_of
@@ -28,12 +30,38 @@ __all__ = ["AdminServer", "AdministeredServer"]
 logger = logging.getLogger(__name__)
 
 
+async def _in_slices(work: Sliced[HttpResponse], slices: Slices) -> HttpResponse:
+    """The result of work that takes long. Raises what it raises, and CancelledError if the server stops."""
+    done: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
+
+    def run() -> Sliced[None]:
+        try:
+            found = yield from work
+        except GeneratorExit:
+            done.cancel()
+            raise
+        except Exception as error:
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(found)
+
+    slices.start(run())
+    return await done
+
+
 class AdministeredServer(Protocol):
     """What the admin server needs of the server for clients, on the same loop."""
 
     @property
     def snapshots(self) -> SnapshotService:
         """Writes snapshots."""
+        ...
+
+    @property
+    def slices(self) -> Slices:
+        """Runs what takes long."""
         ...
 
     def view(self) -> ServerView:
@@ -105,7 +133,7 @@ class AdminServer:
             return await (self._snapshot if command == "snapshot" else self._restore)(request, exchange)
         if request.method != "GET":
             raise BadRequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"{name[:100]} is a GET request")
-        return answer_command(view, name, request.parameters, root)
+        return await _in_slices(answer_command(view, name, request.parameters, root), self._administered.slices)
 
     async def _snapshot(self, request: HttpRequest, exchange: HttpExchange) -> HttpResponse | None:
         """Take one, and send it unless the client does not want it."""

@@ -34,6 +34,7 @@ from itertools import islice
 
 from barnabas.coordination.core.answers import encode_answer
 from barnabas.coordination.core.authenticating import authenticate_client, may_request, step_sasl
+from barnabas.coordination.core.client_reads import ClientReads
 from barnabas.coordination.core.connecting import SessionConnector
 from barnabas.coordination.core.connections import (
     FastProposal,
@@ -42,7 +43,6 @@ from barnabas.coordination.core.connections import (
     Limits,
     Proposal,
     ServerConnection,
-    WaitingRead,
     WaitingRequests,
 )
 from barnabas.coordination.core.database import Database
@@ -52,12 +52,11 @@ from barnabas.coordination.core.fast_writes import FastWrites
 from barnabas.coordination.core.forwarded_requests import INTERNAL, admit
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
 from barnabas.coordination.core.operations import READS, WRITES
-from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
+from barnabas.coordination.core.operations.base import Outcome, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_write
 from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, UNREADABLE
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
-from barnabas.coordination.core.sliced_reads import SlicedRead, SlicedReads
 from barnabas.coordination.core.statistics import Distribution, Statistics
 from barnabas.coordination.core.tree import Event, Staged
 from barnabas.coordination.core.watches import Watches
@@ -65,8 +64,6 @@ from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import (
-    decode_multi_request,
-    encode_multi_response,
     encode_reply,
 )
 from barnabas.wire.jute.opcodes import OpCode
@@ -144,17 +141,19 @@ class Processor:
         if reconfig is not None:
             self._writes = {**self._writes, OpCode.RECONFIG: reconfig}
         self._syncs: deque[ServerConnection] = deque()
-        self._sliced = SlicedReads(self._answer_sliced)
         shared = self.watches, self.statistics, self.metrics, latency
+        self._replies = ClientReads(database, *shared[:3], limits, self._waiting, self._proposals, self._end_session)
         self._fast: FastWrites | None = None
         if not (forwarder or limits.enforce_quota or limits.auditor or self._required_schemes):
-            self._fast = FastWrites(database, self._staged, *shared, self._fire, self._read_on)
+            self._fast = FastWrites(database, self._staged, *shared, self._fire, self._replies.read_on)
         self._fast_learner: FastLearner | None = None
         if forwarder is not None and not (
             forwarder.is_read_only or self._local or limits.auditor or self._required_schemes
         ):
             sessions, waiting = tracker.sessions, self._waiting
-            self._fast_learner = FastLearner(database, sessions, *shared, forwarder, waiting, self._fire, self._read_on)
+            self._fast_learner = FastLearner(
+                database, sessions, *shared, forwarder, waiting, self._fire, self._replies.read_on
+            )
         self._sessions = SessionConnector(
             database, tracker, limits, self._local, forwarder, self.statistics, self._create_session
         )
@@ -220,7 +219,7 @@ class Processor:
             room = max(self.limits.global_outstanding - self.outstanding_requests, 0)
             if taken := self._fast_learner.forward(client, session.id, frames, start, room + 1, now_ms):
                 self.tracker.touch(session, now_ms)
-                self._throttle(client)
+                self._replies.throttle(client)
             return taken
         if fast is None or session is None or session.is_closing or session.id not in self.tracker.sessions:
             return 0
@@ -242,7 +241,7 @@ class Processor:
             last = frame
             zxid += 1
             if zxid - first_zxid > room:
-                self._throttle(client)
+                self._replies.throttle(client)
                 break
         taken = zxid - first_zxid
         if taken:
@@ -276,7 +275,7 @@ class Processor:
         if self._auditor is not None:
             self._auditor.received(client, opcode, data)
         if (read := self._reads.get(opcode)) is not None:
-            self._receive_read(client, header.xid, read, data, now_ms)
+            self._replies.receive(client, header.xid, read, data, now_ms)
             return
         local = self._local
         if (
@@ -284,7 +283,7 @@ class Processor:
             and local.takes_part(session.id, opcode, data[offset:], self.limits.max_multi_operations)
             and (answer := self._local_write(session, opcode, now_ms, wall_ms)) is not None
         ):
-            self._receive_read(client, header.xid, answer, data, now_ms)
+            self._replies.receive(client, header.xid, answer, data, now_ms)
             return
         if (write := self._writes.get(opcode)) is not None and opcode not in INTERNAL:
             try:
@@ -292,7 +291,7 @@ class Processor:
             except MalformedRecordError as error:
                 logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
                 if opcode == OpCode.MULTI:
-                    self._receive_read(client, header.xid, UNREADABLE, data, now_ms)
+                    self._replies.receive(client, header.xid, UNREADABLE, data, now_ms)
                     return
                 request = None
                 write = None
@@ -303,12 +302,12 @@ class Processor:
         elif opcode == OpCode.SASL:
             step_sasl(client, header.xid, decode(GetSASLRequest, data, offset), self.limits.access, self.statistics)
         elif self._forwarder is not None and self._forwarder.is_read_only and opcode == OpCode.CLOSE_SESSION:
-            self._receive_read(client, header.xid, CLOSE_LOCAL, data, now_ms)
+            self._replies.receive(client, header.xid, CLOSE_LOCAL, data, now_ms)
         elif self._forwarder is not None and (opcode == OpCode.SYNC or (opcode in WRITES and opcode not in INTERNAL)):
             self._forward(self._forwarder, client, session.id, header.xid, opcode, data[offset:], now_ms)
         else:
             # What is no operation of a client: also a check outside of a multi.
-            self._reply(client, encode_reply(header.xid, -1, ErrorCode.UNIMPLEMENTED), now_ms, now_ms)
+            self._replies.reply(client, encode_reply(header.xid, -1, ErrorCode.UNIMPLEMENTED), now_ms, now_ms)
             client.transport.close()
 
     def _local_write(self, session: Session, opcode: int, now_ms: int, wall_ms: int) -> ReadOperation | None:
@@ -419,7 +418,7 @@ class Processor:
         self._proposals.append(proposal)
         if client is not None:
             client.waiting.append(proposal)
-            self._throttle(client)
+            self._replies.throttle(client)
 
     def commit(self, count: int, now_ms: int) -> None:
         """The next ``count`` transactions are on stable storage: apply them and answer them."""
@@ -449,7 +448,7 @@ class Processor:
             if client is not None and not client.is_closed:
                 client.waiting.popleft()
                 self._answer(client, proposal.opcode, header, proposal.outcome, proposal.since_ms, now_ms)
-                self._read_on(client, now_ms)
+                self._replies.read_on(client, now_ms)
             if txn_type == OpCode.CLOSE_SESSION:
                 if isinstance(proposal.txn, CloseSessionTxn):
                     metrics.deleted(proposal.txn.paths_to_delete)
@@ -475,7 +474,7 @@ class Processor:
         frame = encode_answer(xid, zxid, opcode, outcome)
         if self._auditor is not None:
             self._auditor.answered(client, opcode, outcome)
-        self._reply(client, frame, now_ms, since_ms)
+        self._replies.reply(client, frame, now_ms, since_ms)
 
     def _end_session(self, session_id: int) -> None:
         session = self.tracker.remove(session_id)
@@ -543,13 +542,13 @@ class Processor:
         except KeeperError as error:
             if self._auditor is not None:
                 self._auditor.refused(client)
-            self._reply(client, encode_reply(xid, self.database.last_zxid, error.code), now_ms, now_ms)
+            self._replies.reply(client, encode_reply(xid, self.database.last_zxid, error.code), now_ms, now_ms)
             return
         if opcode == OpCode.SYNC:
             self._syncs.append(client)
         client.waiting.append(ForwardedWrite(xid, opcode, now_ms, path))
         self._waiting.count += 1
-        self._throttle(client)
+        self._replies.throttle(client)
 
     def apply(self, payloads: Sequence[bytes], now_ms: int, wall_ms: int) -> None:
         """Transactions that the leader has committed: apply them, and answer those for which clients here wait.
@@ -589,7 +588,7 @@ class Processor:
                         client.transport.close()
                         continue
                     self._answer(client, request.opcode, header, outcome, request.since_ms, now_ms)
-                    self._read_on(client, now_ms)
+                    self._replies.read_on(client, now_ms)
             if header.type == OpCode.CLOSE_SESSION:
                 if isinstance(txn, CloseSessionTxn):
                     self.metrics.deleted(txn.paths_to_delete)
@@ -606,91 +605,5 @@ class Processor:
         client.waiting.popleft()
         self._waiting.count -= 1
         frame = encode_reply(request.xid, self.database.last_zxid, 0, SyncResponse(request.path))
-        self._reply(client, frame, now_ms, request.since_ms)
-        self._read_on(client, now_ms)
-
-    # Reads
-
-    def _receive_read(
-        self, client: ServerConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int
-    ) -> None:
-        if self._auditor is not None and operation.opcode is OpCode.ERROR:
-            self._auditor.refused(client)
-        if operation.is_sliced:
-            client.transport.hold()  # nothing may come behind it before it is answered
-        if client.waiting:
-            client.waiting.append(WaitingRead(xid, operation, data, now_ms))
-            self._waiting.count += 1
-            self._throttle(client)
-        else:
-            self._read(client, xid, operation, data, now_ms, now_ms)
-
-    def _read_on(self, client: ServerConnection, now_ms: int) -> None:
-        """Answer the reads that waited for the write before them, and take more from the client."""
-        waiting = client.waiting
-        while waiting and isinstance(waiting[0], WaitingRead):
-            read = waiting.popleft()
-            assert isinstance(read, WaitingRead)
-            self._waiting.count -= 1
-            self._read(client, read.xid, read.operation, read.data, now_ms, read.since_ms)
-        if client.is_held and not (waiting and self.outstanding_requests > self.limits.global_outstanding):
-            client.is_held = False
-            client.transport.release()
-
-    def _read(
-        self, client: ServerConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int, since_ms: int
-    ) -> None:
-        zxid = self.database.last_zxid
-        metrics = self.metrics
-        if now_ms == since_ms:
-            metrics.immediate_reads += 1
-        else:
-            metrics.read_latency.add(now_ms - since_ms)
-        reading = Reading(self.database.tree, self.watches, client, self.limits.max_reply_bytes, metrics)
-        try:
-            if operation.opcode is OpCode.MULTI_READ:
-                parts = operation.read(reading, decode_multi_request(data, 8, self.limits.max_multi_operations))
-                frame = encode_multi_response(xid, zxid, 0, parts)  # type: ignore[arg-type]  # multiRead's reply
-            else:
-                request = decode(operation.request_type, data, 8) if operation.request_type is not None else None
-                found = operation.read(reading, request)
-                if operation.is_sliced:
-                    self._sliced.begin(SlicedRead(client, xid, found, since_ms), now_ms)  # type: ignore[arg-type]  # its iterator
-                    return
-                frame = encode_reply(xid, zxid, 0, found)
-        except KeeperError as error:
-            frame = encode_reply(xid, zxid, error.code)
-        except MalformedRecordError as error:
-            logger.info("Refusing a request of type %d of %s: %s", operation.opcode, client.address, error)
-            frame = encode_reply(xid, zxid, ErrorCode.MARSHALLING_ERROR)
-        self._reply(client, frame, now_ms, since_ms)
-        if operation.is_sliced:
-            client.transport.release()
-        elif operation is CLOSE_LOCAL:
-            self._end_session(client.session_id)
-
-    def _answer_sliced(self, read: SlicedRead, now_ms: int) -> None:
-        self._reply(read.client, encode_reply(read.xid, self.database.last_zxid, 0, read.body), now_ms, read.since_ms)
-        read.client.transport.release()
-
-    def _reply(self, client: ServerConnection, frame: bytearray, now_ms: int, since_ms: int) -> None:
-        latency_ms = now_ms - since_ms
-        own, all_clients = client.statistics, self.statistics
-        own.answered(latency_ms)
-        own.last_reply = frame[4:16]
-        own.last_reply_ms = now_ms
-        all_clients.answered(latency_ms)
-        size_bytes = all_clients.last_reply_bytes = len(frame)
-        self.metrics.reply_bytes += size_bytes - 4
-        if not all_clients.min_reply_bytes <= size_bytes <= all_clients.max_reply_bytes:
-            all_clients.replied(size_bytes)
-        client.transport.send(frame)
-
-    def _throttle(self, client: ServerConnection) -> None:
-        """Above the global limit take no more from this client until it has no request outstanding, or the load ends.
-
-        This is ZooKeeperServer.shouldThrottle: each client goes on, with one request at a time.
-        """
-        if not client.is_held and self.outstanding_requests > self.limits.global_outstanding:
-            client.is_held = True
-            client.transport.hold()
+        self._replies.reply(client, frame, now_ms, request.since_ms)
+        self._replies.read_on(client, now_ms)

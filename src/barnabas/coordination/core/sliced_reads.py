@@ -3,32 +3,100 @@
 All reads that are under way get one slice in each turn of the event loop, one after the other. A short read is over with
 its first slice, at once if no other is under way. A closed connection ends its read.
 
+A read that looked at the tree at its begin, and only encodes, keeps its place among what its client gets: events and replies
+that come meanwhile wait behind it (`RepliesBehind`). They belong to later zxids, and a client library has the read's watch only
+when it has the reply.
+
 In ZooKeeper: the worker threads of `CommitProcessor`.
 """
 
 from collections import deque
 from collections.abc import Callable, Generator
 
-from barnabas.coordination.core.connections import ServerConnection
+from barnabas.coordination.core.connections import ServerConnection, Transport
 
-__all__ = ["SlicedRead", "SlicedReads"]
+__all__ = ["RepliesBehind", "SlicedRead", "SlicedReads"]
+
+
+class RepliesBehind:
+    """A transport that keeps what comes behind a reply which is not ready."""
+
+    __slots__ = ("_closes", "_frames", "_is_over", "_transport")
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._frames: list[bytes | bytearray] = []
+        self._closes = self._is_over = False
+
+    def finish(self, frame: bytearray) -> None:
+        """Send the reply, and what waits behind it; from now on nothing waits."""
+        self._is_over = True
+        transport = self._transport
+        transport.send(frame)
+        for each in self._frames:
+            transport.send(each)
+        self._frames = []
+        transport.release()
+        if self._closes:
+            transport.close()
+
+    def inner(self) -> Transport:
+        """What it is put around, once it is over."""
+        transport: Transport = self
+        while isinstance(transport, RepliesBehind) and transport._is_over:
+            transport = transport._transport
+        return transport
+
+    def send(self, frames: bytes | bytearray) -> None:
+        if self._is_over:
+            self._transport.send(frames)
+        else:
+            self._frames.append(frames)
+
+    @property
+    def takes_requests(self) -> bool:
+        return self._transport.takes_requests
+
+    def hold(self) -> None:
+        self._transport.hold()
+
+    def release(self) -> None:
+        self._transport.release()
+
+    def soon(self, work: Callable[[int], None]) -> None:
+        self._transport.soon(work)
+
+    def close(self) -> None:
+        if self._is_over:
+            self._transport.close()
+        else:
+            self._closes = True
 
 
 class SlicedRead:
     """One read. Its connection takes no other request until it is answered."""
 
-    __slots__ = ("body", "client", "is_over", "since_ms", "slices", "xid")
+    __slots__ = ("behind", "body", "client", "is_over", "since_ms", "slices", "xid", "zxid")
 
     def __init__(
-        self, client: ServerConnection, xid: int, slices: Generator[None, None, object | None], since_ms: int
+        self,
+        client: ServerConnection,
+        xid: int,
+        slices: Generator[None, None, object | None],
+        since_ms: int,
+        zxid: int | None = None,
     ) -> None:
+        """``zxid`` is that of the state which was read, for a read that only encodes."""
         self.client = client
         self.xid = xid
         self.slices = slices
         self.since_ms = since_ms
+        self.zxid = zxid
         self.is_over = False
         self.body: object | None = None
         """Of the reply, when it is over."""
+        self.behind: RepliesBehind | None = None
+        """Where replies wait behind this one."""
 
     def advance(self) -> None:
         """Run one slice."""
@@ -36,6 +104,11 @@ class SlicedRead:
             next(self.slices)
         except StopIteration as end:
             self.is_over, self.body = True, end.value
+
+    def keep_place(self) -> None:
+        """Have all else that the client gets wait for the reply, and take no more requests meanwhile."""
+        self.client.transport.hold()
+        self.client.transport = self.behind = RepliesBehind(self.client.transport)
 
 
 class SlicedReads:
@@ -51,6 +124,8 @@ class SlicedReads:
         self._reads.append(read)
         if len(self._reads) == 1:
             self._turn(now_ms)
+        if read.zxid is not None and not read.is_over:
+            read.keep_place()
 
     def _turn(self, now_ms: int) -> None:
         read = self._reads.popleft()

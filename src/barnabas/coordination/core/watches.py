@@ -52,11 +52,12 @@ _MODES = {
 class _Table(Generic[W]):
     """Watches of one kind, by path and by watcher."""
 
-    __slots__ = ("by_path", "by_watcher", "recursive")
+    __slots__ = ("by_path", "by_watcher", "count", "recursive")
 
     def __init__(self) -> None:
         self.by_path: dict[str, dict[W, WatchMode]] = {}
         self.by_watcher: dict[W, set[str]] = {}
+        self.count = 0  # of all watchers of all paths
         self.recursive = 0  # their number: without one, the paths above need no look
 
     def add(self, path: str, watcher: W, mode: WatchMode) -> None:
@@ -64,8 +65,10 @@ class _Table(Generic[W]):
         if watchers is None:
             self.by_path[path] = {watcher: mode}
             before = None
+            self.count += 1
         else:
             before = watchers.get(watcher)
+            self.count += before is None
             # Operations on flags are slow, and most watches are the only one of their watcher.
             watchers[watcher] = mode if before is None or before is mode else before | mode
         if mode is WatchMode.RECURSIVE and (before is None or not before & WatchMode.RECURSIVE):
@@ -88,6 +91,7 @@ class _Table(Generic[W]):
             watchers[watcher] = before & ~mode
             return True
         del watchers[watcher]
+        self.count -= 1
         if not watchers:
             del self.by_path[path]
         paths = self.by_watcher[watcher]
@@ -100,6 +104,7 @@ class _Table(Generic[W]):
         for path in self.by_watcher.pop(watcher, ()):
             watchers = self.by_path[path]
             mode = watchers.pop(watcher)
+            self.count -= 1
             if mode is not WatchMode.ONCE and mode & WatchMode.RECURSIVE:
                 self.recursive -= 1
             if not watchers:
@@ -215,17 +220,20 @@ class Watches(Generic[W]):
 
     def counts(self) -> tuple[int, int, int]:
         """The numbers of watchers, watched paths and watches."""
-        watchers = self._data.by_watcher.keys() | self._children.by_watcher.keys()
-        paths = self._data.by_path.keys() | self._children.by_path.keys()
-        return len(watchers), len(paths), len(self)
+        data, children = self._data, self._children
+        in_both = len(data.by_watcher.keys() & children.by_watcher.keys())
+        watchers = len(data.by_watcher) + len(children.by_watcher) - in_both
+        in_both = len(data.by_path.keys() & children.by_path.keys())
+        return watchers, len(data.by_path) + len(children.by_path) - in_both, len(self)
 
     def __len__(self) -> int:
-        return sum(len(watchers) for table in (self._data, self._children) for watchers in table.by_path.values())
+        return self._data.count + self._children.count
 
-    def by_path(self) -> dict[str, set[W]]:
-        """The watchers of each path."""
-        found: dict[str, set[W]] = {}
-        for table in (self._data, self._children):
-            for path, watchers in table.by_path.items():
-                found.setdefault(path, set()).update(watchers)
-        return found
+    def paths(self) -> list[str]:
+        """All that is watched, each once."""
+        on_data = self._data.by_path
+        return [*on_data, *(path for path in self._children.by_path if path not in on_data)]
+
+    def watchers_of(self, path: str) -> list[W]:
+        """The watchers of a path, each once."""
+        return list(self._data.by_path.get(path, {}) | self._children.by_path.get(path, {}))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from barnabas.base.network import Connection
+from barnabas.base.slices import Sliced, Slices
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.server.four_letter_words import answer
@@ -32,6 +33,11 @@ class ClientHost(Protocol):
 
     def view(self) -> ServerView:
         """What four-letter words show."""
+        ...
+
+    @property
+    def slices(self) -> Slices:
+        """Runs what takes long."""
         ...
 
     def closed(self, peer: "ClientTransport") -> None:
@@ -103,20 +109,24 @@ class ClientTransport:
         return not self._holds and not self.is_closing and self._connection.unsent_bytes <= _UNSENT_BYTES
 
     def bad_length(self, prefix: bytes) -> None:
-        text = None
+        words = None
         if self.client.session is None:
             view = self._server.view()
             _count_word(view.processor, prefix)
-            text = answer(prefix, view)
+            words = answer(prefix, view)
         self.is_closing = True
-        if text is None:
+        if words is None:
             logger.info(
                 "Closing the connection of %s: %r is not the length of a request", self.client.address, prefix[:4]
             )
             self._connection.close()
         else:
-            self._connection.send([text])
-            self._connection.close(after_sending=True)
+            self._server.slices.start(self._say(words))
+
+    def _say(self, words: Sliced[bytes]) -> Sliced[None]:
+        text = yield from words
+        self._connection.send([text])
+        self._connection.close(after_sending=True)
 
     def closed(self, error: Exception | None) -> None:
         if error is not None:

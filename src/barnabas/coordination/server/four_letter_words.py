@@ -3,33 +3,49 @@
 In ZooKeeper: CommandExecutor and the classes of org.apache.zookeeper.server.command.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
+from barnabas.base.slices import Sliced
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.server.view import VERSION_TEXT, ServerView
 
 __all__ = ["answer"]
 
 _WITHOUT_SERVICE = frozenset(("ruok", "conf", "envi", "gtmk", "stmk"))
+_LINES_A_STEP = 100
 _NOT_SERVING = b"This ZooKeeper instance is not currently serving requests\n"
 
 
-def answer(request: bytes, view: ServerView) -> bytes | None:
+def answer(request: bytes, view: ServerView) -> Sliced[bytes] | None:
     """The text for a word, behind which stmk has eight bytes; None for bytes that are not one.
 
     A word outside the whitelist is refused in words.
     """
-    name = request[:4].decode("ascii", "replace")
-    handler = _WORDS.get(name)
-    if handler is None:
-        return None
+    handler = _WORDS.get(request[:4].decode("ascii", "replace"))
+    return None if handler is None else _answer(request, view, handler)
+
+
+def _answer(request: bytes, view: ServerView, handler: "_Word") -> Sliced[bytes]:
+    name = request[:4].decode("ascii")
     allowed = view.settings["4lw.commands.whitelist"]
     if name not in allowed and "*" not in allowed:
         return f"{name} is not executed because it is not in the whitelist.\n".encode("ascii")
     if not view.state.is_serving and name not in _WITHOUT_SERVICE:
         return _NOT_SERVING
     text = _stmk(view, request[4:]) if name == "stmk" else handler(view)
+    if not isinstance(text, str):
+        text = yield from text
     return text.encode("utf-8", "replace")
+
+
+def _joined(lines: Iterable[str]) -> Sliced[str]:
+    """The text of many lines."""
+    found = []
+    for line in lines:
+        found.append(line)
+        if not len(found) % _LINES_A_STEP:
+            yield None
+    return "".join(found)
 
 
 def _hex(number: int) -> str:
@@ -97,13 +113,13 @@ def _connection_line(view: ServerView, connection: ServerConnection, *, full: bo
     return line + ")\n"
 
 
-def _stat(view: ServerView) -> str:
-    lines = "".join(_connection_line(view, each, full=False) for each in view.connections)
+def _stat(view: ServerView) -> Sliced[str]:
+    lines = yield from _joined(_connection_line(view, each, full=False) for each in view.connections)
     return f"{_version(view)}Clients:\n{lines}\n{_summary(view)}"
 
 
-def _cons(view: ServerView) -> str:
-    return "".join(_connection_line(view, each, full=True) for each in view.connections) + "\n"
+def _cons(view: ServerView) -> Sliced[str]:
+    return (yield from _joined(_connection_line(view, each, full=True) for each in view.connections)) + "\n"
 
 
 def _mntr(view: ServerView) -> str:
@@ -139,28 +155,37 @@ def _stmk(view: ServerView, argument: bytes) -> str:
     return _gtmk(view)
 
 
-def _dump(view: ServerView) -> str:
+def _dump(view: ServerView) -> Sliced[str]:
+    sessions, ephemerals = (yield from view.expiring_sessions()), (yield from view.ephemerals())
+    timeouts = yield from view.sessions_of_leader()
+    return (yield from _joined(f"{line}\n" for line in _dump_lines(view, sessions, timeouts, ephemerals)))
+
+
+def _dump_lines(
+    view: ServerView, sessions: dict[int, list[int]], timeouts: dict[int, int], ephemerals: dict[int, list[str]]
+) -> Iterator[str]:
+    """What `_dump` shows; ``timeouts`` are of the sessions that another server may expire."""
     state = view.state
-    sessions, ephemerals = view.expiring_sessions(), view.ephemerals()
-    lines = ["SessionTracker dump:"]
+    yield "SessionTracker dump:"
     if sessions or not view.is_learner:
         local = "Local " if view.is_learner else ""
-        lines.append(f"{local}Session Sets ({len(sessions)})/({sum(map(len, sessions.values()))}):")
+        yield f"{local}Session Sets ({len(sessions)})/({sum(map(len, sessions.values()))}):"
     for expires_ms, ids in sessions.items():
         moment = state.show_date(state.wall_ms + expires_ms - state.now_ms)
-        lines.append(f"{len(ids)} expire at {moment}:")
-        lines += [f"\t{_hex(each)}" for each in ids]
+        yield f"{len(ids)} expire at {moment}:"
+        yield from (f"\t{_hex(each)}" for each in ids)
     if view.is_learner:
-        timeouts = view.sessions_of_leader()
-        lines.append(f"Global Sessions({len(timeouts)}):")
-        lines += [f"{_hex(each)}\t{timeout_ms}ms" for each, timeout_ms in timeouts.items()]
-    lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(ephemerals)}):"]
+        yield f"Global Sessions({len(timeouts)}):"
+        yield from (f"{_hex(each)}\t{timeout_ms}ms" for each, timeout_ms in timeouts.items())
+    yield "ephemeral nodes dump:"
+    yield f"Sessions with Ephemerals ({len(ephemerals)}):"
     for session_id, paths in ephemerals.items():
-        lines.append(f"{_hex(session_id)}:")
-        lines += [f"\t{path}" for path in paths]
-    lines += ["Connections dump:", f"Connections ({len(view.connections)}):"]
-    lines += [f"\tip: /{each.address}:{each.port} sessionId: {_hex(each.session_id)}" for each in view.connections]
-    return "\n".join(lines) + "\n"
+        yield f"{_hex(session_id)}:"
+        yield from (f"\t{path}" for path in paths)
+    yield "Connections dump:"
+    yield f"Connections ({len(view.connections)}):"
+    for each in view.connections:
+        yield f"\tip: /{each.address}:{each.port} sessionId: {_hex(each.session_id)}"
 
 
 def _wchs(view: ServerView) -> str:
@@ -168,17 +193,17 @@ def _wchs(view: ServerView) -> str:
     return f"{watchers} connections watching {paths} paths\nTotal watches:{total}\n"
 
 
-def _wchp(view: ServerView) -> str:
-    lines = [f"{path}\n" + "".join(f"\t{_hex(each)}\n" for each in ids) for path, ids in view.watchers().items()]
-    return "".join(lines) + "\n"
-
-
-def _wchc(view: ServerView) -> str:
-    found = view.watched_paths().items()
+def _wchp(view: ServerView) -> Sliced[str]:
+    found = (yield from view.watchers()).items()
     return (
-        "".join(f"{_hex(session_id)}\n" + "".join(f"\t{path}\n" for path in paths) for session_id, paths in found)
-        + "\n"
-    )
+        yield from _joined(f"{path}\n" + "".join(f"\t{_hex(each)}\n" for each in ids) for path, ids in found)
+    ) + "\n"
+
+
+def _wchc(view: ServerView) -> Sliced[str]:
+    found = (yield from view.watched_paths()).items()
+    parts = (part for session_id, paths in found for part in (f"{_hex(session_id)}\n", *map("\t{}\n".format, paths)))
+    return (yield from _joined(parts)) + "\n"
 
 
 def _srst(view: ServerView) -> str:
@@ -191,7 +216,8 @@ def _crst(view: ServerView) -> str:
     return "Connection stats reset.\n"
 
 
-_WORDS: dict[str, Callable[[ServerView], str]] = {
+_Word = Callable[[ServerView], str | Sliced[str]]
+_WORDS: dict[str, _Word] = {
     "ruok": _ruok,
     "isro": _isro,
     "srvr": _srvr,

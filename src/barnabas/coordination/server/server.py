@@ -21,6 +21,7 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
+from barnabas.base.slices import Slices
 from barnabas.base.threads import WorkerThread
 from barnabas.coordination.core.commit_pieces import CommitPieces, CommitTurns
 from barnabas.coordination.core.connections import Limits, ServerConnection
@@ -82,6 +83,15 @@ def _snapshot_service(
     )
 
 
+def _in_turns(clock: Clock) -> tuple[CommitTurns, Slices]:
+    """Commits, and long lists for people, with turns for others in between. Neither waits for a disk."""
+
+    def call_later(delay_ms: int, work: Callable[[], object]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(delay_ms / 1000, work)
+
+    return CommitTurns(clock.time_slice, partial(call_later, 0)), Slices(clock, call_later, lambda *_: None)
+
+
 def _user() -> str:
     """The user that this process runs as; not what the environment says, which anyone may set."""
     try:
@@ -136,7 +146,6 @@ class CoordinationServer:
             sync=settings["forceSync"] == "yes",
             max_log_file_bytes=max(settings["txnLogSizeLimitInKb"], 0) * 1024,
         )
-        self.commit_turns = CommitTurns(self._clock.time_slice, lambda work: self._loop.call_later(0, work))
         self._quorum_peer: QuorumPeer | None = None
         self._elector = elector
         self._election_peers: ElectionPeers | None = None
@@ -161,6 +170,7 @@ class CoordinationServer:
         self._last_purge_ms = 0
         self._started_ms = self._clock.monotonic_ms()
         self._metrics = ServerMetrics()
+        self.commit_turns, self.slices = _in_turns(self._clock)
         self._connections = ClientConnections(settings, self._metrics)
 
     # Starting and stopping
@@ -377,6 +387,7 @@ class CoordinationServer:
             await self._logged.wait()
         self._log_has_ended = True
         self._commits.finish()
+        self.slices.stop()
         await self.snapshots.cancel()
         self._flush()
         await self._close_connections()

@@ -3,11 +3,14 @@
 In ZooKeeper: ServerStats, ServerMetrics, ZooKeeperServer.dumpConf and ZooKeeperServer.dumpMonitorValues.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import merge
+from typing import TypeVar
 
 from barnabas import __date__, __version__
 from barnabas.base.settings import Values
+from barnabas.base.slices import Sliced, one_by_one
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
 from barnabas.coordination.core.processor import Processor
@@ -18,7 +21,7 @@ from barnabas.coordination.zab.figures import QuorumState
 from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.wire.jute.opcodes import EventType, OpCode
 
-__all__ = ["VERSION_TEXT", "ServerState", "ServerView"]
+__all__ = ["VERSION_TEXT", "ServerState", "ServerView", "in_order"]
 
 _ZOOKEEPER_VERSION = "3.9.4"
 """The version of ZooKeeper whose protocol and behaviour this is. Clients compare it with the version of a feature."""
@@ -42,6 +45,29 @@ _FIRED = {
     EventType.NODE_DATA_CHANGED: "node_changed_watch_count",
     EventType.NODE_CHILDREN_CHANGED: "node_children_watch_count",
 }
+
+
+_CONNECTIONS_A_STEP = 50
+_ENTRIES_A_STEP = 500
+"""Each step takes about half a millisecond."""
+_T = TypeVar("_T", int, str)
+
+
+def in_order(items: Iterable[_T]) -> Sliced[list[_T]]:
+    """As `sorted`, in slices."""
+    waiting = list(items)
+    if len(waiting) <= _ENTRIES_A_STEP:
+        return sorted(waiting)
+    parts = []
+    for start in range(0, len(waiting), _ENTRIES_A_STEP):
+        parts.append(sorted(waiting[start : start + _ENTRIES_A_STEP]))
+        yield None
+    found = []
+    for number, item in enumerate(merge(*parts), 1):
+        found.append(item)
+        if not number % _ENTRIES_A_STEP:
+            yield None
+    return found
 
 
 def _no_names() -> dict[str, str]:
@@ -269,43 +295,76 @@ class ServerView:
             "last_zxid": handler.acked_zxid,
         }
 
-    def expiring_sessions(self) -> dict[int, list[int]]:
+    # In slices, because they may be long; each entry is as it is when its turn comes
+
+    def connection_list(self, clients: Iterable[ServerConnection], *, full: bool) -> Sliced[list[dict[str, object]]]:
+        """`connection` of each."""
+        found = []
+        for client in one_by_one(clients):
+            found.append(self.connection(client, full=full))
+            if not len(found) % _CONNECTIONS_A_STEP:
+                yield None
+        return found
+
+    def expiring_sessions(self) -> Sliced[dict[int, list[int]]]:
         """Ids of the sessions that this server may expire, by the time at which it does: a learner's local ones alone."""
         found: dict[int, list[int]] = {}
-        left_to_the_leader = self.sessions_of_leader()
-        for session_id, session in sorted(self.processor.tracker.sessions.items()):
-            if session_id not in left_to_the_leader:
+        sessions, is_left = self.processor.tracker.sessions, self._is_left_to_leader
+        for number, session_id in enumerate((yield from in_order(sessions)), 1):
+            session = sessions.get(session_id)
+            if session is not None and not is_left(session_id):
                 found.setdefault(session.expires_ms, []).append(session_id)
+            if not number % _ENTRIES_A_STEP:
+                yield None
         return dict(sorted(found.items()))
 
-    def sessions_of_leader(self) -> dict[int, int]:
+    def sessions_of_leader(self) -> Sliced[dict[int, int]]:
         """On a learner, timeouts in ms of the global sessions, by id: their leader alone expires them."""
-        if not self.is_learner:
-            return {}
+        found: dict[int, int] = {}
+        sessions, is_left = self.processor.tracker.sessions, self._is_left_to_leader
+        for number, session_id in enumerate((yield from in_order(sessions)) if self.is_learner else (), 1):
+            session = sessions.get(session_id)
+            if session is not None and is_left(session_id):
+                found[session_id] = session.timeout_ms
+            if not number % _ENTRIES_A_STEP:
+                yield None
+        return found
+
+    def _is_left_to_leader(self, session_id: int) -> bool:
         tracker = self.processor.tracker
-        is_local = tracker.is_local if isinstance(tracker, UpgradeableSessionTracker) else lambda _: False
-        return {each: session.timeout_ms for each, session in sorted(tracker.sessions.items()) if not is_local(each)}
+        is_local = isinstance(tracker, UpgradeableSessionTracker) and tracker.is_local(session_id)
+        return self.is_learner and not is_local
 
-    def ephemerals(self) -> dict[int, list[str]]:
+    def ephemerals(self) -> Sliced[dict[int, list[str]]]:
         """Paths by session."""
-        return {
-            session_id: sorted(paths) for session_id, paths in sorted(self.processor.database.tree.ephemerals.items())
-        }
+        found: dict[int, list[str]] = {}
+        ephemerals = self.processor.database.tree.ephemerals
+        for session_id in (yield from in_order(ephemerals)):
+            if session_id in ephemerals:
+                found[session_id] = yield from in_order(ephemerals[session_id])
+        return found
 
-    def watched_paths(self) -> dict[int, list[str]]:
+    def watched_paths(self) -> Sliced[dict[int, list[str]]]:
         """Paths by session."""
-        found: dict[int, set[str]] = {}
-        for path, watchers in self.processor.watches.by_path().items():
-            for watcher in watchers:
-                found.setdefault(watcher.session_id, set()).add(path)
-        return {session_id: sorted(paths) for session_id, paths in sorted(found.items())}
+        found: dict[int, list[str]] = {}
+        watches = self.processor.watches
+        for number, path in enumerate((yield from in_order(watches.paths())), 1):
+            for session_id in {watcher.session_id for watcher in watches.watchers_of(path)}:
+                found.setdefault(session_id, []).append(path)
+            if not number % _ENTRIES_A_STEP:
+                yield None
+        return {session_id: found[session_id] for session_id in (yield from in_order(found))}
 
-    def watchers(self) -> dict[str, list[int]]:
+    def watchers(self) -> Sliced[dict[str, list[int]]]:
         """Sessions by path."""
-        return {
-            path: sorted(each.session_id for each in watchers)
-            for path, watchers in sorted(self.processor.watches.by_path().items())
-        }
+        found: dict[str, list[int]] = {}
+        watches = self.processor.watches
+        for number, path in enumerate((yield from in_order(watches.paths())), 1):
+            if watchers := watches.watchers_of(path):
+                found[path] = sorted([each.session_id for each in watchers])
+            if not number % _ENTRIES_A_STEP:
+                yield None
+        return found
 
     # Changes
 

@@ -48,7 +48,9 @@ __all__ = [
     "decode_reply_header",
     "encode_connect_request",
     "encode_connect_response",
+    "encode_encoded_reply",
     "encode_event",
+    "encode_multi_part",
     "encode_multi_request",
     "encode_multi_response",
     "encode_reply",
@@ -141,6 +143,13 @@ def encode_reply(xid: int, zxid: int, err: int, body: object | None = None) -> b
     return _framed(out)
 
 
+def encode_encoded_reply(xid: int, zxid: int, body: bytes | bytearray) -> bytearray:
+    """A frame with the header of a reply that is no error, and a body that is encoded already."""
+    out = bytearray(LENGTH_AND_REPLY.pack(REPLY_HEADER_BYTES + len(body), xid, zxid, 0))
+    out += body
+    return out
+
+
 def decode_reply_header(data: Buffer) -> tuple[int, int, int]:
     """``(xid, zxid, err)``; the body follows them. Raises `MalformedRecordError`."""
     try:
@@ -196,12 +205,21 @@ def decode_multi_request(data: Buffer, offset: int = 0, max_parts: int | None = 
 def encode_multi_response(xid: int, zxid: int, err: int, parts: Iterable[MultiPart]) -> bytearray:
     """A frame with the results of a multi; a failed part is ``(OpCode.ERROR, ErrorResponse)``."""
     out = bytearray(LENGTH_AND_REPLY.pack(0, xid, zxid, err))
-    for part_type, record in parts:
-        out += _MULTI_HEADER.pack(part_type, False, record.err if isinstance(record, ErrorResponse) else 0)
-        if record is not None:
-            encode_into(out, record)
-    out += _MULTI_END
+    for part in parts:
+        encode_multi_part(out, part)
+    encode_multi_part(out, None)
     return _framed(out)
+
+
+def encode_multi_part(out: bytearray, part: MultiPart | None) -> None:
+    """Append one result of a multi, or what is behind the last one."""
+    if part is None:
+        out += _MULTI_END
+        return
+    part_type, record = part
+    out += _MULTI_HEADER.pack(part_type, False, record.err if isinstance(record, ErrorResponse) else 0)
+    if record is not None:
+        encode_into(out, record)
 
 
 def decode_multi_response(data: Buffer, offset: int = REPLY_HEADER_BYTES) -> list[MultiPart]:

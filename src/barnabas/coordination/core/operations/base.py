@@ -122,8 +122,9 @@ class ReadOperation:
     request_type: type | None
     read: Callable[[Reading, Any], object | None]
     is_sliced: bool = False
-    """Whether ``read`` returns a generator, which yields wherever other clients may be served, and returns the reply's body or
-    None."""
+    """Whether ``read`` always returns a generator, which yields wherever other clients may be served, and returns the reply's body
+    or None. Its reply is of the moment when it ends. Other reads may return a generator that only encodes: their reply is of the
+    moment when it begins, and comes before all that the client gets in between."""
 
 
 def deciding(decide: Callable[[Staging, Any], tuple[int, Transaction]], apply: Apply) -> Stage:

@@ -7,6 +7,12 @@ from collections.abc import Generator, Sequence
 
 from barnabas.coordination.core.access import hide_digests, is_allowed, require
 from barnabas.coordination.core.operations.base import Reading, ReadOperation, existing
+from barnabas.coordination.core.operations.long_answers import (
+    MANY_NAMES,
+    EncodingInSlices,
+    encode_children,
+    encode_parts,
+)
 from barnabas.coordination.core.tree import Tree
 from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
@@ -31,7 +37,7 @@ from barnabas.wire.jute.records import (
 __all__ = ["OPERATIONS"]
 
 _MOST_NAMES = 50_000
-"""They take 10 ms to list and to encode."""
+"""Of the parts of a multiRead."""
 
 
 def _readable(reading: Reading, path: str, perms: int = Perms.READ) -> DataNode:
@@ -72,22 +78,30 @@ def _get_acl(reading: Reading, request: GetACLRequest) -> GetACLResponse:
     return GetACLResponse(list(node.acl) if administers else hide_digests(node.acl), node.stat())
 
 
-def _get_children(reading: Reading, request: GetChildrenRequest) -> GetChildrenResponse:
+def _names_of(reading: Reading, path: str) -> list[str]:
+    names = reading.tree.names_below(path)
+    reading.counter.read(path, sum(map(len, names)))
+    return names
+
+
+def _list_children(reading: Reading, request: GetChildrenRequest) -> GetChildrenResponse:
     _readable(reading, request.path)
     if request.watch:
         reading.watches.add_children(request.path, reading.client)
-    names = reading.tree.names_below(request.path)
-    reading.counter.read(request.path, sum(map(len, names)))
-    return GetChildrenResponse(names)
+    return GetChildrenResponse(_names_of(reading, request.path))
 
 
-def _get_children2(reading: Reading, request: GetChildren2Request) -> GetChildren2Response:
+def _get_children(reading: Reading, request: GetChildrenRequest) -> GetChildrenResponse | EncodingInSlices:
+    answer = _list_children(reading, request)
+    return answer if len(answer.children) <= MANY_NAMES else encode_children(answer)
+
+
+def _get_children2(reading: Reading, request: GetChildren2Request) -> GetChildren2Response | EncodingInSlices:
     node = _readable(reading, request.path)
     if request.watch:
         reading.watches.add_children(request.path, reading.client)
-    names = reading.tree.names_below(request.path)
-    reading.counter.read(request.path, sum(map(len, names)))
-    return GetChildren2Response(names, node.stat())
+    answer = GetChildren2Response(_names_of(reading, request.path), node.stat())
+    return answer if len(answer.children) <= MANY_NAMES else encode_children(answer)
 
 
 def _get_all_children_number(
@@ -102,7 +116,7 @@ def _count_below(tree: Tree, path: str) -> Generator[None, None, GetAllChildrenN
     return GetAllChildrenNumberResponse(count)
 
 
-def _multi_read(reading: Reading, parts: list[MultiPart]) -> list[MultiPart]:
+def _multi_read(reading: Reading, parts: list[MultiPart]) -> list[MultiPart] | EncodingInSlices:
     """Each part has its own result or error. The reply is bounded, because a small request could ask for the same large
     node a thousand times: in bytes, and in names of children, each of which takes time of its own."""
     replies: list[MultiPart] = []
@@ -115,7 +129,7 @@ def _multi_read(reading: Reading, parts: list[MultiPart]) -> list[MultiPart]:
                 left_bytes -= len(data.data or b"")
                 replies.append((opcode, data))
             elif opcode == OpCode.GET_CHILDREN:
-                names = _get_children(reading, request)  # type: ignore[arg-type]  # likewise
+                names = _list_children(reading, request)  # type: ignore[arg-type]  # likewise
                 left_bytes -= sum(map(len, names.children))
                 left_names -= len(names.children)
                 replies.append((opcode, names))
@@ -128,7 +142,7 @@ def _multi_read(reading: Reading, parts: list[MultiPart]) -> list[MultiPart]:
         left_bytes -= 100
         if left_bytes < 0 or (left_names < 0 and len(parts) > 1):  # one part may have what getChildren has
             raise KeeperError(ErrorCode.MARSHALLING_ERROR)
-    return replies
+    return replies if _MOST_NAMES - left_names <= MANY_NAMES else encode_parts(replies)
 
 
 OPERATIONS: Sequence[ReadOperation] = [
