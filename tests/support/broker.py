@@ -11,7 +11,7 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.slices import InOrder, Slices
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
-from barnabas.broker.apis.fast_produce import FastProduce
+from barnabas.broker.apis.fast_paths import fast_paths
 from barnabas.broker.apis.services import Services
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -26,7 +26,7 @@ from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.api import ApiKey, api
+from barnabas.wire.kafka.api import api
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
 from barnabas.wire.kafka.records.records import Record, build_batch
@@ -248,7 +248,7 @@ class DataPath:
             client_id="broker-0",
             unsupported_version=unsupported_version(4),
             slices=slices,
-            fast_path=FastProduce(services, handlers[ApiKey.PRODUCE].versions) if ApiKey.PRODUCE in handlers else None,
+            fast_paths=fast_paths(services, handlers),
         )
 
     def connect(self) -> Wire:

@@ -1,6 +1,6 @@
 """Drives a pure `GroupCoordinator`: virtual time, a log in memory, answers that can be looked at."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -11,7 +11,7 @@ from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Reply
 from barnabas.broker.groups.loading import Loader
-from barnabas.broker.groups.records import encode_record
+from barnabas.broker.groups.records import OffsetRecord, StoredRecord, encode_record
 from barnabas.wire.kafka.consumer_protocol import Subscription, encode_subscription
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
@@ -43,6 +43,13 @@ def subscription(*topics: str) -> tuple[tuple[str, bytes], ...]:
 def _topics(known: bool) -> Callable[[str], range]:
     """Metadata with all partitions, or with none."""
     return lambda _: range(1 << 31 if known else 0)
+
+
+def _records(append: Append) -> Sequence[StoredRecord]:
+    if append.offsets is None:
+        return append.records
+    columns = zip(*append.offsets, strict=True)
+    return [OffsetRecord(append.group.group_id, topic_partition, value) for topic_partition, value in columns]
 
 
 class Answer:
@@ -115,7 +122,7 @@ class World:
                 self.perform(self.coordinator.failed(effect, self.refuse, self.now))
             else:
                 base_offset = len(self.log)
-                self.log += [(effect.partition, *encode_record(record)) for record in effect.records]
+                self.log += [(effect.partition, *encode_record(record)) for record in _records(effect)]
                 if self.held is None:
                     self.perform(self.coordinator.committed(effect, base_offset, self.now))
                 else:

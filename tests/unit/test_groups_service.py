@@ -2,17 +2,15 @@
 
 import gc
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import Slices
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
-from barnabas.broker.groups.service import GroupService
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode as E
 from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest
@@ -45,71 +43,10 @@ from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from support.broker import DataPath, Wire
-from support.slicing import at_once
+from support.broker import Wire
+from support.group_broker import PARTITION, TOPIC_ID, GroupBroker
 
-PARTITION = 3  # of group "g"
-TOPIC_ID = Uuid(bytes(range(16)))
 UNKNOWN_ID = Uuid(bytes([1]) * 16)
-GROUP_APIS = (
-    *("heartbeat", "join_group", "leave_group", "offset_commit", "offset_fetch", "sync_group"),
-    *("delete_groups", "describe_groups", "find_coordinator", "list_groups", "offset_delete"),
-    "update_metadata",
-)
-
-
-class GroupBroker(DataPath):
-    """A data path with the group service; background work runs when the test says so."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, {"group.initial.rebalance.delay.ms": "0"})
-        self.spawned: list[Coroutine[Any, Any, None]] = []
-        self.groups = GroupService(
-            self.config,
-            self.replicas,
-            self.purgatory,
-            self.metadata,
-            clock=self.clock,
-            call_later=self.timers,
-            rng=self.rng,
-            spawn=self.spawned.append,
-            slices=Slices(self.clock, self.timers, at_once),
-        )
-        self.groups.start()
-        self.replicas.on_leadership(self.groups.leadership_changed)
-        self.metadata.on_update(self.groups.metadata_changed)
-        self.serve(GROUP_APIS, groups=self.groups)
-        state = UpdateMetadataPartitionState(partition_index=0, leader=0, replicas=[0], isr=[0])
-        topic = UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
-        self.metadata.update(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=1)], topic_states=[topic]))
-
-    def load(self, **options: Any) -> None:
-        """Lead the group's partition, and read it."""
-        self.lead(OFFSETS_TOPIC, PARTITION, **options)
-        self.work()
-
-    def follower_reads(self) -> None:
-        """Broker 1 fetches at the end of the group's partition."""
-        name = TopicPartition(OFFSETS_TOPIC, PARTITION)
-        end_offset = self.replicas.partition(name).log.log_end_offset
-        self.replicas.follower_fetched(name, 1, end_offset, 0, self.clock.monotonic_ms())
-        self.timers.advance(0)
-
-    def take_turns(self, wire: Wire) -> None:
-        """Let slices pass until a client is answered."""
-        for _ in range(10_000):
-            if wire.sent:
-                break
-            self.timers.advance(0)
-
-    def work(self) -> None:
-        while self.spawned:
-            coroutine = self.spawned.pop(0)
-            try:
-                while True:
-                    coroutine.send(None)
-            except StopIteration:
-                pass
 
 
 @pytest.fixture

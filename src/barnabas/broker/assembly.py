@@ -23,7 +23,7 @@ from barnabas.base.slices import InOrder, Slices
 from barnabas.base.threads import InThread
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
-from barnabas.broker.apis.fast_produce import FastProduce
+from barnabas.broker.apis.fast_paths import fast_paths
 from barnabas.broker.apis.releases import limit_to_release
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.channels import Channels
@@ -364,7 +364,7 @@ class BrokerComponents:
             client_id=f"broker-{environment.broker_id}",
             unsupported_version=unsupported_version(handlers[ApiKey.API_VERSIONS].max_version),
             slices=self.slices,
-            fast_path=FastProduce(services, handlers[ApiKey.PRODUCE].versions),
+            fast_paths=fast_paths(services, handlers),
         )
         self.channels.call_self = self.dispatcher.call
         self._channel_builder = ChannelBuilder(

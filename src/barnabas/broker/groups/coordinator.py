@@ -19,7 +19,7 @@ from typing import Any
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.broker.groups.commits import OffsetCommit
+from barnabas.broker.groups.commits import Commit, Sender
 from barnabas.broker.groups.deleted_partitions import DeletedPartitions
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Outbox
 from barnabas.broker.groups.group import Group, GroupState
@@ -31,7 +31,6 @@ from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
 from barnabas.wire.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
-from barnabas.wire.kafka.messages.offset_commit import OffsetCommitRequest
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
 
 __all__ = ["GroupCoordinator", "partition_of"]
@@ -266,7 +265,7 @@ class GroupCoordinator:
 
     # Offsets
 
-    def commit_offsets(self, commit: OffsetCommit, to: Any, now: Now) -> list[Effect]:
+    def commit_offsets(self, commit: Commit, to: Any, now: Now) -> list[Effect]:
         """Write the offsets of partitions that exist."""
         out = self._out
         out.now = now
@@ -276,29 +275,26 @@ class GroupCoordinator:
         if group is not None and group.members and not error:
             self._membership.touch_session(group, request.member_id)
         if error:
-            for answer in commit.known:
-                answer.error_code = error
-        if error or not commit.records:
+            commit.refuse(error)
+        if error or not commit.partitions:
             out.reply(to, commit.response)
         else:
             self._append_offsets(group or self._create(request.group_id), commit, to)
         return out.take()
 
-    def _append_offsets(self, group: Group, commit: OffsetCommit, to: Any) -> None:
+    def _append_offsets(self, group: Group, commit: Commit, to: Any) -> None:
         partitions, values = commit.partitions, commit.values
         group.offsets.begin(partitions)
 
         def written(error: ErrorCode) -> None:
             group.offsets.end(partitions)
             if error:
-                answered = _COMMIT_ERRORS.get(error, error)
-                for answer in commit.accepted:
-                    answer.error_code = answered
+                commit.fail(_COMMIT_ERRORS.get(error, error))
             self._out.reply(to, commit.response)
 
-        self._out.append(group, commit.records, written, commit.encoded, (partitions, values))
+        self._out.append(group, (), written, commit.encoded, (partitions, values))
 
-    def _check_commit(self, request: OffsetCommitRequest) -> ErrorCode:
+    def _check_commit(self, request: Sender) -> ErrorCode:
         """Whether the sender may commit: a member of the generation, or any client while the group is empty."""
         error = self.check(request.group_id, may_be_empty=True)
         if error:

@@ -51,7 +51,7 @@ class Append:
         self.encoded = encoded
         """The records as `build_batch_around` takes them, where they are known."""
         self.offsets = offsets
-        """The records as columns, where all are offsets to commit."""
+        """Offsets to commit, as columns; then ``records`` is empty, and they are encoded."""
         self.done = done
         """What to decide once the outcome is known; None when it was (a timeout came first)."""
 

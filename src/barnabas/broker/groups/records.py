@@ -7,7 +7,8 @@ own), groups in 3. Older and newer ones are read, and keys of other kinds (Kafka
 In Kafka: the encoding and decoding in `GroupMetadataManager` (`offsetCommitKey`, `groupMetadataValue` and so on).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ from barnabas.wire.kafka.records.records import Record, build_batch, encode_reco
 from barnabas.wire.kafka.records.varints import varint
 
 __all__ = [
+    "MOST_PLAIN_OFFSETS",
     "GroupRecord",
     "GroupValue",
     "MemberValue",
@@ -44,6 +46,7 @@ __all__ = [
     "add_offset_records",
     "decode_record",
     "encode_batch",
+    "encode_plain_offsets",
     "encode_record",
 ]
 
@@ -55,6 +58,8 @@ _PLAIN_TAIL = Struct(f">iB{PLAIN_OFFSET_FORMAT}B")
 """The end of a record: the key's partition, the value's size as a varint, the value, no headers."""
 _MOST_DELTA_BYTES = 6
 _KNOWN_DELTAS = 1024
+MOST_PLAIN_OFFSETS = 64
+"""Offset deltas below have one byte."""
 _DELTAS = [varint(delta) for delta in range(_KNOWN_DELTAS)]
 
 
@@ -126,7 +131,14 @@ def _offset_value(committed: CommittedOffset) -> bytes:
     )
 
 
-def add_offset_records(body: bytearray, group_id: str, topic: str, records: Sequence[OffsetRecord], first: int) -> None:
+def add_offset_records(
+    body: bytearray,
+    group_id: str,
+    topic: str,
+    partitions: Sequence[TopicPartition],
+    values: Sequence[CommittedOffset],
+    first: int,
+) -> None:
     """Add committed offsets of one topic to a body for `build_batch_around`; the first of them is its record ``first``.
 
     One pass, because consumers commit all the time: of the plain records of a topic, which are almost all, only the
@@ -137,8 +149,7 @@ def add_offset_records(body: bytearray, group_id: str, topic: str, records: Sequ
     pack = _PLAIN_TAIL.pack
     heads = [varint(2 + size + len(fixed) + _PLAIN_TAIL.size) + b"\0\0" for size in range(_MOST_DELTA_BYTES)]
     pieces: list[bytes] = []
-    for delta, (_, (_, partition), value) in enumerate(records, first):
-        assert value is not None
+    for delta, ((_, partition), value) in enumerate(zip(partitions, values, strict=True), first):
         offset, leader_epoch, metadata, commit_ms, expire_ms = value
         if metadata or expire_ms != NO_EXPIRATION:
             key = key_head + _PARTITION.pack(partition)
@@ -148,6 +159,36 @@ def add_offset_records(body: bytearray, group_id: str, topic: str, records: Sequ
         tail = pack(partition, _PLAIN_SIZE, OFFSET_VALUE_VERSION, offset, leader_epoch, 0, commit_ms, 0)
         pieces += (heads[len(delta_bytes)], delta_bytes, fixed, tail)
     body += b"".join(pieces)
+
+
+def encode_plain_offsets(
+    group_id: str,
+    topic: str,
+    partitions: Sequence[int],
+    offsets: Sequence[int],
+    leader_epochs: Sequence[int],
+    commit_timestamp_ms: int,
+    first: int,
+) -> list[bytes]:
+    """The records that `add_offset_records` adds for offsets without metadata, of short names.
+
+    ``first`` and their number are together at most `MOST_PLAIN_OFFSETS`.
+    """
+    head, fixed, pack = _plain_record(group_id, topic)
+    deltas = range(2 * first, 2 * (first + len(partitions)), 2)  # one byte each, as zigzag varints
+    return [
+        pack(head, delta, fixed, partition, _PLAIN_SIZE, OFFSET_VALUE_VERSION, offset, epoch, 0, commit_timestamp_ms, 0)
+        for delta, partition, offset, epoch in zip(deltas, partitions, offsets, leader_epochs, strict=True)
+    ]
+
+
+@lru_cache(1024)
+def _plain_record(group_id: str, topic: str) -> tuple[bytes, bytes, Callable[..., bytes]]:
+    """What stands before a record's offset delta and behind it, and how all of the record is packed."""
+    key_head = pack_offset_key_head(group_id, topic)
+    fixed = varint(len(key_head) + _PARTITION_BYTES) + key_head
+    head = varint(3 + len(fixed) + _PLAIN_TAIL.size) + b"\0\0"
+    return head, fixed, Struct(f">{len(head)}sB{len(fixed)}s{_PLAIN_TAIL.format[1:]}").pack
 
 
 def _group_metadata(value: GroupValue) -> GroupMetadataValue:

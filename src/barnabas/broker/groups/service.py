@@ -22,7 +22,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.base.slices import Sliced, Slices
 from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.groups.commits import prepare_commit
+from barnabas.broker.groups.commits import Commit, prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Reply
@@ -143,6 +143,10 @@ class GroupService:
             self.coordinator.settings.offset_metadata_max_bytes,
             self._clock.wall_ms(),
         )
+        self.commit_prepared(commit, to)
+
+    def commit_prepared(self, commit: Commit, to: ReplyTo) -> None:
+        """Write what a request commits, if its group allows it; ``to`` gets the response."""
         self._perform(self.coordinator.commit_offsets(commit, to, self._now()))
 
     def delete_offsets(self, request: OffsetDeleteRequest, to: ReplyTo) -> Sliced[None]:
@@ -176,10 +180,10 @@ class GroupService:
     def _append(self, append: Append) -> None:
         topic_partition = TopicPartition(OFFSETS_TOPIC, append.partition)
         wall_ms = self._clock.wall_ms()
-        if append.encoded is None:
+        if append.encoded is None or append.offsets is None:
             batch = encode_batch(append.records, wall_ms, self._compression)
         else:
-            batch = build_batch_around(append.encoded, len(append.records), wall_ms, self._compression)
+            batch = build_batch_around(append.encoded, len(append.offsets[0]), wall_ms, self._compression)
         try:
             result = self._replicas.append(
                 topic_partition,
@@ -212,6 +216,8 @@ class GroupService:
     def _set_timer(self) -> None:
         due_ms = self.coordinator.next_deadline_ms()
         if due_ms is None or not self.coordinator.is_active:
+            return
+        if self._timer is not None and self._timer_ms <= due_ms:
             return
         now_ms = self._clock.monotonic_ms()
         due_ms = max(due_ms, now_ms)  # what is left of many deadlines is not late

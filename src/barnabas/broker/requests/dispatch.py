@@ -6,8 +6,8 @@ One request of a connection is served at a time, in order, as Apache's brokers d
 the connection is paused, so a client that pipelines waits in its own socket. A handler that replies at once costs no
 task and no pause.
 
-Usual Produce requests need no handler: `FastPath` serves those that arrived together, which with acks=all also wait together
-(`Unanswered`), and leaves the others.
+Usual Produce and OffsetCommit requests need no handler: a `FastPath` serves them from their bytes, and leaves the others. Produce
+requests that arrived together are served together, and with acks=all also wait together (`Unanswered`).
 
 A request that cannot be decoded, or whose API or version is not advertised, closes the connection, as in Apache's
 brokers. Only ApiVersions in an unknown version is answered, in version 0 and with UNSUPPORTED_VERSION, so that newer
@@ -15,7 +15,6 @@ clients can step down. A handler's exception becomes the API's own error respons
 """
 
 import logging
-import struct
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -38,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 _REJECTION_LOG_INTERVAL_MS = 1000
 _LENGTH_BYTES = 4
-_PRODUCE = struct.pack(">h", ApiKey.PRODUCE)
 _LARGE_BYTES = 16 * 1024
 _LARGE_PRODUCE_BYTES = 64 * 1024
 """Requests from these sizes on are decoded in slices: what is smaller names some thousand things at most."""
@@ -84,17 +82,18 @@ class Dispatcher:
         client_id: str,
         unsupported_version: Any,
         slices: Slices,
-        fast_path: FastPath | None = None,
+        fast_paths: Mapping[ApiKey, FastPath] | None = None,
     ) -> None:
         """``handlers`` are by API key. ``client_id`` is this broker's own in requests to itself;
         ``unsupported_version`` is the response, in version 0, to ApiVersions requests in an unknown version.
-        ``fast_path`` serves usual Produce requests."""
+        ``fast_paths`` serve usual requests of some API keys."""
         self.handlers = handlers
         self.connections: dict[ClientConnection, None] = {}  # in the order in which they were accepted
         self.clock = clock
         self.slices = slices
         self.unsupported_version = unsupported_version
-        self.fast_path = fast_path
+        self.fast_paths = {int(key).to_bytes(2, "big"): (key, path) for key, path in (fast_paths or {}).items()}
+        """By the first two bytes of a request."""
         self._purgatory = purgatory
         self._quotas = quotas
         self._client_id = client_id
@@ -246,17 +245,17 @@ class ClientConnection:
 
     def take_from(self, data: memoryview, position: int) -> int:
         start = position + _LENGTH_BYTES
-        fast_path = self._dispatcher.fast_path
-        if fast_path is None or data[start : start + 2] != _PRODUCE:
+        fast_path = self._dispatcher.fast_paths.get(bytes(data[start : start + 2]))
+        if fast_path is None:
             return position
-        served = self._serve_fast(fast_path, data, start, start + int.from_bytes(data[position:start], "big"))
+        served = self._serve_fast(*fast_path, data, start, start + int.from_bytes(data[position:start], "big"))
         self._was_left = served == start
         return position if self._was_left else served
 
-    def _serve_fast(self, fast_path: FastPath, data: memoryview, start: int, stop: int) -> int:
+    def _serve_fast(self, key: ApiKey, fast_path: FastPath, data: memoryview, start: int, stop: int) -> int:
         dispatcher = self._dispatcher
         self.last_active_ms = dispatcher.clock.monotonic_ms()
-        self._key = ApiKey.PRODUCE
+        self._key = key
         return dispatcher.serve_fast(fast_path, self, data, start, stop)
 
     def wait_for(self, unanswered: Unanswered) -> None:
@@ -275,9 +274,9 @@ class ClientConnection:
 
     def frame(self, data: memoryview) -> None:
         dispatcher = self._dispatcher
-        fast_path = None if self._was_left else dispatcher.fast_path
+        fast_path = None if self._was_left else dispatcher.fast_paths.get(bytes(data[:2]))
         self._was_left = False
-        if fast_path is not None and data[:2] == _PRODUCE and self._serve_fast(fast_path, data, 0, len(data)):
+        if fast_path is not None and self._serve_fast(*fast_path, data, 0, len(data)):
             return
         now_ms = self.last_active_ms = dispatcher.clock.monotonic_ms()
         try:
