@@ -4,7 +4,7 @@ import urllib.error
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from barnabas.base.errors import BarnabasError
 from barnabas.testing import Cluster, ProcessCluster
@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.interop]
 
 REPLICAS = "kafka_server_replicamanager_"
 CONTROLLER = "kafka_controller_kafkacontroller_"
+PURGATORY = "kafka_server_delayedoperationpurgatory_purgatorysize"
 COUNTED = "event_loop_slow_place_callbacks_total"
 
 Monitored = tuple[Trio, list[int]]
@@ -55,6 +56,47 @@ def test_every_broker_shows_what_it_leads_and_one_is_controller(monitored: Monit
         assert page.by("generation", "python_gc_collections_total")["0"] > 0
 
 
+def test_what_clients_produce_and_consume_is_counted_for_its_topic(monitored: Monitored) -> None:
+    """Bytes are those of the logs: they come in once, go out to each follower, and to a consumer that reads all."""
+    cluster, ports = monitored
+    cluster.create("counted", 3)
+    produced = 0
+    for acks in (0, 1, "all"):
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": acks, "linger.ms": 0})
+        for number in range(100):
+            producer.produce("counted", b"x" * 100, partition=number % 3)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+        produced += 100
+    cluster.wait_until_equal("counted", 3)
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["counted"])
+    read = 0
+    while read < produced:
+        read += len(consumer.consume(produced - read, timeout=60))
+    pages = [read_metrics(port) for port in ports]
+    consumer.close()
+
+    def of_topic(name: str) -> float:
+        return sum(page.get(f"kafka_server_brokertopicmetrics_{name}_total", topic="counted") for page in pages)
+
+    size_bytes = sum(len(cluster.log_bytes(0, "counted", partition)) for partition in range(3))
+    assert (of_topic("messagesin"), of_topic("bytesin")) == (produced, size_bytes)
+    assert of_topic("replicationbytesin") == of_topic("replicationbytesout") == 2 * size_bytes
+    assert of_topic("bytesout") >= size_bytes  # librdkafka may fetch again what it has not kept
+    assert of_topic("failedproducerequests") == of_topic("failedfetchrequests") == 0
+    assert 0 < of_topic("totalproducerequests") <= produced
+    for page in pages:
+        requests = page.by("request", "kafka_network_requestmetrics_requests_total")
+        assert requests == page.by("request", "kafka_network_requestmetrics_totaltimems_count")
+        assert {"Produce", "FetchFollower", "Metadata", "ApiVersions"} <= set(requests)
+        assert page.kinds["kafka_network_requestmetrics_totaltimems"] == "histogram"
+    assert total(pages, "kafka_coordinator_group_groupmetadatamanager_numgroupsstable") == 1
+    waiting = [page.by("delayedOperation", PURGATORY) for page in pages]
+    assert sum(sizes["Fetch"] for sizes in waiting) > 0
+    assert sum(sizes["Produce"] for sizes in waiting) == 0
+
+
 def test_a_broker_that_stops_shows_as_partitions_under_replicated_until_it_is_back(
     monitored: Monitored,
 ) -> None:
@@ -89,6 +131,7 @@ def test_a_broker_that_stops_shows_as_partitions_under_replicated_until_it_is_ba
             return False
 
     eventually(are_back, timeout_s=60, what="all replicas are in sync again")
+    assert seen("isrshrinks_total", (0, 1, 2)) + seen("isrexpands_total", (0, 1, 2)) > 0
 
 
 def test_what_holds_the_event_loop_is_counted_with_its_place() -> None:

@@ -284,8 +284,22 @@ class Run:
         """
         return b"".join(self.producer.sent), self.producer.is_closed, self.producer.is_paused, bool(self.consumer.sent)
 
+    def counted(self) -> list[object]:
+        """What metrics show of the producers' side."""
+        stats = self.broker.replicas.topic_stats
+        produce = self.broker.dispatcher.request_metrics.by_name()["Produce"]
+        return [
+            sum(produce.counts),
+            *(
+                (totals.messages_in, totals.bytes_in, totals.total_produce_requests, totals.failed_produce_requests)
+                for totals in (stats.of_no_topic, *(stats.by_topic[topic].totals() for topic in sorted(TOPICS)))
+            ),
+        ]
+
     def state(self) -> list[object]:
-        return [state_of(self.broker, topic, index) for topic in TOPICS for index in range(PARTITIONS.get(topic, 1))]
+        return self.counted() + [
+            state_of(self.broker, topic, index) for topic in TOPICS for index in range(PARTITIONS.get(topic, 1))
+        ]
 
 
 def state_of(broker: DataPath, topic: str, index: int = 0) -> object:

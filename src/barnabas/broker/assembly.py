@@ -140,6 +140,7 @@ class BrokerComponents:
         self._make_groups_and_topics()
         self._make_storage()
         self._make_dispatcher()
+        self._make_metrics()
 
     def _make_configuration(self) -> None:
         environment = self.environment
@@ -370,6 +371,8 @@ class BrokerComponents:
         self._channel_builder = ChannelBuilder(
             environment.security, self.credentials, self.dispatcher, environment.call_later, environment.rng
         )
+
+    def _make_metrics(self) -> None:
         self.metrics = MetricsServer(
             Monitored(
                 self.replicas,
@@ -378,6 +381,8 @@ class BrokerComponents:
                 self.controller,
                 self.groups.coordinator,
                 self.dispatcher,
+                self.purgatory,
+                self.environment.config["metrics.http.topics"],
             ),
             self.slices,
         )

@@ -217,8 +217,10 @@ class AppendRun:
             and entry.transaction_first_offset < 0
         )
 
-    def write(self) -> None:
-        """Append all that was taken. Raises `KafkaError` KAFKA_STORAGE_ERROR; then the batches in memory are as they came."""
+    def write(self) -> tuple[int, int, int]:
+        """Append all that was taken. Returns how many batches, records and bytes that is.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR; then the batches in memory are as they came."""
         components, views, leader_epoch = self._components, self._views, self._leader_epoch
         segment, bounds = components.segments.active, components.bounds
         for batch, (_, first_offset, _, _) in zip(views, self._batches, strict=True):
@@ -235,6 +237,7 @@ class AppendRun:
             for batch, (epoch_then, _, _, _) in zip(views, self._origins, strict=True):
                 assign_offsets(batch, 0, 0, epoch_then)
             raise self._availability.fail(error, "appending to") from error
+        appended = len(views), self._next_offset - bounds.log_end_offset, segment.size - position
         bounds.extend(self._next_offset)
         if self._producer_id >= 0:
             self._note_producer()
@@ -242,6 +245,7 @@ class AppendRun:
         views.clear()
         self._batches.clear()
         self._origins.clear()
+        return appended
 
     def _note_producer(self) -> None:
         add_batch = self._components.producers.add_batch

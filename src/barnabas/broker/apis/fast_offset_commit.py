@@ -66,6 +66,8 @@ class _Request:
 
     __slots__ = ("_correlation_id", "_count", "_send", "_topics", "_version", "answer")
 
+    count = 1
+
     def __init__(self, version: int, correlation_id: int, count: bytes, topics: list[_Topic]) -> None:
         self._version = version
         self._correlation_id = correlation_id
@@ -105,6 +107,8 @@ class FastOffsetCommit:
     """See the module. One for all connections of a broker."""
 
     __slots__ = ("_groups", "_metadata", "_senders", "_versions")
+
+    served_count = 1
 
     def __init__(self, services: Services, versions: range) -> None:
         """``versions`` are those that the general path serves; topics with ids are left to it."""

@@ -217,6 +217,10 @@ class _Run:
         """When they were appended."""
 
     @property
+    def count(self) -> int:
+        return len(self.requests)
+
+    @property
     def timeout_ms(self) -> int:
         return self.route.timeout_ms
 
@@ -252,7 +256,7 @@ class _Run:
 class FastProduce:
     """See the module. One for all connections of a broker."""
 
-    __slots__ = ("_last", "_misses", "_replicas", "_routes", "_services", "_topic_name", "_versions")
+    __slots__ = ("_last", "_misses", "_replicas", "_routes", "_services", "_topic_name", "_versions", "served_count")
 
     def __init__(self, services: Services, versions: range) -> None:
         """``versions`` are those that the general path serves."""
@@ -263,6 +267,7 @@ class FastProduce:
         self._routes: dict[bytes, _Route] = {}
         self._last: _Route | None = None
         self._misses = 0
+        self.served_count = 0
 
     def serve(
         self, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
@@ -286,6 +291,7 @@ class FastProduce:
                 number, left = self._serve_run(route, found, data, frames, number, left, appended, now_ms)
             else:
                 number, left = self._serve_partitions(data, frames, number, left, appended, now_ms)
+        self.served_count = number
         served = frames[number - 1][1] if number else start
         return served, *answers_of(self._services, appended)
 

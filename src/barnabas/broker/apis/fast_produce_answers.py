@@ -26,6 +26,11 @@ class AppendedRequests(Protocol):
     def acks(self) -> int: ...
 
     @property
+    def count(self) -> int:
+        """How many requests."""
+        ...
+
+    @property
     def timeout_ms(self) -> int: ...
 
     @property
@@ -105,19 +110,21 @@ class UnacknowledgedRequests:
     An answer leaves when those before it have left: as long as one partition makes no progress, only the answers behind it wait.
     """
 
-    __slots__ = ("_answers", "_close", "_listener", "_operations", "_send", "_services")
+    __slots__ = ("_answers", "_close", "_listener", "_operations", "_send", "_services", "count")
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._answers: deque[_Answer] = deque()
         self._operations: list[DelayedOperation] = []
         self._listener = ""
+        self.count = 0
         # These refer to this object. Without them nothing is left for the garbage collector when the last answer has left.
         self._send: Callable[[list[bytes], bool], None] | None = None
         self._close: Callable[[], None] | None = None
 
     def add(self, answer: _Answer) -> None:
         self._answers.append(answer)
+        self.count += answer.requests.count
 
     def wait(self, listener: str, send: Callable[[list[bytes], bool], None], close: Callable[[], None]) -> None:
         self._listener, self._send, self._close = listener, send, close

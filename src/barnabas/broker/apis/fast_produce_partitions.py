@@ -129,6 +129,8 @@ class PartitionsRequest:
         "version",
     )
 
+    count = 1
+
     def __init__(self, version: int, correlation_id: int, acks: int, timeout_ms: int) -> None:
         self.version = version
         self.correlation_id = correlation_id

@@ -57,6 +57,15 @@ PRODUCE_ZSTD = 7
 """The first version that takes batches in zstd."""
 _LEADER_HINTS = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_NOT_COUNTED = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""Errors that Kafka does not count as failed requests."""
 
 _Waiting = tuple[TopicPartition, PartitionProduceResponse, int]
 """An append with its answer and its last offset."""
@@ -101,7 +110,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
                     yield Beside(unchecked.check.run)
                     info = append(topic_partition, records, acks=acks, now_ms=now_ms, checks=unchecked.check)
             except KafkaError as error:
-                refuse(answer, error)
+                _refuse_append(services, name, answer, error)
                 failed = True
                 continue
             answer.base_offset = info.first_offset
@@ -130,6 +139,12 @@ def _append(services: Services, request: Request) -> Sliced[None]:
         _wait(services, request, response, waiting, failed)
     else:
         _reply(services, request, response, failed)
+
+
+def _refuse_append(services: Services, topic: str, answer: PartitionProduceResponse, error: KafkaError) -> None:
+    if error.code not in _NOT_COUNTED:
+        services.replicas.topic_stats.find(topic).failed_produce_requests += 1
+    refuse(answer, error)
 
 
 def _still_waiting(services: Services, waiting: list[_Waiting], acks: int) -> tuple[list[_Waiting], bool]:

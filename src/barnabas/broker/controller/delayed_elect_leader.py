@@ -53,4 +53,4 @@ def wait_for_leaders(
         on_expiration()
         return None
     keys = tuple(("topic", topic) for topic in dict.fromkeys(each.topic for each in waiting))
-    return purgatory.watch(keys, try_complete, on_expiration, timeout_ms)
+    return purgatory.watch(keys, try_complete, on_expiration, timeout_ms, "ElectLeader")

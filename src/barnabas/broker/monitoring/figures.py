@@ -1,12 +1,12 @@
 """What a broker shows to Prometheus: from the state of its parts to the metrics page.
 
-Names are those that the Prometheus JMX exporter makes of Kafka's MBeans, where Kafka has the figure. Nothing is counted for
-this page that costs anything: gauges are read from the state when the page is wanted, in slices, and the counters are those
-that each part has of what it does. What there is of a topic is shown for the first topics alone: their number, not that of
-all topics or partitions, bounds the page.
+Names are those that the Prometheus JMX exporter makes of Kafka's MBeans, where Kafka has the figure. Gauges are read from the
+state when the page is wanted, in slices; counters are those that each part has of what it does. What there is of a topic is
+shown for the first topics that the broker had: so their number bounds the page, not that of all topics or partitions, and a
+topic that is shown stays.
 
-In Kafka: the metrics that `ReplicaManager`, `KafkaController`, `GroupMetadataManager`, `LogManager`, `LogCleanerManager`,
-`DelayedOperationPurgatory` and `SocketServer` register.
+In Kafka: the metrics that `ReplicaManager`, `BrokerTopicStats`, `RequestMetrics`, `KafkaController`, `GroupMetadataManager`,
+`LogManager`, `LogCleanerManager`, `DelayedOperationPurgatory` and `SocketServer` register.
 """
 
 from collections import Counter
@@ -21,7 +21,10 @@ from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.group import GroupState
 from barnabas.broker.replication.partition import Leader, Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.topic_stats import BrokerTopicStats, TopicTotals, add_totals
 from barnabas.broker.requests.dispatch import Dispatcher
+from barnabas.broker.requests.purgatory import Purgatory
+from barnabas.broker.requests.request_metrics import BrokerRequestMetrics
 from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.net.prometheus import label, metric_lines
@@ -32,6 +35,10 @@ _REPLICAS = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
 _LOGS = "kafka_log_logmanager_"
+_TOPICS = "kafka_server_brokertopicmetrics_"
+_REQUESTS = "kafka_network_requestmetrics_"
+_BUCKETS = 17
+"""Up to 65 s; longer ones are in the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,9 @@ class Monitored:
     controller: Controller
     groups: GroupCoordinator
     dispatcher: Dispatcher
+    purgatory: Purgatory
+    most_topics: int
+    """So many have figures of their own."""
 
 
 class _Page:
@@ -54,6 +64,12 @@ class _Page:
 
     def gauge(self, name: str, help_text: str, value: float) -> None:
         self.lines += metric_lines(name, "gauge", help_text, [("", value)])
+
+    def counter(self, name: str, help_text: str, value: float) -> None:
+        self.lines += metric_lines(name, "counter", help_text, [("", value)])
+
+    def counters(self, name: str, help_text: str, samples: Iterable[tuple[str, float]]) -> None:
+        self.lines += metric_lines(name, "counter", help_text, samples)
 
     def gauges(self, name: str, help_text: str, label_name: str, values: Mapping[str, float]) -> None:
         self.lines += metric_lines(name, "gauge", help_text, _labelled(label_name, values))
@@ -67,10 +83,18 @@ def metrics_of(monitored: Monitored) -> Sliced[list[str]]:
     """The lines of the metrics page about a broker's parts."""
     page = _Page()
     yield from _replicas(page, monitored.replicas, monitored.log_dirs)
+    yield from _topics(page, monitored.replicas.topic_stats, monitored.most_topics)
+    _requests(page, monitored.dispatcher.request_metrics)
     yield from _log_dirs(page, monitored.log_dirs, monitored.log_cleaner)
     yield from _controller(page, monitored.controller)
     yield from _groups(page, monitored.groups)
     yield from _connections(page, monitored.dispatcher)
+    page.gauges(
+        "kafka_server_delayedoperationpurgatory_purgatorysize",
+        "Requests that wait for an event, by what they wait for",
+        "delayedOperation",
+        dict.fromkeys(("Produce", "Fetch", "DeleteRecords", "ElectLeader", "topic"), 0) | monitored.purgatory.sizes,
+    )
     return page.lines
 
 
@@ -136,7 +160,69 @@ def _replicas(page: _Page, replicas: ReplicaManager, log_dirs: LogDirs) -> Slice
         "Partitions that it leads and whose replicas are being moved",
         found.reassigning,
     )
+    changes = replicas.alter_partition
+    page.counter(f"{_REPLICAS}isrshrinks_total", "Replicas that it took out of an in-sync set", changes.shrinks)
+    page.counter(f"{_REPLICAS}isrexpands_total", "Replicas that it took into an in-sync set", changes.expands)
     page.gauges("barnabas_log_dir_size_bytes", "Bytes of the segments of a log dir", "logDirectory", sizes)
+
+
+_TOPIC_HELP = (
+    "Records appended to partitions that the broker leads",
+    "Bytes of records appended to them",
+    "Bytes of records sent to consumers",
+    "Bytes of records copied from leaders",
+    "Bytes of records sent to followers",
+    "Partitions that Produce requests have named",
+    "Partitions that Fetch requests have read",
+    "Those of Produce requests that failed, as Kafka counts them",
+    "Those of Fetch requests that failed, as Kafka counts them",
+)
+"""The sums over all topics have no label, as Kafka's MBean without a topic."""
+
+
+def _topics(page: _Page, stats: BrokerTopicStats, most_topics: int) -> Sliced[None]:
+    shown: list[tuple[str, TopicTotals]] = []
+    sums = stats.of_no_topic
+    for topic in one_by_one(stats.by_topic):
+        counters = stats.by_topic.get(topic)
+        if counters is not None:
+            totals = counters.totals()
+            sums = add_totals(sums, totals)
+            if len(shown) < most_topics:
+                shown.append((f"{{{label('topic', topic)}}}", totals))
+        yield None
+    for number, name in enumerate(TopicTotals._fields):
+        samples = [("", sums[number]), *((of_topic, totals[number]) for of_topic, totals in shown)]
+        page.counters(f"{_TOPICS}{name.replace('_', '')}_total", _TOPIC_HELP[number], samples)
+        yield None
+    page.gauge(
+        "barnabas_topics_without_metrics",
+        "Topics of the broker that are beyond metrics.http.topics",
+        len(stats.by_topic) - len(shown),
+    )
+
+
+def _requests(page: _Page, metrics: BrokerRequestMetrics) -> None:
+    found = metrics.by_name()
+    labels = {name: label("request", name) for name in found}
+    page.counters(
+        f"{_REQUESTS}requests_total",
+        "Requests that were answered",
+        [(f"{{{labels[name]}}}", sum(times.counts)) for name, times in found.items()],
+    )
+    times_of: list[tuple[str, float]] = []
+    for name, times in found.items():
+        count, counts = 0, times.counts
+        for digits in range(_BUCKETS):
+            count += counts[digits]
+            times_of.append((f'_bucket{{{labels[name]},le="{(1 << digits) - 1}"}}', count))
+        count += sum(counts[_BUCKETS:])
+        times_of.append((f'_bucket{{{labels[name]},le="+Inf"}}', count))
+        times_of.append((f"_count{{{labels[name]}}}", count))
+        times_of.append((f"_sum{{{labels[name]}}}", times.total_ms))
+    page.lines += metric_lines(
+        f"{_REQUESTS}totaltimems", "histogram", "Time from the last byte of a request to its answer, in ms", times_of
+    )
 
 
 def _log_dirs(page: _Page, log_dirs: LogDirs, log_cleaner: LogCleaner) -> Sliced[None]:

@@ -66,6 +66,9 @@ class AlterPartitionManager:
         self.must_pause = False
         """Whether the last answer left something that must be asked again."""
         self.on_pending = _nothing
+        self.shrinks = 0
+        """Sets confirmed with fewer members than before."""
+        self.expands = 0
 
     def submit(self, partition: Partition, isr: frozenset[int]) -> None:
         """Want another in-sync set for a partition that we lead and that has no change under way."""
@@ -135,7 +138,10 @@ class AlterPartitionManager:
                 if not entry.error_code:
                     if entry.leader_epoch == change.leader_epoch and entry.partition_epoch >= partition.partition_epoch:
                         role = partition.leading()
+                        size_before = len(role.isr)
                         role.isr, role.pending_isr = frozenset(entry.isr), None
+                        self.shrinks += len(role.isr) < size_before
+                        self.expands += len(role.isr) > size_before
                         partition.partition_epoch = entry.partition_epoch
                         settled.append(partition)
                 elif entry.error_code in _NOT_DONE:

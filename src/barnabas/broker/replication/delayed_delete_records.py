@@ -33,7 +33,9 @@ def delete_records(
         waiting.delete(topic_partition, offset)
     if waiting.try_complete(None):
         return None
-    return purgatory.watch(tuple(waiting.pending), waiting.try_complete, waiting.on_expiration, timeout_ms)
+    return purgatory.watch(
+        tuple(waiting.pending), waiting.try_complete, waiting.on_expiration, timeout_ms, "DeleteRecords"
+    )
 
 
 class _Deletion:

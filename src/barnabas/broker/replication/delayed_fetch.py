@@ -185,6 +185,8 @@ class _DelayedFetch:
                 data = self._refused(wanted, error.code)
             except Exception:
                 logger.exception("Partition %s cannot be read", wanted.topic_partition)
+                topic = None if wanted.topic_partition is None else wanted.topic_partition.topic
+                self._handler.replicas.topic_stats.find(topic).failed_fetch_requests += 1
                 data = self._refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)
             is_urgent = is_urgent or data.is_urgent
             size_bytes = data.read.size_bytes
@@ -216,6 +218,7 @@ class _DelayedFetch:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             topic_partition = wanted.topic_partition = TopicPartition(topic, wanted.key[1])
         partition = handler.replicas.partition(topic_partition)
+        partition.counters.total_fetch_requests += 1
         is_throttled = False
         is_follower = self._is_from_follower
         if is_follower:
@@ -294,7 +297,9 @@ class _DelayedFetch:
                 wanted.topic_partition: wanted for wanted in self._context if wanted.topic_partition is not None
             }
             keys = list(self._offsets)
-        return self._handler.purgatory.watch(keys, self._try_complete, self._on_expiration, self._params.max_wait_ms)
+        return self._handler.purgatory.watch(
+            keys, self._try_complete, self._on_expiration, self._params.max_wait_ms, "Fetch"
+        )
 
     def _try_complete(self, key: Hashable) -> bool:
         # Most changes concern one partition of many: look at those before reading them all again.
@@ -334,7 +339,19 @@ class _DelayedFetch:
         answers = self._context.finish(self._found)
         if not self._params.knows_zstd:
             answers = list(map(self._without_zstd, answers))
+        self._count_bytes_out(answers)
         self._respond(answers)
+
+    def _count_bytes_out(self, answers: list[FetchPartitionData]) -> None:
+        find = self._handler.replicas.topic_stats.find
+        for data in answers:
+            size_bytes = data.read.size_bytes
+            if size_bytes and data.wanted.topic_partition is not None:
+                counters = find(data.wanted.topic_partition.topic)
+                if self._is_from_follower:
+                    counters.replication_bytes_out += size_bytes
+                else:
+                    counters.bytes_out += size_bytes
 
     def _without_zstd(self, data: FetchPartitionData) -> FetchPartitionData:
         """Refuse a topic with compression.type=zstd, whatever its batches are, as Apache's brokers do (KIP-110)."""

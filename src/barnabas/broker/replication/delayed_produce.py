@@ -90,7 +90,7 @@ def wait_for_acknowledgements(
         errors.update(dict.fromkeys(last_offsets, ErrorCode.REQUEST_TIMED_OUT))
         respond(errors)
 
-    return purgatory.watch(last_offsets, try_complete, on_expiration, timeout_ms)
+    return purgatory.watch(last_offsets, try_complete, on_expiration, timeout_ms, "Produce")
 
 
 def when_committed(

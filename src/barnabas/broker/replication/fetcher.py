@@ -446,6 +446,7 @@ def _append(partition: Partition, records: Buffer, wall_ms: int) -> int:
     """Append a leader's batches; returns the epoch of the last. Raises `KafkaError`, `UnexpectedOffsetError`."""
     log = partition.log
     info = log.append_as_follower(records, now_ms=wall_ms)
+    partition.counters.replication_bytes_in += len(records)
     if info.last_offset < info.first_offset or info.first_offset < 0:
         return log.leader_epochs.latest_epoch
     return info.leader_epoch

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import NO_BROKER, NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
+from barnabas.broker.replication.topic_stats import TopicCounters
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -205,6 +206,7 @@ class Partition:
         "adding_replicas",
         "broker_id",
         "controller_epoch",
+        "counters",
         "leader_epoch",
         "log",
         "partition_epoch",
@@ -214,8 +216,12 @@ class Partition:
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, broker_id: int, log: PartitionLog) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, broker_id: int, log: PartitionLog, counters: TopicCounters | None = None
+    ) -> None:
+        """``counters`` are those of the topic."""
         self.topic_partition = topic_partition
+        self.counters = counters or TopicCounters()
         self.broker_id = broker_id
         self.log = log
         self.role: Leader | Follower | None = None

@@ -14,6 +14,7 @@ from barnabas.base.slices import Beside, Sliced, one_by_one
 from barnabas.broker.replication.alter_partition_manager import AlterPartitionManager
 from barnabas.broker.replication.partition import FetchSessionActivity, Leader, Partition, StateChange, always_alive
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
+from barnabas.broker.replication.topic_stats import BrokerTopicStats
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.log.append_run import AppendRun
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -75,6 +76,7 @@ class ReplicaManager:
         self._is_known = is_known
         self._lag_time_max_ms = lag_time_max_ms
         self._lag_max_messages = lag_max_messages
+        self.topic_stats = BrokerTopicStats()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._on_leadership: list[LeadershipCallback] = []
@@ -148,6 +150,8 @@ class ReplicaManager:
             partition = self.partition(topic_partition)
         role = partition.leading()
         log = partition.log
+        counters = partition.counters
+        counters.total_produce_requests += 1
         if acks == -1 and partition.is_under_min_isr(role):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -157,6 +161,9 @@ class ReplicaManager:
         info: AppendInfo = log.append_as_leader(
             records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, checks=checks
         )
+        if not info.duplicate:
+            counters.messages_in += info.last_offset - info.first_offset + 1
+            counters.bytes_in += len(records)
         if log.awaits_sync(info.last_offset):
             self._sync(log)
         self._advance(partition, now_ms)
@@ -177,7 +184,11 @@ class ReplicaManager:
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         partition = self._partitions[topic_partition]
-        run.write()
+        batches, records, size_bytes = run.write()
+        counters = partition.counters
+        counters.total_produce_requests += batches
+        counters.messages_in += records
+        counters.bytes_in += size_bytes
         self._advance(partition, now_ms)
         self._purgatory.check_and_complete(topic_partition)
         return partition.log.bounds.log_start_offset
@@ -376,7 +387,9 @@ class ReplicaManager:
             if partition is None:
                 config = self._log_config(topic_partition.topic)
                 log = self._log_dirs.get_or_create(topic_partition, topic_id, config, now_ms, is_new=change.is_new)
-                partition = self._partitions[topic_partition] = Partition(topic_partition, self.broker_id, log)
+                partition = self._partitions[topic_partition] = Partition(
+                    topic_partition, self.broker_id, log, self.topic_stats.of(topic_partition.topic)
+                )
                 self._by_topic.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
             self._change_role(partition, change, now_ms, outcome)
         except KafkaError as failure:
@@ -472,6 +485,7 @@ class ReplicaManager:
             del siblings[topic_partition.partition]
             if not siblings:
                 del self._by_topic[topic_partition.topic]
+                self.topic_stats.remove(topic_partition.topic)
 
     def _announce(self, outcome: LeadershipOutcome) -> None:
         """Call the subscribers of `on_roles` and `on_leadership`."""

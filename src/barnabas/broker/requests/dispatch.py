@@ -26,6 +26,7 @@ from barnabas.broker.requests.connection_quotas import ConnectionQuotas
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.broker.requests.request_handler import RequestHandler
+from barnabas.broker.requests.request_metrics import BrokerRequestMetrics, RequestTimes
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import reader, sliced_reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
@@ -45,6 +46,9 @@ _LARGE_PRODUCE_BYTES = 64 * 1024
 class Unanswered(Protocol):
     """Requests of one connection that are served but for their answers."""
 
+    count: int
+    """How many."""
+
     def wait(self, listener: str, send: Callable[[list[bytes], bool], None], close: Callable[[], None]) -> None:
         """Call ``send`` with answers, in the order of the requests, and whether they are the last; or ``close``, for a
         request whose only answer is the end of the connection."""
@@ -57,6 +61,9 @@ class Unanswered(Protocol):
 
 class FastPath(Protocol):
     """Serves usual requests without an object for each."""
+
+    served_count: int
+    """How many requests the last call of `serve` has served, those included whose answers come later."""
 
     def serve(
         self, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
@@ -92,7 +99,11 @@ class Dispatcher:
         self.clock = clock
         self.slices = slices
         self.unsupported_version = unsupported_version
-        self.fast_paths = {int(key).to_bytes(2, "big"): (key, path) for key, path in (fast_paths or {}).items()}
+        self.request_metrics = BrokerRequestMetrics()
+        self.fast_paths = {
+            int(key).to_bytes(2, "big"): (key, path, self.request_metrics.of(key))
+            for key, path in (fast_paths or {}).items()
+        }
         """By the first two bytes of a request."""
         self._purgatory = purgatory
         self._quotas = quotas
@@ -115,9 +126,15 @@ class Dispatcher:
             purgatory.try_complete_actions()
 
     def serve_fast(
-        self, fast_path: FastPath, client: "ClientConnection", data: memoryview, start: int, stop: int
+        self,
+        fast_path: FastPath,
+        times: RequestTimes,
+        client: "ClientConnection",
+        data: memoryview,
+        start: int,
+        stop: int,
     ) -> int:
-        """See `FastPath.serve`: here the answers are sent, and what waited for the records completed."""
+        """See `FastPath.serve`: here the answers are sent and counted, and what waited for the records completed."""
         purgatory = self._purgatory
         connection = client._connection
         purgatory.hold()
@@ -129,6 +146,13 @@ class Dispatcher:
                 connection.send(replies if len(replies) == 1 else [b"".join(replies)])
             if unanswered is not None:
                 client.wait_for(unanswered)
+            if served != start:
+                count = fast_path.served_count if unanswered is None else fast_path.served_count - unanswered.count
+                took_ms = self.clock.monotonic_ms() - client.last_active_ms
+                if took_ms:
+                    times.add(took_ms, count)
+                else:  # as most
+                    times.at_once += count
         finally:
             purgatory.try_complete_actions()
         return served
@@ -142,6 +166,7 @@ class Dispatcher:
         handler = self.handlers[api_key]
 
         def answer(request: Request, response: Any, code: ErrorCode | None) -> None:
+            self.request_metrics.answered(request, self.clock.monotonic_ms())
             on_response(response if code is None else self.error_response(request, code))
 
         request = Request(
@@ -252,11 +277,13 @@ class ClientConnection:
         self._was_left = served == start
         return position if self._was_left else served
 
-    def _serve_fast(self, key: ApiKey, fast_path: FastPath, data: memoryview, start: int, stop: int) -> int:
+    def _serve_fast(
+        self, key: ApiKey, fast_path: FastPath, times: RequestTimes, data: memoryview, start: int, stop: int
+    ) -> int:
         dispatcher = self._dispatcher
         self.last_active_ms = dispatcher.clock.monotonic_ms()
         self._key = key
-        return dispatcher.serve_fast(fast_path, self, data, start, stop)
+        return dispatcher.serve_fast(fast_path, times, self, data, start, stop)
 
     def wait_for(self, unanswered: Unanswered) -> None:
         """Deliver no other request until these are answered."""
@@ -267,6 +294,9 @@ class ClientConnection:
     def _answer_some(self, unanswered: Unanswered, answers: list[bytes], are_last: bool) -> None:
         if self._request is not unanswered:
             return  # the client is gone
+        dispatcher = self._dispatcher
+        times = dispatcher.request_metrics.of(self._key)
+        times.add(dispatcher.clock.monotonic_ms() - self.last_active_ms, len(answers))
         self._connection.send([b"".join(answers)])
         if are_last:
             self._request = None
@@ -364,6 +394,8 @@ class ClientConnection:
     def _answer(self, request: Request, response: Any, code: ErrorCode | None) -> None:
         if self._request is not request:
             return  # the client is gone
+        dispatcher = self._dispatcher
+        dispatcher.request_metrics.answered(request, dispatcher.clock.monotonic_ms())
         if code is not None and request.is_large:
             self._dispatcher.slices.start(self._fail_large(request, code))
             return

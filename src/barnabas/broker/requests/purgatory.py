@@ -18,7 +18,7 @@ session has a list of the partitions that may have changed. A waiting request of
 """
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
@@ -43,7 +43,7 @@ def _nothing() -> None:
 class DelayedOperation:
     """One operation that waits."""
 
-    __slots__ = ("_keys", "_on_expiration", "_purgatory", "_timer", "_try_complete", "is_completed")
+    __slots__ = ("_keys", "_kind", "_on_expiration", "_purgatory", "_timer", "_try_complete", "is_completed")
 
     def __init__(
         self,
@@ -51,8 +51,10 @@ class DelayedOperation:
         keys: tuple[Hashable, ...],
         try_complete: Callable[[Hashable], bool],
         on_expiration: Callable[[], None],
+        kind: str,
     ) -> None:
         self._purgatory = purgatory
+        self._kind = kind
         self._keys = keys
         self._try_complete = try_complete
         self._on_expiration = on_expiration
@@ -104,7 +106,7 @@ class KeyListener(Protocol):
 class Purgatory:
     """All operations of one broker that wait."""
 
-    __slots__ = ("_by_key", "_call_later", "_changed", "_due", "_is_held", "_is_trying", "_listeners")
+    __slots__ = ("_by_key", "_call_later", "_changed", "_due", "_is_held", "_is_trying", "_listeners", "sizes")
 
     def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
@@ -115,6 +117,8 @@ class Purgatory:
         """Operations to try, with the key that changed. What exceeds `_ATTEMPTS_A_TURN` is tried in the next turn."""
         self._is_trying = False
         self._is_held = False
+        self.sizes: Counter[str] = Counter()
+        """How many operations of each kind wait. For reading."""
 
     def __len__(self) -> int:
         return len({id(operation) for operations in self._by_key.values() for operation in operations})
@@ -125,13 +129,15 @@ class Purgatory:
         try_complete: Callable[[Hashable], bool],
         on_expiration: Callable[[], None],
         timeout_ms: int,
+        kind: str = "Other",
     ) -> DelayedOperation:
         """Call ``try_complete(key)`` after each change of one of ``keys`` until it returns True.
 
-        ``on_expiration`` is called at the timeout. Nothing is called from here: try before. At most one of
+        ``kind`` is Kafka's name for such operations. ``on_expiration`` is called at the timeout. Nothing is called from here: try before. At most one of
         ``on_expiration`` and a true ``try_complete`` happens.
         """
-        operation = DelayedOperation(self, tuple(keys), try_complete, on_expiration)
+        operation = DelayedOperation(self, tuple(keys), try_complete, on_expiration, kind)
+        self.sizes[kind] += 1
         for key in operation._keys:
             self._by_key.setdefault(key, {})[operation] = None
         operation._timer = self._call_later(max(timeout_ms, 0), operation._expire)
@@ -199,6 +205,7 @@ class Purgatory:
             self._is_trying = False
 
     def _remove(self, operation: DelayedOperation) -> None:
+        self.sizes[operation._kind] -= 1
         if operation._timer is not None:
             operation._timer.cancel()
             operation._timer = None

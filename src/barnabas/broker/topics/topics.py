@@ -178,7 +178,7 @@ class Topics:
             return True
 
         keys = tuple(("topic", name) for name in missing)
-        return self._purgatory.watch(keys, attempt, lambda: done(missing), timeout_ms)
+        return self._purgatory.watch(keys, attempt, lambda: done(missing), timeout_ms, "topic")
 
     def _is_led(self, topic: str, count: int) -> bool:
         partitions = self._metadata.partitions(topic)
@@ -315,7 +315,7 @@ class Topics:
             return True
 
         keys = tuple(("topic", name) for name in missing)
-        return self._purgatory.watch(keys, attempt, lambda: done(missing), timeout_ms)
+        return self._purgatory.watch(keys, attempt, lambda: done(missing), timeout_ms, "topic")
 
     def _is_deleted(self, topic: str) -> bool:
         context = self._controller.context
