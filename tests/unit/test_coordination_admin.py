@@ -32,6 +32,7 @@ from barnabas.coordination.storage.snapshot import encode_snapshot
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.figures import QuorumState
 from barnabas.coordination.zab.learner_handler import LearnerHandler, LearnerStatistics
+from barnabas.net.event_loop import new_event_loop
 from barnabas.wire.jute.codec import decode
 from barnabas.wire.jute.errors import ErrorCode
 from barnabas.wire.jute.opcodes import OpCode, WatcherType
@@ -48,6 +49,7 @@ from barnabas.wire.jute.records import (
 )
 from support.coordination import RawClient
 from support.coordination_processor import Harness
+from support.metrics import Metrics
 from support.work import work_of
 
 ON = {"admin.enableServer": "true", "metricsProvider.className": PROMETHEUS_PROVIDER}
@@ -78,7 +80,8 @@ def serve(directory: Path, use: Callable[[int, list[int]], None], **texts: str) 
             await admin.close()
             await server.close()
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run())
 
 
 def get(port: int, path: str) -> str:
@@ -144,6 +147,12 @@ def test_prometheus_gets_the_figures_of_mntr(tmp_path: Path) -> None:
 
     def ask(_port: int, http_ports: list[int]) -> None:
         page = get(http_ports[1], "/metrics")
+        known = Metrics(page)  # as the parser of Prometheus reads it
+        assert known["znode_count"] == 5
+        assert known.kinds["event_loop_slow_place_callbacks"] == "counter"
+        assert known["event_loop_slow_callbacks_total"] == sum(
+            known.by("place", "event_loop_slow_place_callbacks_total").values()
+        )
         assert "# TYPE znode_count gauge\nznode_count 5.0\n" in page
         assert '# TYPE fsynctime summary\nfsynctime{quantile="0.5"} NaN\nfsynctime_count' in page
         assert "# TYPE commit_count counter\ncommit_count 0.0\n" in page

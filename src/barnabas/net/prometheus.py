@@ -6,9 +6,10 @@ In ZooKeeper: TextFormat of the Prometheus client. Kafka's brokers have it from 
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from barnabas.net.event_loop import LoopBudget
 from barnabas.net.http import HttpResponse
 
-__all__ = ["encode_metrics", "figure_lines", "label", "metric_lines"]
+__all__ = ["encode_metrics", "figure_lines", "label", "metric_lines", "slow_place_lines"]
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -37,6 +38,25 @@ def figure_lines(figures: Mapping[str, float]) -> list[str]:
     for name, value in figures.items():
         lines += metric_lines(name, "counter" if name.endswith("_total") else "gauge", name, [("", value)])
     return lines
+
+
+def slow_place_lines(budget: LoopBudget) -> list[str]:
+    """The lines of what held an event loop for too long, by its place."""
+    places = {f"{{{label('place', place)}}}": known for place, known in budget.slow.items()}
+    return [
+        *metric_lines(
+            "event_loop_slow_place_callbacks_total",
+            "counter",
+            "Callbacks and steps of tasks above 10 ms by their place",
+            [(place, known.count) for place, known in places.items()],
+        ),
+        *metric_lines(
+            "event_loop_slow_place_seconds_total",
+            "counter",
+            "The time that they took",
+            [(place, known.total_s) for place, known in places.items()],
+        ),
+    ]
 
 
 def encode_metrics(lines: list[str]) -> HttpResponse:

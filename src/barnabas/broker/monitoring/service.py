@@ -14,7 +14,7 @@ from barnabas.net.event_loop import budget_of
 from barnabas.net.http import HttpResponse
 from barnabas.net.http_server import HttpServer, metrics_handler
 from barnabas.net.machine import process_figures
-from barnabas.net.prometheus import encode_metrics, figure_lines, label, metric_lines
+from barnabas.net.prometheus import encode_metrics, figure_lines, label, metric_lines, slow_place_lines
 
 __all__ = ["MetricsServer"]
 
@@ -68,23 +68,7 @@ class MetricsServer:
 def _of_loop() -> list[str]:
     """What held the event loop."""
     budget = budget_of(asyncio.get_running_loop())
-    if budget is None:
-        return []
-    lines = figure_lines(budget.figures())
-    places = {f"{{{label('place', place)}}}": known for place, known in budget.slow.items()}
-    lines += metric_lines(
-        "event_loop_slow_place_callbacks_total",
-        "counter",
-        "Callbacks and steps of tasks above 10 ms by their place",
-        [(place, known.count) for place, known in places.items()],
-    )
-    lines += metric_lines(
-        "event_loop_slow_place_seconds_total",
-        "counter",
-        "The time that they took",
-        [(place, known.total_s) for place, known in places.items()],
-    )
-    return lines
+    return [] if budget is None else figure_lines(budget.figures()) + slow_place_lines(budget)
 
 
 def _of_garbage() -> list[str]:

@@ -5,7 +5,7 @@ In ZooKeeper: PrometheusMetricsProvider.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from barnabas.coordination.core.statistics import Distribution, Summary
 from barnabas.coordination.server.metric_names import COUNTER_NAMES, PERCENTILE_NAMES, SUMMARY_NAMES
@@ -24,9 +24,9 @@ _Family = dict[str | None, Summary | Distribution]
 """The summaries of one name by their label ``key``; None where there is no label."""
 
 
-def metrics_page(view: ServerView) -> HttpResponse:
-    """All figures in the text format of Prometheus, by Apache ZooKeeper's names."""
-    lines: list[str] = []
+def metrics_page(view: ServerView, lines_of_places: Iterable[str] = ()) -> HttpResponse:
+    """All figures in the text format of Prometheus, by Apache ZooKeeper's names, and lines about the event loop."""
+    lines = [*lines_of_places]
 
     def add(name: str, kind: str, samples: Mapping[str, float]) -> None:
         lines.extend(metric_lines(name, kind, name, samples.items()))

@@ -22,8 +22,10 @@ from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
 from barnabas.coordination.server.view import ServerView
 from barnabas.coordination.storage.restoration import NoRoomError
 from barnabas.coordination.storage.service import SnapshotService
+from barnabas.net.event_loop import budget_of
 from barnabas.net.http import BadRequestError, HttpRequest, HttpResponse, encode_head
 from barnabas.net.http_server import HttpExchange, HttpHandler, HttpServer, metrics_handler
+from barnabas.net.prometheus import slow_place_lines
 
 __all__ = ["AdminServer", "AdministeredServer"]
 
@@ -162,4 +164,5 @@ class AdminServer:
         return json_response("restore", fields={"last_zxid": zxid})
 
     async def _metrics(self) -> HttpResponse:
-        return metrics_page(self._administered.view())
+        budget = budget_of(asyncio.get_running_loop())
+        return metrics_page(self._administered.view(), () if budget is None else slow_place_lines(budget))
