@@ -28,6 +28,7 @@ from barnabas.wire.kafka.messages.update_metadata import (
 )
 from barnabas.wire.kafka.records.batch_header import HEADER, seal
 from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.records import Record, build_batch
 from support.broker import START_MS, DataPath, Wire, batch
 
 TOPICS = {
@@ -48,6 +49,8 @@ TOPICS = {
     "replicated-enough": {"min.insync.replicas": "2"},
 }
 """By name, with their settings."""
+KEYLESS = b""
+"""A batch for a compacted topic that begins with this value has no keys, and is refused."""
 REPLICATED = ("replicated", "replicated-too", "replicated-enough")
 PARTITIONS = {"t": 3, "indexed": 2, "lz4": 2, "rolls": 2, "compacted": 2, "replicated": 2}
 """Of topics with several."""
@@ -108,7 +111,9 @@ usual_batches = st.fixed_dictionaries(
 usual_requests = st.fixed_dictionaries(
     {
         "version": versions,
-        "topic": st.sampled_from(["t", "indexed", "lz4", "rolls", "replicated", "replicated"]),
+        "topic": st.sampled_from(
+            ["t", "indexed", "lz4", "rolls", "compacted", "compacted", "replicated", "replicated"]
+        ),
         "batch": usual_batches,
         "acks": st.sampled_from([1, -1, 0]),
         "client": st.just("a"),
@@ -119,7 +124,16 @@ usual_requests = st.fixed_dictionaries(
 
 
 usual_partitions = st.sampled_from(
-    [("t", 0), ("t", 1), ("t", 2), ("indexed", 0), ("indexed", 1), ("replicated", 0), ("replicated", 1)]
+    [
+        ("t", 0),
+        ("t", 1),
+        ("t", 2),
+        ("indexed", 0),
+        ("indexed", 1),
+        ("compacted", 0),
+        ("replicated", 0),
+        ("replicated", 1),
+    ]
 )
 several_partitions = st.fixed_dictionaries(
     {
@@ -385,9 +399,10 @@ class Encoder:
         if sequence is None:
             sequence = self.sequences.get((topic, index, producer_id, epoch), 0)
         self.sequences[topic, index, producer_id, epoch] = sequence + len(values)
-        made = batch(
-            *values,
-            timestamp_ms=self.now_ms - wanted["age_ms"],
+        timestamp_ms = self.now_ms - wanted["age_ms"]
+        has_keys = topic == "compacted" and wanted["values"][0] != KEYLESS
+        made = build_batch(
+            [Record(at, timestamp_ms, value[:9] if has_keys else None, value) for at, value in enumerate(values)],
             compression=wanted["codec"],
             producer_id=producer_id,
             producer_epoch=epoch,
@@ -502,7 +517,7 @@ USUAL = {
 
 
 PARTS = [(topic, index, USUAL_BATCH) for topic, partitions in PARTITIONS.items() for index in range(partitions)]
-FIRST_RECORDS = [("together", [{**USUAL, "version": 7, "parts": [part for part in PARTS if part[0] != "compacted"]}])]
+FIRST_RECORDS = [("together", [{**USUAL, "version": 7, "parts": PARTS}])]
 """The first records of a segment take the general path."""
 
 
@@ -522,6 +537,39 @@ def test_requests_that_came_together_are_served_fast_in_one_write(tmp_path: Path
     run.producer.sent.clear()
     run.step("together", frames)
     assert (run.served_fast, file.writes, len(run.producer.sent)) == (1, [4], 1 if acks else 0)
+
+
+def test_batches_for_a_compacted_topic_are_served_fast_if_their_records_have_keys(tmp_path: Path) -> None:
+    """Plain and compressed, of one record and of many. Without keys, and where the check takes long, they are left."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+
+    def send(*changes: dict) -> tuple[int, list[int]]:
+        """How many calls served fast, and each answer's error."""
+        run.served_fast = 0
+        run.producer.sent.clear()
+        batches = [{**USUAL_BATCH, **change} for change in changes]
+        run.step(
+            "together",
+            [encoder.frame({**USUAL, "version": 8, "topic": "compacted", "batch": each}) for each in batches],
+        )
+        return run.served_fast, [error for _, [(_, _, error, _)] in partition_answers(run.producer, 8)]
+
+    assert send({}) == (0, [0])
+    log = run.broker.replicas.get(TopicPartition("compacted", 0)).log
+    (file,) = count_writes(run, ("compacted", 0))
+    many = {"values": [b"%d" % at for at in range(500)]}
+    lz4, gzip = {"codec": CompressionType.LZ4}, {"codec": CompressionType.GZIP}
+    assert send({}, lz4, {"values": [b"one"]}, many, {**many, **lz4}, {**many, **gzip}) == (1, [0] * 6)
+    assert (file.writes, log.log_end_offset) == ([6], 2 + 2 + 2 + 1 + 3 * 500)
+    refused = int(ErrorCode.INVALID_RECORD)
+    for change in (
+        {"values": [KEYLESS]},
+        {"values": [KEYLESS, b"a"], **lz4},
+        {"values": [KEYLESS] * 9, "producer": (-1, -1, -1)},
+    ):
+        assert send(change) == (0, [refused])
+    bomb = {"values": [b"x" + bytes(100_000)], **lz4, "producer": (-1, -1, -1)}
+    assert send(bomb)[0] == 0
 
 
 def test_requests_for_several_partitions_are_answered_in_their_order(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from crc32c import crc32c
 from barnabas.log.append_checks import unpacked_limit_bytes
 from barnabas.log.availability import Availability
 from barnabas.log.components import LogComponents
-from barnabas.log.conversion import validate_plain_records
+from barnabas.log.conversion import validate_and_convert, validate_plain_records
 from barnabas.log.producer_state import MAX_SEQUENCE
 from barnabas.log.segment.segment import AppendedBatch, Room, Segment, room_in
 from barnabas.log.settings import CODECS, LogConfig
-from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import (
     COMPRESSION_MASK,
     CRC_START,
@@ -44,6 +44,8 @@ MOST_BATCHES = 64
 """Most batches in one run."""
 _MANY_RECORDS = 4_096
 """Plain batches of so many take long to check."""
+_MOST_UNPACKED_BYTES = 32 * 1024
+"""Of a batch for a compacted topic, whose records are looked at."""
 _NO_LIMIT = (1 << 63) - 1
 _NO_PRODUCER = -1
 
@@ -58,7 +60,6 @@ def begin_run(
     if (
         availability.reason is not None
         or config.log_append_time
-        or config.cleanup_compact
         or config.flush_before_ack
         or config.timestamp_before_max_ms != _NO_LIMIT
         or components.epochs.latest_epoch != leader_epoch
@@ -82,6 +83,7 @@ class AppendRun:
         "_availability",
         "_batches",
         "_codec",
+        "_compacted",
         "_components",
         "_index_interval_bytes",
         "_last_offset",
@@ -91,6 +93,7 @@ class AppendRun:
         "_most_packed_records",
         "_next_offset",
         "_next_sequence",
+        "_now_ms",
         "_origins",
         "_producer_epoch",
         "_producer_id",
@@ -111,6 +114,8 @@ class AppendRun:
         self._components = components
         self._leader_epoch = leader_epoch
         self._codec = config.codec
+        self._compacted = config if config.cleanup_compact else None
+        self._now_ms = now_ms
         self._max_message_bytes = config.max_message_bytes
         self._most_packed_records = unpacked_limit_bytes(config) // SMALLEST_RECORD_BYTES
         self._index_interval_bytes = config.index_interval_bytes
@@ -173,16 +178,17 @@ class AppendRun:
             return -1
         if crc32c(batch[CRC_START:]) != crc:
             return -1
-        if attributes:
-            if attributes >= len(CODECS) or count > self._most_packed_records:
-                return -1
-        else:
-            if count >= _MANY_RECORDS or count * SMALLEST_RECORD_BYTES > size - HEADER_BYTES:
-                return -1
-            try:
+        if attributes and (attributes >= len(CODECS) or count > self._most_packed_records):
+            return -1
+        if not attributes and (count >= _MANY_RECORDS or count * SMALLEST_RECORD_BYTES > size - HEADER_BYTES):
+            return -1
+        try:
+            if self._compacted is not None:
+                self._validate_keys(batch, header, self._compacted)
+            elif not attributes:
                 validate_plain_records(batch, header)
-            except KafkaError:
-                return -1
+        except KafkaError:
+            return -1
         if producer_id >= 0:
             self._producer_id, self._producer_epoch = producer_id, epoch
             self._next_sequence = (sequence + count) & MAX_SEQUENCE
@@ -192,6 +198,12 @@ class AppendRun:
         self._batches.append((size, first_offset, last_offset, timestamp_ms))
         self._origins.append((epoch_then, producer_id, epoch, sequence))
         return first_offset
+
+    def _validate_keys(self, batch: memoryview, header: HeaderFields, config: LogConfig) -> None:
+        """Check a batch for a compacted topic, in whose codec it is. Raises `KafkaError`, also where that takes long."""
+        if header[12] >= _MANY_RECORDS or header[1] > _MOST_UNPACKED_BYTES:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "left to the general path")
+        validate_and_convert(batch, header, config, self._now_ms, limit_bytes=_MOST_UNPACKED_BYTES)
 
     def remove_last(self) -> None:
         """Take back the last batch: the request that has it is left to the general path."""

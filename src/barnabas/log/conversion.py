@@ -84,17 +84,19 @@ def needs_record_validation(fields: HeaderFields, config: LogConfig, origin: int
     )
 
 
-def validate_and_convert(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
+def validate_and_convert(
+    batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int, *, limit_bytes: int = _NO_LIMIT
+) -> Buffer:
     """Check every record of a batch. Return the batch, or a new batch that has its records in the topic's codec.
 
     Records are not taken apart for another codec: they are the same bytes in each.
     Raises `RejectedRecordsError` with INVALID_RECORD (no key on a compacted topic) or INVALID_TIMESTAMP; `KafkaError`
     with CORRUPT_MESSAGE or INVALID_RECORD for damaged records, and MESSAGE_TOO_LARGE for too many, or for what grew past
-    max.message.bytes.
+    max.message.bytes. With ``limit_bytes``, more is damage, too.
     """
     header = BatchHeader._make(fields)
     try:
-        body = unpack_records(batch, header, limit_bytes=unpacked_limit_bytes(config))
+        body = unpack_records(batch, header, limit_bytes=min(limit_bytes, unpacked_limit_bytes(config)))
     except CorruptDataError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     return convert_unpacked(batch, header, body, config, now_ms)
