@@ -33,6 +33,7 @@ from barnabas.wire.kafka.schema import Message, Struct
 from support.needs import needs_reference
 from support.reference import apache_cluster
 from support.servers import up
+from support.slicing import finish
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
@@ -415,8 +416,7 @@ def test_what_apache_stored_is_read_and_written_alike(theirs: tuple[str, Path]) 
         for _ in loaded.read(data):
             pass
     assert records > 10
-    for _ in loaded.steps():
-        pass
+    finish(loaded.steps())
     assert loaded.unreadable == []
     group = loaded.groups["kept"]
     assert (group.state.value, group.generation_id, group.leader_id) == ("Stable", 1, joined.member_id)

@@ -1,6 +1,6 @@
 """A broker's group service on a real log, through dispatch and codec, with manual time."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class GroupBroker(DataPath):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, {"group.initial.rebalance.delay.ms": "0"})
+        self.held: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] | None = None
+        """What is to run in threads, while a test holds that."""
         self.spawned: list[Coroutine[Any, Any, None]] = []
         self.groups = GroupService(
             self.config,
@@ -41,7 +43,7 @@ class GroupBroker(DataPath):
             call_later=self.timers,
             rng=self.rng,
             spawn=self.spawned.append,
-            slices=Slices(self.clock, self.timers, at_once),
+            slices=Slices(self.clock, self.timers, self.in_thread),
         )
         self.groups.start()
         self.replicas.on_leadership(self.groups.leadership_changed)
@@ -50,6 +52,18 @@ class GroupBroker(DataPath):
         state = UpdateMetadataPartitionState(partition_index=0, leader=0, replicas=[0], isr=[0])
         topic = UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
         self.metadata.update(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=1)], topic_states=[topic]))
+
+    def in_thread(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        if self.held is None:
+            at_once(work, done)
+        else:
+            self.held.append((work, done))
+
+    def release(self) -> None:
+        """Let the threads run."""
+        held, self.held = self.held or [], None
+        for work, done in held:
+            at_once(work, done)
 
     def load(self, **options: Any) -> None:
         """Lead the group's partition, and read it."""

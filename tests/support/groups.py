@@ -9,7 +9,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.commits import prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
-from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Reply
+from barnabas.broker.groups.effects import Answers, Append, Effect, GroupSettings, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import OffsetRecord, StoredRecord, encode_record
 from barnabas.wire.kafka.consumer_protocol import Subscription, encode_subscription
@@ -100,8 +100,7 @@ class World:
             for offset, (written_to, key, value) in enumerate(self.log):
                 if written_to == partition:
                     loader.add(key, value, offset)
-            for _ in loader.steps():
-                pass
+            finish(loader.steps())
             assert not loader.unreadable
             self.perform(self.coordinator.finish_loading(partition, 0, loader, self.now))
         self.settle()
@@ -118,6 +117,9 @@ class World:
         for effect in effects:
             if isinstance(effect, Reply):
                 effect.to(effect.response)
+            elif isinstance(effect, Answers):
+                for to, about in effect.waiting:
+                    to(effect.respond(about))
             elif self.refuse is not None:
                 self.perform(self.coordinator.failed(effect, self.refuse, self.now))
             else:

@@ -1,5 +1,7 @@
 """Joining, synchronizing, heartbeats and leaving, on virtual time."""
 
+from itertools import pairwise
+
 import pytest
 
 from barnabas.broker.groups.group import GROUP_TRANSITIONS, GroupState
@@ -8,6 +10,40 @@ from barnabas.wire.kafka.errors import ErrorCode as E
 from support.groups import RANGE, World
 
 # Joining
+
+
+@pytest.mark.parametrize("which", ["join", "sync"])
+def test_thousands_of_late_members_are_removed_in_steps(which: str) -> None:
+    """Those that do not rejoin, and those that never ask for their assignment; the group is the same at the end."""
+    world = World(initial_rebalance_delay_ms=3000)
+    ids = [world.join().response.member_id for _ in range(1200)]
+    waiting = [world.join(member_id=member_id, session_ms=600_000) for member_id in ids]
+    while waiting[0].waits:
+        world.advance(3000)
+    joined = [answer.response for answer in waiting]
+    group = world.coordinator.find("g")
+    assert group is not None
+    if which == "join":
+        leader = next(answer for answer in joined if answer.members)
+        world.sync(leader, dict.fromkeys(ids, b""))
+        again = world.join(member_id=leader.member_id)
+        assert group.state is GroupState.PREPARING_REBALANCE
+    counts = [len(group.members)]
+    while len(group.members) > (which == "join"):
+        due = world.coordinator.next_deadline_ms()
+        assert due is not None
+        world.ms = max(world.ms, due)
+        world.perform(world.coordinator.tick(world.now))
+        if len(group.members) != counts[-1]:
+            counts.append(len(group.members))
+    assert max(before - after for before, after in pairwise(counts)) <= 500
+    world.settle()
+    if which == "join":
+        assert not again.waits
+        assert [each.member_id for each in again.response.members] == [leader.member_id]
+    else:
+        world.advance(10)
+        assert group.state is GroupState.EMPTY
 
 
 def test_first_join_of_a_dynamic_member_is_sent_back_with_a_member_id() -> None:

@@ -409,17 +409,17 @@ def test_description_shows_assignments_while_stable() -> None:
     """Members always, what they do only once it is settled; an unknown group is dead."""
     world = World()
     leader, _ = world.stable(2)
-    stable = describe_group(world.coordinator, "g")
+    stable = finish(describe_group(world.coordinator, "g"))
     assert (stable.group_state, stable.protocol_type, stable.protocol_data) == ("Stable", "consumer", "range")
     assert [(m.member_assignment, m.member_metadata) for m in stable.members] == [
         (m.member_id.encode(), b"r") for m in stable.members
     ]
     assert (stable.members[0].client_id, stable.members[0].client_host) == ("client", "/10.0.0.1")
     world.join(member_id=leader.member_id)
-    unsettled = describe_group(world.coordinator, "g")
+    unsettled = finish(describe_group(world.coordinator, "g"))
     assert (unsettled.group_state, unsettled.protocol_data) == ("PreparingRebalance", "")
     assert [m.member_assignment for m in unsettled.members] == [b"", b""]
-    dead = describe_group(world.coordinator, "unknown")
+    dead = finish(describe_group(world.coordinator, "unknown"))
     assert (dead.group_state, dead.error_code) == ("Dead", E.NONE)
 
 
@@ -441,8 +441,7 @@ def test_loading_follows_transactions() -> None:
     add("overtaken", 2, 4)
     loader.end_transaction(7, committed=True)
     loader.end_transaction(8, committed=False)
-    for _ in loader.steps():
-        pass
+    finish(loader.steps())
     offsets = loader.groups["g"].offsets
     assert {tp.topic: value.offset for tp, value in offsets.committed.items()} == {"committed": 1, "overtaken": 2}
     assert offsets.is_unstable(TopicPartition("open", 0))

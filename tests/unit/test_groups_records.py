@@ -16,6 +16,7 @@ from barnabas.broker.groups.records import (
     encode_batch,
     encode_record,
 )
+from barnabas.wire.kafka.consumer_protocol import begins_with_topics, decode_subscription, encode_topics
 from barnabas.wire.kafka.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
@@ -30,6 +31,7 @@ from barnabas.wire.kafka.errors import MalformedMessageError
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, assign_offsets
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch, build_batch_around, read_pairs, read_records
+from support.slicing import finish
 
 names = st.text(max_size=20)
 few_names = st.sampled_from(["g", "h", "group"])
@@ -149,9 +151,27 @@ def test_groups_loaded_by_whole_batches_are_those_loaded_by_single_records(
         end += len(records)
     assert list(together.read(bytes(log)))[-1:] == ([end] if batches else [])
     for loader in (together, single):
-        for _ in loader.steps():
-            pass
+        finish(loader.steps())
     assert not together.unreadable
     assert {group: found.offsets.committed for group, found in together.groups.items()} == {
         group: found.offsets.committed for group, found in single.groups.items()
     }
+
+
+@given(
+    topics=st.lists(st.text(max_size=5), max_size=4),
+    other=st.lists(st.text(max_size=5), max_size=4),
+    tail=st.binary(max_size=8),
+    version=st.integers(-1, 4),
+)
+def test_topics_are_recognised_only_where_decoding_finds_the_same(
+    topics: list[str], other: list[str], tail: bytes, version: int
+) -> None:
+    """A member's metadata that begins with known topics, with whatever follows."""
+    for named in (topics, other):
+        metadata = version.to_bytes(2, "big", signed=True) + encode_topics(named) + tail
+        try:
+            found = decode_subscription(metadata, as_version=0).topics
+        except MalformedMessageError:
+            found = None
+        assert begins_with_topics(metadata, encode_topics(topics)) == (found == topics)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.groups.coordinator import partition_of
+from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.log.settings import LogConfig
@@ -45,6 +47,7 @@ from barnabas.wire.kafka.messages.update_metadata import (
 )
 from support.broker import Wire
 from support.group_broker import PARTITION, TOPIC_ID, GroupBroker
+from support.slicing import finish
 
 UNKNOWN_ID = Uuid(bytes([1]) * 16)
 
@@ -96,6 +99,26 @@ def commit_request(offset: int) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])
 
 
+OTHER = next(name for name in map(str, range(10_000)) if partition_of(name, 50) == PARTITION)
+
+
+def commit_of_another_group() -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    return OffsetCommitRequest(group_id=OTHER, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])
+
+
+def reloaded(broker: GroupBroker) -> dict[str, Group]:
+    """The groups that the log holds."""
+    loader = Loader(PARTITION)
+    log = broker.replicas.partition(TopicPartition(OFFSETS_TOPIC, PARTITION)).log
+    assert log is not None
+    piece = log.read(0, 1 << 20, upper_bound=log.log_end_offset)
+    for _ in loader.read(piece.records.read()):
+        pass
+    finish(loader.steps())
+    return loader.groups
+
+
 def code(response: Any) -> E:
     return E(response.topics[0].partitions[0].error_code)
 
@@ -132,6 +155,98 @@ def test_members_and_offsets_are_there_after_a_restart(broker: GroupBroker, tmp_
     later.timers.advance(10_400)  # late, but within what counts as standing still
     later.timers.advance(300)
     assert heartbeat(wire, joined) == E.UNKNOWN_MEMBER_ID
+
+
+def large_group(broker: GroupBroker, number: int = 300) -> tuple[list[Wire], Callable[[], None]]:
+    """A group whose members wait for their assignment, and what has their leader send it."""
+    coordinator = broker.groups.coordinator
+    wires = [broker.connect() for _ in range(number)]
+    ids = [wire.ask(join_request(), 9).member_id for wire in wires]
+    for wire, member_id in zip(wires, ids, strict=True):
+        wire.post(join_request(member_id), 9)
+    broker.timers.advance(0)
+    broker.take_turns(wires[-1])
+    for wire in wires:
+        wire.answer()
+    found = coordinator.find("g")
+    assert found is not None
+    leader = ids.index(found.leader_id)
+
+    def sync(index: int) -> None:
+        assignments = [SyncGroupRequestAssignment(member_id=each, assignment=each.encode()) for each in ids]
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=found.generation_id,
+            member_id=ids[index],
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assignments if index == leader else [],
+        )
+        wires[index].post(request, 5)
+
+    for index in [*range(leader), *range(leader + 1, number)]:
+        sync(index)
+    return wires, lambda: sync(leader)
+
+
+def end_offset(broker: GroupBroker) -> int:
+    log = broker.replicas.partition(TopicPartition(OFFSETS_TOPIC, PARTITION)).log
+    assert log is not None
+    return log.log_end_offset
+
+
+def test_the_record_of_a_large_group_is_encoded_in_a_thread_and_what_follows_waits_for_it(broker: GroupBroker) -> None:
+    """The order of the log is that of the decisions: a member that leaves meanwhile leaves after the assignment."""
+    wires, send_assignment = large_group(broker)
+    broker.held = []
+    send_assignment()
+    other = broker.connect()
+    other.post(commit_of_another_group(), 8)
+    assert end_offset(broker) == 0
+    assert not any(wire.sent for wire in (*wires, other))
+    broker.release()
+    broker.take_turns(wires[-1])
+    broker.take_turns(other)
+    assert code(other.answer()) == E.NONE
+    assert {wire.answer().error_code for wire in wires} == {0}
+    loaded = reloaded(broker)
+    assert len(loaded["g"].members) == len(wires)
+    assert {member.assignment for member in loaded["g"].members.values()} == set(map(str.encode, loaded["g"].members))
+    assert loaded[OTHER].offsets.committed
+
+
+def test_the_record_of_a_large_group_is_not_written_when_the_group_is_lost_meanwhile(broker: GroupBroker) -> None:
+    """Not even if this broker leads its partition again: another one may have served the group in between."""
+    wires, send_assignment = large_group(broker)
+    broker.held = []
+    send_assignment()
+    broker.lead(OFFSETS_TOPIC, PARTITION, epoch=1, leader=5, replicas=(0, 5))
+    broker.load(epoch=2)
+    broker.release()
+    broker.take_turns(wires[-1])
+    assert {E(wire.answer().error_code) for wire in wires} == {E.NOT_COORDINATOR}
+    assert end_offset(broker) == 0
+
+
+def test_a_large_group_is_described_in_slices_with_one_view_of_its_members(broker: GroupBroker) -> None:
+    """A member that leaves between two slices is still in the answer."""
+    wires, send_assignment = large_group(broker)
+    send_assignment()
+    broker.take_turns(wires[-1])
+    leaving = next(iter(broker.groups.coordinator.find("g").members))
+    broker.clock.time_slice = lambda: lambda: True
+    wire = broker.connect()
+    wire.post(DescribeGroupsRequest(groups=["g"]), 5)
+    broker.timers.advance(0)
+    assert not wire.sent
+    left = broker.connect()
+    left.post(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=leaving)]), 5)
+    broker.take_turns(wire)
+    (described,) = wire.answer().groups
+    assert len(described.members) == len({member.member_id for member in described.members}) == 300
+    assert {member.member_assignment for member in described.members} == {
+        member.member_id.encode() for member in described.members
+    }
 
 
 def test_members_of_a_large_group_are_answered_in_slices(broker: GroupBroker) -> None:

@@ -174,6 +174,11 @@ class InOrder:
         self._works: deque[Sliced[None]] = deque()
         self._is_running = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether work is under way or waits for its turn."""
+        return self._is_running
+
     def start(self, work: Sliced[None]) -> None:
         """Begin work, at once if no other is under way. What it raises is logged."""
         self._works.append(work)

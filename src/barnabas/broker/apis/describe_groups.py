@@ -27,6 +27,9 @@ from barnabas.wire.kafka.messages.describe_groups import (
 
 _NOT_FOUND_SINCE_VERSION = 6  # KIP-1043; before that, a group that does not exist is Dead
 
+_MANY_MEMBERS = 256
+"""From then on the response is encoded in slices."""
+
 # Bits by operation number: READ 3, DELETE 6, DESCRIBE 8. Without an authorizer everybody may do all of them.
 _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
@@ -42,13 +45,14 @@ def _describe(services: Services, request: Request) -> Sliced[None]:
     # A group is described once, however often it is named: answers are not to outgrow what is known.
     for group_id in dict.fromkeys(message.groups):
         yield None
-        group = describe_group(services.groups.coordinator, group_id)
+        group = yield from describe_group(services.groups.coordinator, group_id)
         groups.append(group)
         if request.version >= _NOT_FOUND_SINCE_VERSION and group.group_state == GroupState.DEAD.value:
             group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             group.error_message = f"Group {group.group_id} not found."
         elif message.include_authorized_operations and not group.error_code:
             group.authorized_operations = _ALL_OPERATIONS
+    request.is_large |= sum(len(group.members) for group in groups) > _MANY_MEMBERS
     request.reply(DescribeGroupsResponse(groups=groups))
 
 

@@ -20,6 +20,8 @@ from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.join_group import JoinGroupResponse
 
+_MANY_MEMBERS = 256
+"""From then on the leader's response is encoded in slices."""
 _PROTOCOL_NAME_IS_NULLABLE_SINCE_VERSION = 7
 
 
@@ -29,6 +31,7 @@ def handle(services: Services, request: Request) -> None:
     def reply(response: JoinGroupResponse) -> None:
         if response.protocol_name is None and request.version < _PROTOCOL_NAME_IS_NULLABLE_SINCE_VERSION:
             response.protocol_name = ""
+        request.is_large |= len(response.members) > _MANY_MEMBERS
         request.reply(response)
 
     services.groups.join(request.message, request.version, request.client_id or "", f"/{request.client.host}", reply)

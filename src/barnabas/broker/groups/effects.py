@@ -1,4 +1,4 @@
-"""The effects of the group coordinator (`Reply`, `Append`), and its settings.
+"""The effects of the group coordinator (`Reply`, `Answers`, `Append`), and its settings.
 
 In Kafka: response callbacks, `ReplicaManager.appendRecords`, and `GroupConfig` with `OffsetConfig`.
 """
@@ -13,10 +13,14 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.settings import Values
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.offsets import CommittedOffset
-from barnabas.broker.groups.records import StoredRecord
+from barnabas.broker.groups.records import GroupRecord, StoredRecord
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["Append", "Effect", "GroupSettings", "Outbox", "Reply"]
+__all__ = ["Answers", "Append", "Effect", "GroupSettings", "Outbox", "Reply"]
+
+
+_MANY = 256
+"""Records or members: about a millisecond."""
 
 
 class Reply(NamedTuple):
@@ -24,6 +28,15 @@ class Reply(NamedTuple):
 
     to: Any
     response: Any
+
+
+class Answers(NamedTuple):
+    """Answer requests that waited together, of thousands of members. Each response is made when it is sent."""
+
+    waiting: Sequence[tuple[Any, Any]]
+    """The requests, each with what its response depends on."""
+    respond: Callable[[Any], Any]
+    """A response. It must not depend on the group, which may have changed by then."""
 
 
 OffsetColumns = tuple[Sequence[TopicPartition], Sequence[CommittedOffset]]
@@ -59,8 +72,18 @@ class Append:
     def partition(self) -> int:
         return self.group.partition
 
+    @property
+    def is_large(self) -> bool:
+        """Whether its batch takes milliseconds to encode."""
+        if self.encoded is not None:
+            return False
+        return len(self.records) > _MANY or any(
+            isinstance(record, GroupRecord) and record.value is not None and len(record.value.members) > _MANY
+            for record in self.records
+        )
 
-Effect = Reply | Append
+
+Effect = Reply | Answers | Append
 
 
 class Outbox:
@@ -74,6 +97,11 @@ class Outbox:
 
     def reply(self, to: Any, response: Any) -> None:
         self._effects.append(Reply(to, response))
+
+    def answer_all(self, waiting: Sequence[tuple[Any, Any]], respond: Callable[[Any], Any]) -> None:
+        """See `Answers`."""
+        if waiting:
+            self._effects.append(Answers(waiting, respond))
 
     def append(
         self,

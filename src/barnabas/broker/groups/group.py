@@ -19,7 +19,7 @@ from typing import Any
 
 from barnabas.broker.groups.offsets import GroupOffsets
 from barnabas.broker.groups.records import GroupValue
-from barnabas.wire.kafka.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from barnabas.wire.kafka.consumer_protocol import PROTOCOL_TYPE, begins_with_topics, decode_subscription, encode_topics
 from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
 
 __all__ = ["GROUP_TRANSITIONS", "Group", "GroupState", "Member", "Protocols"]
@@ -98,11 +98,10 @@ class Member:
 
     def metadata(self, protocol: str | None) -> bytes:
         """The member's metadata for ``protocol``; empty if it does not support it."""
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
-
-    def vote(self, candidates: set[str]) -> str | None:
-        """The member's favourite among ``candidates``."""
-        return next((name for name, _ in self.protocols if name in candidates), None)
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
 
 
 class Group:
@@ -189,7 +188,8 @@ class Group:
             return None
         assert member.join_reply is None, "a member that waits in JoinGroup must be answered before it is removed"
         assert member.sync_reply is None, "a member that waits in SyncGroup must be answered before it is removed"
-        self._supporters.subtract(name for name, _ in member.protocols)
+        for name, _ in member.protocols:
+            self._supporters[name] -= 1
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
@@ -231,6 +231,16 @@ class Group:
             self.awaiting_join -= 1
         return reply
 
+    def take_join_replies(self) -> list[tuple[Any, str]]:
+        """All replies that wait for the generation, with the ids of their members."""
+        waiting = []
+        for member in self.members.values():
+            if member.join_reply is not None:
+                waiting.append((member.join_reply, member.member_id))
+                member.join_reply = None
+        self.awaiting_join = 0
+        return waiting
+
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Whether the sender is a member, and the current one of its instance id: NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
         if group_instance_id is not None:
@@ -265,7 +275,12 @@ class Group:
         """The protocol that most members prefer among those that all support; of equals, the one voted for first."""
         member_count = len(self.members)
         candidates = {name for name, supporters in self._supporters.items() if supporters == member_count}
-        votes = Counter(vote for member in self.members.values() if (vote := member.vote(candidates)) is not None)
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            for name, _ in member.protocols:
+                if name in candidates:
+                    votes[name] = votes.get(name, 0) + 1
+                    break
         assert votes, f"no protocol is common to the members of group {self.group_id}"
         return max(votes, key=votes.__getitem__)
 
@@ -292,14 +307,19 @@ class Group:
     def _find_subscribed_topics(self) -> frozenset[str] | None:
         if self.protocol_type != PROTOCOL_TYPE:
             return None
+        topics: set[str] = set()
+        latest: bytes | None = None
         try:
-            return frozenset(
-                topic
-                for member in self.members.values()
-                for topic in decode_subscription(member.metadata(self.protocol_name), as_version=0).topics
-            )
+            for member in self.members.values():
+                metadata = member.metadata(self.protocol_name)
+                if latest is not None and begins_with_topics(metadata, latest):
+                    continue  # thousands of members mostly subscribe to the same topics
+                found = decode_subscription(metadata, as_version=0).topics
+                topics.update(found)
+                latest = encode_topics(found)
         except MalformedMessageError:
             return None  # a client's own format under the consumers' name: it then owns all its topics
+        return frozenset(topics)
 
     # Records
 

@@ -8,6 +8,7 @@ In Kafka: `GroupMetadataManager.doLoadGroupsAndOffsets`.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice, repeat
 from struct import Struct, unpack
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Beside
 from barnabas.base.tuples import new_tuple
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.offsets import NO_EXPIRATION, CommittedOffset
@@ -150,22 +152,25 @@ class Loader:
                 if known is None or known[-1] <= base_offset:
                     table[key[-4:]] = value, base_offset
 
-    def steps(self) -> Iterator[None]:
-        """Make the groups; yields every few milliseconds of work."""
+    def steps(self) -> Iterator[Beside | None]:
+        """Make the groups; yields every few milliseconds of work, and the groups with thousands of members for a thread."""
         latest, self._latest = self._latest, {}
         made = 0
         for head, table in latest.items():
             items = iter(table.items())
             while some := list(islice(items, _RECORDS_A_STEP)):
-                self._apply_many(head, some)
+                large = [each for each in some if len(each[1]) == 2 and len(each[1][0] or b"") > _BYTES_A_STEP]
+                for tail, (value, base_offset) in large:
+                    yield Beside(partial(self._apply, head + tail, value, base_offset))
+                self._apply_many(head, [each for each in some if each not in large] if large else some)
                 made += len(some)
                 if made >= _RECORDS_A_STEP:
                     made = 0
-                    yield
+                    yield None
         for producer_id, pending in self._transactions.items():
             for key, (value, base_offset) in pending.items():
                 self._apply(key, value, base_offset, producer_id)
-        yield
+        yield None
 
     def _apply_many(self, head: bytes, items: list[tuple[bytes, _Latest]]) -> None:
         """Apply records whose keys begin with the same bytes. Of a plain offset only the partition and the numbers of the value

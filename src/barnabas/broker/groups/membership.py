@@ -12,10 +12,13 @@ In Kafka: the join, sync, heartbeat and leave methods of `GroupCoordinator`, wit
 `DelayedHeartbeat`.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from barnabas.base.randomness import Random
+from barnabas.base.tuples import new_tuple
 from barnabas.broker.groups.effects import GroupSettings, Outbox
 from barnabas.broker.groups.group import Group, GroupState, Member, Protocols
 from barnabas.broker.groups.records import GroupRecord, GroupValue, MemberValue
@@ -35,8 +38,13 @@ _MOST_ASSIGNMENT_BYTES = 16 << 20
 """Many times what ``max.message.bytes`` of ``__consumer_offsets`` allows for the record, which may be compressed."""
 _MOST_OF_A_NAME = 255
 """Characters of a client's name in its member id, which must fit into answers with the rest of it."""
+_REMOVED_A_STEP = 500
+"""Some 2 ms. When thousands of members are late, the others go a millisecond later."""
 _KNOWN_MEMBER_ID_SINCE_VERSION = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE_VERSION = 9  # KIP-814
+
+_MemberRow = tuple[str, str | None, bytes]
+"""A member's id, instance id and metadata."""
 
 
 def join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
@@ -277,11 +285,13 @@ class GroupMembership:
             if group.generation_id != generation_id:
                 return
             if not error and group.state is GroupState.STABLE:
+                waiting = []
                 for member in group.members.values():
                     if member.sync_reply is not None:
-                        reply, member.sync_reply = member.sync_reply, None
-                        self._out.reply(reply, _synced(group, member))
+                        waiting.append((member.sync_reply, member.assignment))
+                        member.sync_reply = None
                         self._restart_session(member)
+                self._out.answer_all(waiting, partial(_synced_with, group.protocol_type, group.protocol_name))
             elif error and group.state is GroupState.COMPLETING_REBALANCE:
                 self._fail_assignment(group, assignment_write_error(error))
                 self._prepare_rebalance(group)
@@ -291,12 +301,14 @@ class GroupMembership:
 
     def _fail_assignment(self, group: Group, error: ErrorCode) -> None:
         """Answer the members that wait for their assignment with an error."""
+        waiting = []
         for member in group.members.values():
             member.assignment = b""
             if member.sync_reply is not None:
-                reply, member.sync_reply = member.sync_reply, None
-                self._out.reply(reply, sync_error(error))
+                waiting.append((member.sync_reply, error))
+                member.sync_reply = None
                 self._restart_session(member)
+        self._out.answer_all(waiting, sync_error)
 
     # Heartbeat
 
@@ -382,8 +394,11 @@ class GroupMembership:
         self._timers.cancel(group.join_key)
         group.initial_join = None
         late = [m.member_id for m in group.members.values() if m.join_reply is None and m.group_instance_id is None]
-        for member_id in late:
+        for member_id in late[:_REMOVED_A_STEP]:
             self._remove_member(group, member_id)
+        if len(late) > _REMOVED_A_STEP:
+            self._timers.set(group.join_key, out.now.ms + 1)
+            return
         if group.members and not group.elect_leader():
             # Only static members are left and none joined: their sessions will expire, or they will join.
             self._timers.set(group.join_key, out.now.ms + group.rebalance_timeout_ms)
@@ -393,21 +408,22 @@ class GroupMembership:
             # If this record is lost, a reload restores members whose sessions then expire.
             out.append(group, [_record(group)], lambda _: None)
             return
-        all_members = _member_list(group)
+        out.answer_all(group.take_join_replies(), _responses(group))
         for member in group.members.values():
-            reply = group.take_join_reply(member)
-            if reply is not None:
-                out.reply(reply, _joined(group, member, all_members if member.member_id == group.leader_id else []))
             self._restart_session(member)
             member.is_new = False
-            group.pending_sync.add(member.member_id)
+        group.pending_sync.update(group.members)
         self._timers.set(group.sync_key, out.now.ms + group.rebalance_timeout_ms)
 
     def _on_sync_expired(self, group: Group) -> None:
         if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_sync:
-            for member_id in tuple(group.pending_sync):
+            late = tuple(group.pending_sync)
+            for member_id in late[:_REMOVED_A_STEP]:
                 self._remove_member(group, member_id)
-            self._prepare_rebalance(group)
+            if group.pending_sync:
+                self._timers.set(group.sync_key, self._out.now.ms + 1)
+            else:
+                self._prepare_rebalance(group)
 
     # Removal
 
@@ -427,7 +443,7 @@ class GroupMembership:
             self._answer(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
         if member is not None or member_id in group.pending_members:
             group.remove(member_id)
-            self._timers.cancel(("session", group.group_id, member_id))
+            self._timers.cancel(("session", group.group_id, member_id) if member is None else member.session_key)
 
     def _remove_and_rebalance(self, group: Group, member_id: str) -> None:
         """Remove a member or pending member that left or failed, and rebalance its group."""
@@ -487,23 +503,51 @@ def _joined(group: Group, member: Member, members: list[JoinGroupResponseMember]
 
 def _member_list(group: Group) -> list[JoinGroupResponseMember]:
     """All members with their metadata, for the leader to assign by."""
+    return _members_of(_member_rows(group))
+
+
+def _member_rows(group: Group) -> list[_MemberRow]:
+    protocol = group.protocol_name
     return [
-        JoinGroupResponseMember(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            metadata=member.metadata(group.protocol_name),
-        )
-        for member in group.members.values()
+        (member.member_id, member.group_instance_id, member.metadata(protocol)) for member in group.members.values()
     ]
 
 
-def _synced(group: Group, member: Member) -> SyncGroupResponse:
+def _members_of(rows: list[_MemberRow]) -> list[JoinGroupResponseMember]:
+    return [
+        JoinGroupResponseMember(member_id=member_id, group_instance_id=group_instance_id, metadata=metadata)
+        for member_id, group_instance_id, metadata in rows
+    ]
+
+
+def _responses(group: Group) -> Callable[[str], JoinGroupResponse]:
+    """What the members that joined a generation get, by member id; the leader gets all members as they are now."""
+    rows = _member_rows(group)
+    generation_id, leader_id = group.generation_id, group.leader_id or ""
+    protocol_type, protocol_name = group.protocol_type, group.protocol_name
+
+    def respond(member_id: str) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            error_code=ErrorCode.NONE,
+            generation_id=generation_id,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            leader=leader_id,
+            member_id=member_id,
+            members=_members_of(rows) if member_id == leader_id else [],
+        )
+
+    return respond
+
+
+def _synced_with(protocol_type: str | None, protocol_name: str | None, assignment: bytes) -> SyncGroupResponse:
     return SyncGroupResponse(
-        error_code=ErrorCode.NONE,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
-        assignment=member.assignment,
+        error_code=ErrorCode.NONE, protocol_type=protocol_type, protocol_name=protocol_name, assignment=assignment
     )
+
+
+def _synced(group: Group, member: Member) -> SyncGroupResponse:
+    return _synced_with(group.protocol_type, group.protocol_name, member.assignment)
 
 
 def _check_sync(group: Group, request: SyncGroupRequest) -> ErrorCode:
@@ -523,16 +567,20 @@ def _check_sync(group: Group, request: SyncGroupRequest) -> ErrorCode:
 
 def _record(group: Group, assignments: dict[str, bytes] | None = None) -> GroupRecord:
     """The group in the form in which it is stored; members without an assignment get an empty one."""
+    protocol = group.protocol_name
     members = [
-        MemberValue(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            session_timeout_ms=member.session_timeout_ms,
-            subscription=member.metadata(group.protocol_name),
-            assignment=member.assignment if assignments is None else assignments.get(member.member_id, b""),
+        new_tuple(
+            MemberValue,
+            (
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata(protocol),
+                member.assignment if assignments is None else assignments.get(member.member_id, b""),
+            ),
         )
         for member in group.members.values()
     ]

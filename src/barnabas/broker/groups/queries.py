@@ -20,6 +20,7 @@ from barnabas.wire.kafka.messages.offset_fetch import (
 
 __all__ = ["describe_group", "fetch_offsets", "list_groups"]
 
+_MEMBERS_A_STEP = 256
 _GROUPS_A_STEP = 256
 GROUP_TYPE = "classic"
 """KIP-848's name for groups whose members assign partitions themselves."""
@@ -107,8 +108,8 @@ def list_groups(
     return listed
 
 
-def describe_group(coordinator: GroupCoordinator, group_id: str) -> DescribedGroup:
-    """A group with its members; assignments and what members subscribe to are shown while the group is stable.
+def describe_group(coordinator: GroupCoordinator, group_id: str) -> Sliced[DescribedGroup]:
+    """A group with its members, as it is when this begins; assignments and what members subscribe to are shown while the group is stable.
 
     A group that does not exist is Dead, without an error, as it was before KIP-1043 (v6).
     """
@@ -125,15 +126,31 @@ def describe_group(coordinator: GroupCoordinator, group_id: str) -> DescribedGro
     described.group_state = group.state.value
     described.protocol_type = group.protocol_type or ""
     described.protocol_data = group.protocol_name or "" if stable else ""
-    described.members = [
-        DescribedGroupMember(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            member_metadata=member.metadata(group.protocol_name) if stable else b"",
-            member_assignment=member.assignment if stable else b"",
+    protocol = group.protocol_name
+    rows = [
+        (
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.metadata(protocol) if stable else b"",
+            member.assignment if stable else b"",
         )
         for member in group.members.values()
     ]
+    for first in range(0, len(rows), _MEMBERS_A_STEP):
+        described.members += [
+            DescribedGroupMember(
+                member_id=member_id,
+                group_instance_id=group_instance_id,
+                client_id=client_id,
+                client_host=client_host,
+                member_metadata=metadata,
+                member_assignment=assignment,
+            )
+            for member_id, group_instance_id, client_id, client_host, metadata, assignment in rows[
+                first : first + _MEMBERS_A_STEP
+            ]
+        ]
+        yield None
     return described

@@ -17,15 +17,15 @@ from typing import Any
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
 from barnabas.base.errors import BarnabasError, CorruptDataError
-from barnabas.base.files import FileSlice
+from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.slices import Sliced, Slices
+from barnabas.base.slices import Beside, InOrder, Sliced, Slices
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.groups.commits import Commit, prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
-from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Reply
+from barnabas.broker.groups.effects import Answers, Append, Effect, GroupSettings, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.records import encode_batch
@@ -87,6 +87,8 @@ class GroupService:
         self._call_later = call_later
         self._spawn = spawn
         self._slices = slices
+        self._encoding = InOrder(slices)
+        """Appends that wait for a large batch to be encoded."""
         self._commit_timeout_ms: int = config["offsets.commit.timeout.ms"]
         self._load_bytes: int = config["offsets.load.buffer.size"]
         self._compression = CompressionType(config["offsets.topic.compression.codec"])
@@ -167,23 +169,49 @@ class GroupService:
         return Now.of(self._clock)
 
     def _perform(self, effects: list[Effect]) -> None:
-        are_many = len(effects) > _REPLIES_A_STEP
+        if len(effects) == 1 and isinstance(effects[0], Append):  # a commit
+            self._append(effects[0])
+            self._set_timer()
+            return
+        replies = [effect for effect in effects if not isinstance(effect, Append)]
+        are_many = sum(len(each.waiting) if isinstance(each, Answers) else 1 for each in replies) > _REPLIES_A_STEP
         for effect in effects:
-            if not isinstance(effect, Reply):
+            if isinstance(effect, Append):
                 self._append(effect)
             elif not are_many:
-                _answer(effect)
+                for _ in _send([effect]):
+                    pass
         if are_many:
-            self._slices.start(_send([effect for effect in effects if isinstance(effect, Reply)]))
+            self._slices.start(_send(replies))
         self._set_timer()
 
     def _append(self, append: Append) -> None:
-        topic_partition = TopicPartition(OFFSETS_TOPIC, append.partition)
-        wall_ms = self._clock.wall_ms()
-        if append.encoded is None or append.offsets is None:
-            batch = encode_batch(append.records, wall_ms, self._compression)
+        if self._encoding.is_running or append.is_large:
+            self._encoding.start(self._append_in_turn(append))
         else:
-            batch = build_batch_around(append.encoded, len(append.offsets[0]), wall_ms, self._compression)
+            wall_ms = self._clock.wall_ms()
+            self._write(append, self._encode(append, wall_ms), wall_ms)
+
+    def _append_in_turn(self, append: Append) -> Sliced[None]:
+        """Encode a large batch in a thread. What is to be appended after it waits for its turn, so records keep their order."""
+        wall_ms = self._clock.wall_ms()
+        made: list[Buffer] = []
+        if append.is_large:
+            yield Beside(lambda: made.append(self._encode(append, wall_ms)))
+        else:
+            made.append(self._encode(append, wall_ms))
+        if self.coordinator.find(append.group.group_id) is append.group:
+            self._write(append, made[0], wall_ms)
+        else:  # another broker may coordinate it by now, or this one again
+            self._perform(self.coordinator.failed(append, ErrorCode.NOT_COORDINATOR, self._now()))
+
+    def _encode(self, append: Append, wall_ms: int) -> Buffer:
+        if append.encoded is None or append.offsets is None:
+            return encode_batch(append.records, wall_ms, self._compression)
+        return build_batch_around(append.encoded, len(append.offsets[0]), wall_ms, self._compression)
+
+    def _write(self, append: Append, batch: Buffer, wall_ms: int) -> None:
+        topic_partition = TopicPartition(OFFSETS_TOPIC, append.partition)
         try:
             result = self._replicas.append(
                 topic_partition,
@@ -281,13 +309,31 @@ class GroupService:
         except (BarnabasError, OSError) as error:
             # Serve what could be read, as Kafka does, rather than refuse all groups of the partition.
             logger.error("Groups of %s are incomplete, its log cannot be read: %s", topic_partition, error)
-        for _ in loader.steps():
-            await asyncio.sleep(0)
+        for step in loader.steps():
+            if step is None:
+                await asyncio.sleep(0)
+            else:
+                await self._beside(step)
         for problem in loader.unreadable:
             logger.warning("Left out of the groups of %s: %s", topic_partition, problem)
         partition = self._replicas.get(topic_partition)
         end_offset = 0 if partition is None else partition.log.log_end_offset
         self._serve_when_in_sync(_Loaded(topic_partition, leader_epoch, loader, end_offset, started_ms))
+
+    async def _beside(self, step: Beside) -> None:
+        """Return when it is done. Raises what it raises."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def perform() -> Sliced[None]:
+            try:
+                yield step
+            except Exception as error:
+                over.set_exception(error)
+            else:
+                over.set_result(None)
+
+        self._slices.start(perform())
+        await over
 
     def _serve_when_in_sync(self, loaded: "_Loaded") -> None:
         """Serve the groups as soon as all in-sync replicas have the records that were read.
@@ -351,16 +397,21 @@ class GroupService:
                 raise CorruptDataError(f"no whole batch at offset {offset}")
 
 
-def _send(replies: list[Reply]) -> Sliced[None]:
+def _send(replies: Sequence[Reply | Answers]) -> Sliced[None]:
     for reply in replies:
-        _answer(reply)
-        yield None
+        if isinstance(reply, Reply):
+            _answer(reply.to, lambda response: response, reply.response)
+            yield None
+            continue
+        for to, about in reply.waiting:
+            _answer(to, reply.respond, about)
+            yield None
 
 
-def _answer(reply: Reply) -> None:
+def _answer(to: ReplyTo, respond: Callable[[Any], Any], about: Any) -> None:
     """One that fails takes no answer of another member or group with it."""
     try:
-        reply.to(reply.response)
+        to(respond(about))
     except Exception:
         logger.exception("A member of a group could not be answered")
 

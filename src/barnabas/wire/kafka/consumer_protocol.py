@@ -25,16 +25,19 @@ __all__ = [
     "Assignment",
     "OwnedPartitions",
     "Subscription",
+    "begins_with_topics",
     "decode_assignment",
     "decode_subscription",
     "encode_assignment",
     "encode_subscription",
+    "encode_topics",
 ]
 
 PROTOCOL_TYPE = "consumer"
 """The protocol type of consumer groups."""
 
 _VERSION = Packer(">h")
+_SIZE = Packer(">i")
 _HIGHEST = 3
 
 
@@ -81,6 +84,20 @@ def decode_subscription(data: Buffer, as_version: int | None = None) -> Subscrip
     reads version 0, and so does not mind what clients do with the fields after them.
     """
     return _decode(Subscription, data, as_version)
+
+
+def encode_topics(topics: list[str]) -> bytes:
+    """The part of a member's metadata that says its topics, for `begins_with_topics`."""
+    return encode_subscription(Subscription(topics=topics), 0)[_VERSION.size : -_SIZE.size]
+
+
+def begins_with_topics(data: bytes, topics: bytes) -> bool:
+    """Whether `decode_subscription` as version 0 finds exactly these topics, from `encode_topics`, in a member's metadata."""
+    end = _VERSION.size + len(topics)
+    if not data.startswith(topics, _VERSION.size) or data[0] > 0x7F or len(data) < end + _SIZE.size:
+        return False
+    size: int = _SIZE.unpack_from(data, end)[0]
+    return size <= len(data) - end - _SIZE.size  # less than 0 for none
 
 
 def encode_assignment(assignment: Assignment, version: int = _HIGHEST) -> bytes:
