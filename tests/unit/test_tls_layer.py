@@ -1,9 +1,11 @@
 """TLS over any network keeps the promises of plain connections; what is not TLS, or not trusted, ends."""
 
 import asyncio
+import os
 import socket
 import ssl
 import struct
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
@@ -11,8 +13,9 @@ from random import Random
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.files import FileSlice
+from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.network import Connection, Network
+from barnabas.net import cold_reads, tls_layer
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.ssl_contexts import SslSettings, client_context, server_context
 from barnabas.net.tls_layer import TlsLayer, TlsLink
@@ -242,6 +245,50 @@ def test_a_large_answer_is_encrypted_no_further_than_the_network_takes_it(folder
         connection.resume()
         await made[0].until(lambda r: r.ended)
         assert [len(frame) for frame in made[0].frames] == [size]
+        await close()
+
+    asyncio.run(run())
+
+
+def test_while_a_file_is_read_from_disk_other_tls_clients_are_served_and_then_it_arrives_whole(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread waits for the disk, the event loop does not. What follows comes behind it; a file that ends early ends the connection."""
+    content = os.urandom(1_500_000)
+    (tmp_path / "cold").write_bytes(content)
+    file = OsFiles().open(str(tmp_path / "cold"))
+    disk = threading.Event()
+    monkeypatch.setattr(tls_layer, "read_at_once", lambda _: None)
+
+    def wait_for_disk(piece: FileSlice) -> bytes:
+        disk.wait(60)
+        return cold_reads.read_whole(piece)
+
+    monkeypatch.setattr(tls_layer, "read_whole", wait_for_disk)
+
+    async def run() -> None:
+        handlers, port, close = await listening(layer(folder))
+        made: list[Recorder] = []
+        for _ in range(3):
+            await layer(folder).connect(
+                HOST, port(), lambda c: made.append(Recorder(c)) or made[-1], max_frame_bytes=1 << 26, timeout_ms=5000
+            )
+        cold, warm, short = (handler.connection for handler in handlers)
+        cold.send([struct.pack(">i", len(content) + 5), FileSlice(file, 0, len(content)), b"after"])
+        cold.send([struct.pack(">i", 4), b"next"])
+        short.send([struct.pack(">i", 10), FileSlice(file, len(content) - 5, 10)])
+        warm.send([struct.pack(">i", 5), b"hello"])
+        await made[1].until(lambda r: r.frames)
+        assert made[1].frames == [b"hello"]
+        assert not made[0].frames
+        disk.set()
+        await made[0].until(lambda r: len(r.frames) == 2)
+        assert made[0].frames == [content + b"after", b"next"]
+        await made[2].until(lambda r: r.ended)
+        assert made[2].frames == []
+        cold.close()
+        warm.close()
+        await until(lambda: all(handler.ended for handler in (*handlers, *made)))
         await close()
 
     asyncio.run(run())

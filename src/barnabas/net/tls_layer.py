@@ -6,7 +6,8 @@ connections; here OpenSSL works on buffers in memory. The rules:
 - The handler of an accepted connection is made at once, so that limits count connections before their handshake. It receives
   nothing before the handshake is over, which has a time limit.
 - A range of a file is read and encrypted in pieces, at most `_TURN_BYTES` in one turn of the event loop, and no more than
-  `_AHEAD_BYTES` ahead of what the network takes: an answer of 50 MB holds neither the loop nor memory.
+  `_AHEAD_BYTES` ahead of what the network takes: an answer of 50 MB holds neither the loop nor memory. What is not in
+  memory is read by a thread (`barnabas.net.cold_reads`).
 - A frame that has arrived alone is handed on in the buffer in which it was gathered.
 - Bytes that are not TLS, or a certificate that is not accepted, end the connection after TLS's own alert.
 
@@ -23,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Network, Part
+from barnabas.net.cold_reads import READ_AHEAD_BYTES, ColdReads, read_at_once, read_whole
 
 __all__ = ["TlsLayer", "TlsLink"]
 
@@ -59,6 +61,7 @@ class TlsLayer:
         self._server = server
         self._client = client
         self._handshake_timeout_s = handshake_timeout_s
+        self._cold_reads = ColdReads()
 
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> Listener:
         """As `Network.listen`; ``accept`` gets a `TlsLink`."""
@@ -67,7 +70,8 @@ class TlsLayer:
 
         def opened(connection: Connection) -> FrameHandler:
             bios = ssl.MemoryBIO(), ssl.MemoryBIO()
-            link = TlsLink(connection, context.wrap_bio(*bios, server_side=True), *bios, max_frame_bytes)
+            tls = context.wrap_bio(*bios, server_side=True)
+            link = TlsLink(connection, tls, *bios, max_frame_bytes, cold_reads=self._cold_reads)
             link.start(accept, self._handshake_timeout_s)
             return link
 
@@ -106,8 +110,10 @@ class TlsLink:
     __slots__ = (
         "_accept",
         "_ahead",
+        "_cold_reads",
         "_connection",
         "_defers",
+        "_disk_read",
         "_encrypted",
         "_failure",
         "_handler",
@@ -142,6 +148,7 @@ class TlsLink:
         max_frame_bytes: int,
         *,
         max_unsent_bytes: int = _MAX_UNSENT_BYTES,
+        cold_reads: ColdReads | None = None,
     ) -> None:
         connection.is_stream = True
         connection.on_drained = self._pump
@@ -156,6 +163,9 @@ class TlsLink:
         """Called once, at the end of the handshake, before the first frame."""
         self._max_unsent_bytes = max_unsent_bytes
         self._loop = asyncio.get_running_loop()
+        self._cold_reads = cold_reads or ColdReads()
+        self._disk_read: asyncio.Future[bytes] | None = None
+        """Reads the beginning of what is to be sent next."""
         self._handler: FrameHandler | None = None
         self._accept: Accept | None = None
         self._opened: asyncio.Future[None] | None = None
@@ -419,11 +429,13 @@ class TlsLink:
         self._is_pumping = True
         try:
             left_bytes = _TURN_BYTES
-            while self._outgoing and self._connection.unsent_bytes <= _AHEAD_BYTES:
+            while self._outgoing and self._disk_read is None and self._connection.unsent_bytes <= _AHEAD_BYTES:
                 if left_bytes <= 0:
                     self._loop.call_soon(self._pump)
                     break
                 data = self._next_piece()
+                if not data:
+                    break  # it waits for a disk
                 left_bytes -= len(data)
                 self._tls.write(data)
                 self._flush()
@@ -445,18 +457,25 @@ class TlsLink:
         if self.on_drained is not None:
             self._loop.call_soon(self.on_drained)
 
-    def _next_piece(self) -> bytes | memoryview:
-        """Bytes of what waits: small parts together, of large ones a piece. Raises `OSError` for a file that is too short."""
+    def _next_piece(self) -> bytes | bytearray | memoryview:
+        """Bytes of what waits: small parts together, of large ones a piece; none where a disk must be waited for.
+
+        Raises `OSError` for a file that is too short.
+        """
         outgoing = self._outgoing
-        pieces: list[bytes | memoryview] = []
+        pieces: list[bytes | bytearray | memoryview] = []
         room = _WRITE_BYTES
         while outgoing and room > 0:
             part = outgoing.popleft()
             if isinstance(part, FileSlice):
                 taken = FileSlice(part.file, part.offset, min(part.size, room))
-                piece: bytes | memoryview = taken.read()
-                if len(piece) < taken.size:
-                    raise OSError(f"{part.file!r} ended {taken.size - len(piece)} bytes early")
+                read = read_at_once(taken)
+                if read is None:
+                    outgoing.appendleft(part)
+                    if not pieces:
+                        self._begin_disk_read(part)
+                    break
+                piece: bytes | bytearray | memoryview = read
                 if taken.size < part.size:
                     outgoing.appendleft(FileSlice(part.file, part.offset + taken.size, part.size - taken.size))
             else:
@@ -469,6 +488,28 @@ class TlsLink:
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._unsent_bytes -= len(data)
         return data
+
+    def _begin_disk_read(self, part: FileSlice) -> None:
+        """Have a thread read the beginning of a range that is not in memory: see `barnabas.net.cold_reads`."""
+        ahead = FileSlice(part.file, part.offset, min(part.size, READ_AHEAD_BYTES))
+        self._disk_read = self._cold_reads.begin(self._loop, read_whole, ahead)
+        self._disk_read.add_done_callback(self._disk_read_ended)
+
+    def _disk_read_ended(self, done: "asyncio.Future[bytes]") -> None:
+        self._disk_read = None
+        if self._is_closed or done.cancelled() or not self._outgoing:
+            return
+        if (error := done.exception()) is not None:
+            self._outgoing.clear()
+            self._unsent_bytes = 0
+            self._fail(error if isinstance(error, Exception) else OSError(str(error)))
+            return
+        part, data = self._outgoing.popleft(), done.result()
+        assert isinstance(part, FileSlice)
+        if len(data) < part.size:
+            self._outgoing.appendleft(FileSlice(part.file, part.offset + len(data), part.size - len(data)))
+        self._outgoing.appendleft(data)
+        self._pump()
 
 
 def _reason(error: Exception) -> str:
