@@ -9,7 +9,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.commits import prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
-from barnabas.broker.groups.effects import Answers, Append, Effect, GroupSettings, Reply
+from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Replies, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import OffsetRecord, StoredRecord, encode_record
 from barnabas.wire.kafka.consumer_protocol import Subscription, encode_subscription
@@ -117,7 +117,7 @@ class World:
         for effect in effects:
             if isinstance(effect, Reply):
                 effect.to(effect.response)
-            elif isinstance(effect, Answers):
+            elif isinstance(effect, Replies):
                 for to, about in effect.waiting:
                     to(effect.respond(about))
             elif self.refuse is not None:

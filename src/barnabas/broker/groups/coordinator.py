@@ -1,6 +1,6 @@
 """The group coordinator: for each request and each deadline, what to write and what to answer.
 
-A step (a public method) takes an event and the time and returns effects: `Reply`, `Answers` and `Append`. The edge performs them
+A step (a public method) takes an event and the time and returns effects: `Reply`, `Replies` and `Append`. The edge performs them
 in order and reports the outcome of each append to `committed` or `failed`, which are steps again. Durable state, that
 is committed offsets, assignments and the existence of groups, changes in `committed` only, by applying the records
 that were written; loading a partition applies the same records. The state of a rebalance lives in memory alone, as in

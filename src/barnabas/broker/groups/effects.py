@@ -1,4 +1,4 @@
-"""The effects of the group coordinator (`Reply`, `Answers`, `Append`), and its settings.
+"""The effects of the group coordinator (`Reply`, `Replies`, `Append`), and its settings.
 
 In Kafka: response callbacks, `ReplicaManager.appendRecords`, and `GroupConfig` with `OffsetConfig`.
 """
@@ -16,7 +16,7 @@ from barnabas.broker.groups.offsets import CommittedOffset
 from barnabas.broker.groups.records import GroupRecord, StoredRecord
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["Answers", "Append", "Effect", "GroupSettings", "Outbox", "Reply"]
+__all__ = ["Append", "Effect", "GroupSettings", "Outbox", "Replies", "Reply"]
 
 
 _MANY = 256
@@ -30,7 +30,7 @@ class Reply(NamedTuple):
     response: Any
 
 
-class Answers(NamedTuple):
+class Replies(NamedTuple):
     """Answer requests that waited together, of thousands of members. Each response is made when it is sent."""
 
     waiting: Sequence[tuple[Any, Any]]
@@ -83,7 +83,7 @@ class Append:
         )
 
 
-Effect = Reply | Answers | Append
+Effect = Reply | Replies | Append
 
 
 class Outbox:
@@ -99,9 +99,9 @@ class Outbox:
         self._effects.append(Reply(to, response))
 
     def answer_all(self, waiting: Sequence[tuple[Any, Any]], respond: Callable[[Any], Any]) -> None:
-        """See `Answers`."""
+        """See `Replies`."""
         if waiting:
-            self._effects.append(Answers(waiting, respond))
+            self._effects.append(Replies(waiting, respond))
 
     def append(
         self,

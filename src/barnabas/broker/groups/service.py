@@ -25,7 +25,7 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.groups.commits import Commit, prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
-from barnabas.broker.groups.effects import Answers, Append, Effect, GroupSettings, Reply
+from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Replies, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.records import encode_batch
@@ -157,7 +157,7 @@ class GroupService:
 
     def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> Sliced[None]:
         deletion = GroupDeletion(self.coordinator, to)
-        # Answers are not to outgrow what is known: a group is deleted once, however often it is named.
+        # Replies are not to outgrow what is known: a group is deleted once, however often it is named.
         for group_id in dict.fromkeys(request.groups_names):
             self._perform(deletion.delete(group_id, self._now()))
             yield None
@@ -174,7 +174,7 @@ class GroupService:
             self._set_timer()
             return
         replies = [effect for effect in effects if not isinstance(effect, Append)]
-        are_many = sum(len(each.waiting) if isinstance(each, Answers) else 1 for each in replies) > _REPLIES_A_STEP
+        are_many = sum(len(each.waiting) if isinstance(each, Replies) else 1 for each in replies) > _REPLIES_A_STEP
         for effect in effects:
             if isinstance(effect, Append):
                 self._append(effect)
@@ -397,7 +397,7 @@ class GroupService:
                 raise CorruptDataError(f"no whole batch at offset {offset}")
 
 
-def _send(replies: Sequence[Reply | Answers]) -> Sliced[None]:
+def _send(replies: Sequence[Reply | Replies]) -> Sliced[None]:
     for reply in replies:
         if isinstance(reply, Reply):
             _answer(reply.to, lambda response: response, reply.response)
