@@ -211,3 +211,41 @@ def test_a_rewound_flow_repeats_in_each_kind_of_sink_what_was_said_before(
     Path("lake").rename("before again")
     assert run_on(spark, spec.load("flow.toml"))["rows"] == 5
     assert counts() == {**all_once, "parquet": 5, "topic": 13}
+
+
+def test_a_keyed_topic_of_changes_becomes_a_table_and_a_topic_of_what_is_left(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
+    """A record without a value deletes its key in both; one that comes again after its deletion, also within a micro-batch, is there."""
+    name, copy = cluster.topic(1), cluster.topic(1)
+    sinks: list[dict[str, Any]] = [
+        {"type": "duckdb", "path": str(tmp_path / "out.duckdb"), "table": "t"},
+        {"type": "topic", "topic": copy},
+    ]
+    flow = declare(
+        name,
+        checkpoint=str(tmp_path / "state"),
+        source=topic(
+            name,
+            bootstrap_servers=cluster.bootstrap,
+            max_offsets_per_trigger=4,
+            record_columns=["key"],
+            format=fields("json", price="int") | {"required": ["price"], "no_value": "row"},
+        ),
+        sinks=[{**each, "key": ["source_key"], "delete_when": "price is null"} for each in sinks],
+    )
+    changes = [("a", 1), ("b", 2), ("c", 3), ("a", None), ("b", None), ("d", None), ("b", 4), ("c", 5)]
+    records = [(key.encode(), None if price is None else b'{"price": %d}' % price) for key, price in changes]
+    cluster.produce(name, records)
+    summary = run_on(spark, flow)
+    assert (summary["rows"], summary["bad_rows"], summary["batches"]) == (8, 0, 2)
+    with duckdb.connect(str(tmp_path / "out.duckdb")) as connection:
+        assert connection.execute("SELECT * FROM t ORDER BY source_key").fetchall() == [(4, "b"), (5, "c")]
+    left: dict[str, int] = {}
+    for message in cluster.read(copy):
+        key = json.loads(message.key())["source_key"]
+        if message.value() is None:
+            left.pop(key, None)
+        else:
+            left[key] = json.loads(message.value())["price"]
+    assert left == {"b": 4, "c": 5}

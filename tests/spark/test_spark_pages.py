@@ -43,7 +43,7 @@ class OpenSession:
     def __init__(self, spark: Any) -> None:
         self.spark = spark
 
-    def close(self) -> None:
+    def close(self, *_: Any) -> None:
         """It stays."""
 
 

@@ -23,6 +23,7 @@ psycopg = pytest.importorskip("psycopg")
 
 from barnabas.pipelines.outputs.kinds import open_database  # noqa: E402
 from barnabas.pipelines.outputs.postgres_table import PostgresTable  # noqa: E402
+from barnabas.pipelines.outputs.table import DELETION_MARK  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
 from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 
@@ -142,6 +143,25 @@ def test_a_group_whose_key_is_null_has_one_row(sink: DatabaseSink) -> None:
     database.apply(rows((None, 2)), "flow", "query", 1)
     database.close()
     assert [(row[1], row[2]) for row in contents(sink)] == [("AA", 1), (None, 2)]
+
+
+def test_a_row_that_is_marked_deletes_the_row_of_its_key(sink: DatabaseSink) -> None:
+    """With the upserts in one transaction, and also a key with a null, though the table has a column that may not be null."""
+    with psycopg.connect(sink.url) as connection:
+        connection.execute(
+            f"CREATE TABLE {sink.table} (at timestamptz, carrier text, flights bigint NOT NULL, tags jsonb, share numeric, "
+            "UNIQUE (at, carrier))"
+        )
+    database = open_database(sink, TYPES)
+    database.apply(rows(("AA", 1), ("UA", 5), (None, 7)), "flow", "query", 0)
+    changes = rows(("AA", 0), ("UA", 6), (None, 0), ("ZZ", 0)).append_column(
+        DELETION_MARK, pa.array([True, False, True, True])
+    )
+    changes = changes.set_column(2, "flights", pa.array([None, 6, None, None], pa.int64()))
+    assert database.apply(changes, "flow", "query", 1)
+    assert database.apply(rows(("ZZ", 0)).append_column(DELETION_MARK, pa.array([True])), "flow", "query", 2)
+    database.close()
+    assert [(row[1], row[2]) for row in contents(sink)] == [("UA", 6)]
 
 
 def test_a_first_batch_that_the_lost_connection_commits_late_is_there_once(sink: DatabaseSink) -> None:

@@ -1,7 +1,9 @@
 """SQLite as a sink: a batch counts once, however often it comes."""
 
+import contextlib
 import dataclasses
 import datetime
+import importlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ pa = pytest.importorskip("pyarrow")
 from barnabas.pipelines.errors import with_advice  # noqa: E402
 from barnabas.pipelines.outputs.kinds import open_database  # noqa: E402
 from barnabas.pipelines.outputs.sqlite_table import SqliteTable  # noqa: E402
-from barnabas.pipelines.outputs.table import OutputTable  # noqa: E402
+from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
 from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 
@@ -144,3 +146,24 @@ def test_a_time_that_no_output_holds_is_reported_with_its_column(database: Outpu
     )
     with pytest.raises(DatabaseError, match="column window_start has a time beyond the years 1 to 9999"):
         database.apply(table, "flow", "query", 0)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_row_that_is_marked_deletes_the_row_of_its_key_once(tmp_path: Path, kind: str) -> None:
+    """Also one with a null in its key; a key that is not there is none to delete, and a repeated batch deletes nothing."""
+    if kind == "duckdb":
+        pytest.importorskip("duckdb")
+    there = dataclasses.replace(sink(tmp_path), type=kind)
+    database = open_database(there, TYPES)
+    database.apply(rows(("AA", 1), ("UA", 5), (None, 7), ("DL", 2)), "flow", "query", 0)
+    marks = pa.array([True, False, True, True])
+    changes = rows(("AA", 0), ("UA", 6), (None, 0), ("ZZ", 0)).append_column(DELETION_MARK, marks)
+    assert database.apply(changes, "flow", "query", 1)
+    assert database.apply(rows(("AA", 3)).append_column(DELETION_MARK, pa.array([False])), "flow", "query", 2)
+    assert not database.apply(changes, "flow", "query", 1)
+    database.close()
+    with contextlib.closing(
+        importlib.import_module({"sqlite": "sqlite3"}.get(kind, kind)).connect(there.url)
+    ) as connection:
+        found = connection.execute("SELECT carrier, flights FROM t ORDER BY carrier").fetchall()
+    assert found == [("AA", 3), ("DL", 2), ("UA", 6)]

@@ -357,6 +357,8 @@ class _Check:
             for name in sink.key:
                 if name not in types:
                     self._add(field, f"names {name}, which is no column of the results", name, types)
+            if condition := getattr(sink, "delete_when", None):
+                self._try(f"sinks[{number}].delete_when", partial(results.where, condition), results)
 
         self._charts(types)
 

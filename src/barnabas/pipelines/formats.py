@@ -76,6 +76,8 @@ class Format:
     schema_file: str | None = None
     registry: str | None = None
     message: str | None = None
+    no_value: str = "bad"
+    """What a record without a value is: a ``bad`` row, a ``row`` whose columns are null, or nothing (``skip``)."""
 
     @property
     def misfits(self) -> dict[str, str]:
@@ -107,8 +109,8 @@ class Format:
         return names.get(self.type) or (f"line of {len(self.columns)} fields" if self.type == "csv" else self.type)
 
 
-def read_format(table: SpecTable) -> Format:
-    """The table ``[source.format]``; raises `SpecError`."""
+def read_format(table: SpecTable, *, of_source: bool) -> Format:
+    """The table ``[source.format]``, or that of a topic as a table; raises `SpecError`."""
     kind = table.choice("type", FORMATS)
     columns = table.texts_by_name("columns")
     schema_file, registry, message = table.text("schema_file"), table.text("registry"), table.text("message")
@@ -142,8 +144,19 @@ def read_format(table: SpecTable) -> Format:
             raise table.fail(name, f"is for csv, json and logfmt; {kind} has its own form of times")
     if date_format and not any(re.search(r"\bdate\b", each, re.IGNORECASE) for each in columns.values()):
         raise table.fail("date_format", "is for columns of the type date, and there is none")
+    no_value = table.choice("no_value", ("bad", "skip", "row"), "bad") if of_source else "bad"
     return Format(
-        kind, columns, null, delimiter, timestamp_format, date_format, required, schema_file, registry, message
+        kind,
+        columns,
+        null,
+        delimiter,
+        timestamp_format,
+        date_format,
+        required,
+        schema_file,
+        registry,
+        message,
+        no_value,
     )
 
 
@@ -184,7 +197,9 @@ def _check_columns(table: SpecTable, kind: str, columns: dict[str, str]) -> None
             )
         nested = kind in _NESTED and _NESTED_TYPE.fullmatch(type_name)
         if not (_TYPE.fullmatch(type_name) or nested):
-            table.report(f"columns.{name}", f"has the type {type_name!r}, which is not known: int, string, double, ...")
+            is_nested = kind not in _NESTED and _NESTED_TYPE.fullmatch(type_name)
+            what = f"is not for {kind}, but for {', '.join(sorted(_NESTED))}" if is_nested else "is not known"
+            table.report(f"columns.{name}", f"has the type {type_name!r}, which {what}: int, string, double, ...")
 
 
 def _columns_of(table: SpecTable, kind: str, schema_file: str, message: str | None) -> dict[str, str]:

@@ -76,9 +76,7 @@ def run_flow(
                 else:
                     summary = _Run(flow, session.spark, limits, show, say, stopped).run(once=once)
             finally:
-                if session.archive.is_made:
-                    say("keeping an archive of Spark's classes, this once: later starts take half the time")
-                session.close()
+                session.close(say)
             _note_end(notes, summary["status"])
             return summary
 

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,10 +94,12 @@ class RunningSpark:
     archive: ClassArchive
     forks: ForkServer | None
 
-    def close(self) -> None:
-        """Stops Spark, its JVM and its Python processes, and removes the log."""
+    def close(self, say: Callable[[str], None] = lambda _: None) -> None:
+        """Stops Spark, its JVM and its Python processes, and removes the log; ``say`` is called if that takes long."""
         self.spark.stop()
         _disconnect()
+        if self.archive.is_made:
+            say("keeping an archive of Spark's classes, this once: later starts take half the time")
         has_ended_well = self.jvm.end(_ARCHIVE_TIMEOUT_S) if self.archive.is_made else self.jvm.end()
         if self.forks is not None:
             self.forks.close()

@@ -11,14 +11,15 @@ from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.outputs.kinds import TableSink, open_output
-from barnabas.pipelines.outputs.table import OutputTable
-from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, TopicSink
+from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable
+from barnabas.pipelines.spec import POSITION, DatabaseSink, Flow, FunctionSink, TopicSink
 from barnabas.pipelines.transforms import as_messages, field_types, latest_per_key
 
 __all__ = ["BatchSink", "lost_rows_error", "open_sinks", "require_batches"]
@@ -44,6 +45,7 @@ class _TableWriter:
     def __init__(self, sink: TableSink, flow: Flow, results: DataFrame, is_stopped: Callable[[], bool]) -> None:
         self._flow = flow
         self._key = sink.key
+        self._delete_when = sink.delete_when if isinstance(sink, DatabaseSink) else None
         schema = _for_key(results, flow, sink.key).schema
         rows_change = flow.last_aggregate is not None or sink.key != POSITION
         self._replaces = not isinstance(sink, LakeSink)
@@ -56,7 +58,7 @@ class _TableWriter:
         return self._output.last_epoch(self._flow.name, query)
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:
-        rows = _for_key(batch, self._flow, self._key).toArrow()
+        rows = _for_key(_with_deletions(batch, self._delete_when), self._flow, self._key).toArrow()
         if self._replaces and self._key == POSITION:
             _require_positions(rows)
         self._output.apply(rows, self._flow.name, query, epoch)
@@ -74,7 +76,7 @@ class _TopicWriter:
         return None
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
-        rows = _for_key(batch, self._flow, self._sink.key)
+        rows = _for_key(_with_deletions(batch, self._sink.delete_when), self._flow, self._sink.key)
         messages = as_messages(rows, self._sink.key, self._flow.name, epoch)
         writer = messages.write.format(self._flow.resources.connector).mode("append")
         writer = writer.option("kafka.bootstrap.servers", self._sink.bootstrap_servers).option(
@@ -113,6 +115,13 @@ def _require_positions(rows: pa.Table) -> None:
         "apart: one record became several rows, as by explode or a join with several matches. Give the sink a key that does, or "
         "add a column to these: key = [" + ", ".join(f'"{name}"' for name in POSITION) + ', "COLUMN"]'
     )
+
+
+def _with_deletions(batch: DataFrame, condition: str | None) -> DataFrame:
+    """The rows, marked where they delete; a condition that is null does not."""
+    if condition is None:
+        return batch
+    return batch.withColumn(DELETION_MARK, F.coalesce(F.expr(condition), F.lit(False)))  # a value
 
 
 def _for_key(batch: DataFrame, flow: Flow, key: tuple[str, ...]) -> DataFrame:

@@ -6,7 +6,6 @@ Every problem is a `SpecError` that names the file, the line and the field, and 
 can judge (an SQL expression, say) is judged by `barnabas.pipelines.analysis`. docs/reference/pipelines.md lists all fields.
 """
 
-import inspect
 import os
 import re
 import tomllib
@@ -23,9 +22,10 @@ from barnabas.pipelines.formats import Format, read_format
 from barnabas.pipelines.limits_spec import Limit, read_limit
 from barnabas.pipelines.masters import MASTER
 from barnabas.pipelines.models.declared import Model, declare_model
-from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
+from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.own_folder import require_own_folder
-from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, resolve_path
+from barnabas.pipelines.sinks_spec import DatabaseSink, FunctionSink, Sink, TopicSink, read_sink, refuse_equal_sinks
+from barnabas.pipelines.spec_fields import Places, SpecError, SpecTable, resolve_path
 from barnabas.pipelines.steps import (
     POSITION,
     WINDOW_TIMES,
@@ -38,7 +38,6 @@ from barnabas.pipelines.steps import (
     check_view,
     read_aggregate,
     read_expectations,
-    read_function,
     read_lookups,
     read_steps,
     read_transform,
@@ -74,7 +73,6 @@ __all__ = [
 
 _MEMORY = re.compile(r"\d+[kmgKMG]")
 RECORD_COLUMNS = ("key", "timestamp", "headers")
-_POSTGRESQL = 'like "postgresql://user@host/database"'
 _LOOPBACK = re.compile(r"^(127\.0\.0\.1|\[::1\]):")
 _OF_CONNECTIONS = ("client.", "socket.", "broker.address.", "metadata.")
 CONNECTORS = ("barnabas", "kafka")
@@ -124,41 +122,6 @@ class Source:
 
 _UNREAD_SOURCE = Source("", Format("text", {}))
 """In the place of a source with which something is wrong: the rest of the file can be read with it."""
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseSink:
-    """A table that takes results as upserts on ``key``; ``url`` is a path for SQLite and DuckDB."""
-
-    type: str
-    url: str
-    table: str
-    key: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSink:
-    """A topic that takes results as JSON, keyed by ``key``: read compacted it holds each result once."""
-
-    topic: str
-    key: tuple[str, ...]
-    bootstrap_servers: str
-    kafka: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionSink:
-    """A Python function that takes each micro-batch's rows and number; after a crash the same number comes again."""
-
-    function: Callable[..., None]
-    key: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return getattr(self.function, "__name__", "function")
-
-
-Sink = DatabaseSink | TopicSink | LakeSink | SearchSink | OpenSearchSink | FunctionSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +286,8 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
         expectations = read_expectations(root.tables("expectations"), topics, names)
     last = aggregate or (steps[-1].aggregate if steps else None)
     tables = root.tables("sinks")
-    sinks = _read_each(root, tables, lambda each: _sink(each, sources[0], last, folder), *before, "aggregate")
+    near = (sources[0].bootstrap_servers, _for_producers(sources[0].kafka))
+    sinks = _read_each(root, tables, lambda each: read_sink(each, last, folder, near), *before, "aggregate")
     charts = _read_each(root, root.tables("charts"), lambda each: declare_chart(each, len(tables)))
     resources, trigger, model = Resources(), Trigger(), None
     with root.recover():
@@ -381,7 +345,7 @@ def _read_each(
 def _check_together(
     root: SpecTable, sources: Sequence[Source], steps: Sequence[FlowStep], sinks: Sequence[Sink], resources: Resources
 ) -> None:
-    _refuse_equal_sinks(root, sinks)
+    refuse_equal_sinks(root, sinks)
     _refuse_loops(root, sources, sinks)
     if resources.connector == "kafka" and any(each.quarantines for each in sources):
         raise root.fail(
@@ -424,7 +388,7 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
         table.report("format", "is missing: the table [source.format] says how values become columns")
     else:
         with table.recover():
-            how = read_format(format_table)
+            how = read_format(format_table, of_source=True)
     kafka = table.kafka_properties("isolation.level")
     servers = table.brokers("bootstrap_servers") or (first.bootstrap_servers if first else None)
     if first and not table.has("bootstrap_servers"):
@@ -480,60 +444,6 @@ def _starting(table: SpecTable) -> str:
         except ConfigError as error:
             raise table.fail("starting_offsets", f"is neither earliest nor latest, and {error}") from error
     return value
-
-
-def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder: Path) -> Sink:
-    function = read_function(table, "function")
-    kinds = ("sqlite", "duckdb", "postgresql", *OUTPUT_TYPES, "topic", "function")
-    kind = table.choice("type", kinds, "function" if function else None)
-    if (kind == "function") != (function is not None):
-        raise table.fail("function", 'goes with type = "function", a Python function that takes each micro-batch')
-    key = table.texts("key")
-    if aggregate:
-        if key:
-            raise table.fail("key", f"is given by the aggregate: {', '.join(aggregate.keys)}")
-        key = aggregate.keys
-    key = key or POSITION
-    if function:
-        try:
-            inspect.signature(function).bind(None, 0)
-        except TypeError as error:
-            name = getattr(function, "__name__", "it")
-            raise table.fail("function", f"{name} must take a micro-batch's rows and its number: {error}") from error
-        return FunctionSink(function, key)
-    if kind in OUTPUT_TYPES:
-        return declare_output(kind, table, key, folder, rows_change=aggregate is not None or key != POSITION)
-    if kind == "topic":
-        kafka = table.kafka_properties()
-        servers = table.brokers("bootstrap_servers")
-        # Another cluster's security settings are not this one's.
-        own = kafka if servers else {**_for_producers(source.kafka), **kafka}
-        topic = table.needed("topic")
-        return TopicSink(topic, key, servers or source.bootstrap_servers, table.require_protection(own))
-    name = table.needed("table")
-    if not re.fullmatch(rf"{NAME.pattern}(\.{NAME.pattern})?", name):
-        raise table.fail("table", f"is {name!r}, which is no name of a table")
-    if kind in ("sqlite", "duckdb"):
-        return DatabaseSink(kind, resolve_path(table.needed("path", "the database's file"), folder), name, key)
-    url = table.needed("url", _POSTGRESQL)
-    scheme, separator, _ = url.partition("://")
-    if separator and "=" not in scheme and scheme not in ("postgresql", "postgres"):
-        raise table.fail("url", f"begins with {scheme}://, but must be {_POSTGRESQL}")
-    return DatabaseSink(kind, url, name, key)
-
-
-def _refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:
-    places: list[object] = []
-    for number, sink in enumerate(sinks):
-        if isinstance(sink, TopicSink):
-            place: object = (sink.bootstrap_servers, sink.topic)
-        elif isinstance(sink, FunctionSink):
-            continue
-        else:
-            place = (getattr(sink, "url", None) or getattr(sink, "path", None), sink.table)
-        if place in places:
-            raise root.fail(f"sinks[{number}]", "writes to the same place as a sink before it")
-        places.append(place)
 
 
 def _refuse_loops(root: SpecTable, sources: Sequence[Source], sinks: Sequence[Sink]) -> None:

@@ -201,8 +201,12 @@ class SpecTable:
 
     def needed(self, name: str, hint: str = "") -> str:
         value = self.text(name)
-        if not value:
+        near = [each for each in self._values if each not in self._read and did_you_mean(each, [name])]
+        if value is None and near:
+            self.report(near[0], f"is unknown here{did_you_mean(near[0], [name])}")
+        elif not value:
             self.report(name, f"is missing{': ' + hint if hint else ''}" if value is None else "is empty")
+        if not value:
             raise self.fail(name, "is needed")  # leaves the table; the report above is what is shown
         return value
 
@@ -210,7 +214,8 @@ class SpecTable:
         value = self.text(name, default)
         if value not in choices:
             was = "is missing" if value is None else f"is {value!r}"
-            self.report(name, f"{was}, but must be one of {', '.join(choices)}")
+            hint = did_you_mean(value or "", choices)
+            self.report(name, f"{was}, but must be one of {', '.join(choices)}{hint}")
             if default is None:
                 raise self.fail(name, "is needed")  # leaves the table; the report above is what is shown
             return default

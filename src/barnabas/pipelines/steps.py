@@ -311,7 +311,7 @@ def _topic_lookup(table: SpecTable, name: str, servers: str, kafka: Mapping[str,
     format_table = table.table("format")
     if format_table is None:
         raise table.fail("format", "is missing: how values become columns, as in [source.format]")
-    how = read_format(format_table)
+    how = read_format(format_table, of_source=False)
     own = table.brokers("bootstrap_servers")
     # Another cluster's security settings are not this one's.
     given = table.kafka_properties()

@@ -19,6 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
 from barnabas.pipelines.expectations import is_met
 from barnabas.pipelines.formats import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER, WITH_QUOTES
+from barnabas.pipelines.outputs.table import DELETION_MARK
 from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS, TIME_OUT_OF_RANGE
 
@@ -92,6 +93,8 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
 
     ``record_columns`` are those of the record that rows get, too: `Source.record_columns`.
     """
+    if how.no_value == "skip":
+        records = records.where(F.col("value").isNotNull())
     position = [
         F.col(name).alias(alias) for name, alias in zip(("topic", "partition", "offset"), POSITION, strict=True)
     ]
@@ -103,8 +106,9 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
     columns += [F.col(f"source_{name}") for name in record_columns]
     no_value = F.col(_RECORD[1]).isNull()
-    why = F.when(no_value, F.lit("the record has no value"))
-    error = F.when(no_value, F.lit("NO_VALUE"))
+    is_row = how.no_value == "row"  # good, whatever is required
+    why = F.when(no_value, F.lit(None if is_row else "the record has no value"))
+    error = F.when(no_value, F.lit(None if is_row else "NO_VALUE"))
     if how.type != "text":
         misfit = F.col(f"{_ROW}.{CORRUPT}")
         is_misfit = F.col(_ROW).isNull() | misfit.isNotNull()
@@ -469,14 +473,14 @@ def latest_per_key(batch: DataFrame, key: Sequence[str]) -> DataFrame:
 def as_messages(batch: DataFrame, key: Sequence[str], flow_name: str, epoch: int) -> DataFrame:
     """Result rows as records: key and value are JSON, the same for a row however often its batch is run.
 
-    The headers name the flow and the micro-batch: of two records with an equal key and epoch, one is a repetition.
+    The headers name the flow and the micro-batch: of two records with an equal key and epoch, one is a repetition. A row that is
+    marked as `DELETION_MARK` is a record without a value.
     """
     headers = [("barnabas.flow", F.lit(flow_name)), ("barnabas.epoch", F.lit(str(epoch)))]
-    return batch.select(
-        F.to_json(F.struct(*key), JSON_OPTIONS).alias("key"),
-        F.to_json(F.struct(*batch.columns), JSON_OPTIONS).alias("value"),
-        _headers(headers),
-    )
+    value = F.to_json(F.struct(*[name for name in batch.columns if name != DELETION_MARK]), JSON_OPTIONS)
+    if DELETION_MARK in batch.columns:
+        value = F.when(~F.col(DELETION_MARK), value)
+    return batch.select(F.to_json(F.struct(*key), JSON_OPTIONS).alias("key"), value.alias("value"), _headers(headers))
 
 
 def field_types(schema: StructType) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.pipelines.arrow_values import values_of
-from barnabas.pipelines.outputs.table import TableState, read_epoch, require_writable
+from barnabas.pipelines.outputs.table import TableState, read_epoch, require_writable, split_deleted
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -121,7 +121,9 @@ class DuckTable:
         with self._transaction() as connection:
             if epoch <= self._last_epoch(connection, flow, query):
                 return False
-            self._upsert(connection, _without_nesting(rows.select(list(self._types))))
+            kept, deleted = split_deleted(rows)
+            self._upsert(connection, _without_nesting(kept.select(list(self._types))))
+            self._delete(connection, _without_nesting(deleted.select(list(self._types))))
             connection.execute(
                 f"INSERT INTO {EPOCHS_TABLE} VALUES (?, ?, ?, ?) ON CONFLICT (flow, sink) "  # noqa: S608  # a constant
                 "DO UPDATE SET query = excluded.query, epoch = excluded.epoch",
@@ -148,13 +150,17 @@ class DuckTable:
         connection.register("barnabas_batch", whole)
         connection.execute(upsert_statement(self._sink.table, source, list(self._types), key))
         if with_null.num_rows:
-            table = quoted(self._sink.table)
-            same = " AND ".join(
-                f"{table}.{quoted(name)} IS NOT DISTINCT FROM barnabas_batch.{quoted(name)}" for name in key
-            )
+            self._delete(connection, with_null)
             connection.register("barnabas_batch", with_null)
-            connection.execute(f"DELETE FROM {table} USING barnabas_batch WHERE {same}")  # noqa: S608  # names are quoted
-            connection.execute(f"INSERT INTO {table} ({names}) {source}")
+            connection.execute(f"INSERT INTO {quoted(self._sink.table)} ({names}) {source}")
+        connection.unregister("barnabas_batch")
+
+    def _delete(self, connection: Any, rows: pa.Table) -> None:
+        table = quoted(self._sink.table)
+        pairs = [(f"{table}.{quoted(name)}", f"barnabas_batch.{quoted(name)}") for name in self._sink.key]
+        same = " AND ".join(f"{mine} IS NOT DISTINCT FROM {its}" for mine, its in pairs)
+        connection.register("barnabas_batch", rows)
+        connection.execute(f"DELETE FROM {table} USING barnabas_batch WHERE {same}")  # noqa: S608  # names are quoted
         connection.unregister("barnabas_batch")
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.pipelines.outputs.table import TableState, read_epoch
+from barnabas.pipelines.outputs.table import TableState, read_epoch, split_deleted
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -141,7 +141,12 @@ class PostgresTable:
                 )
             if epoch <= last:
                 return False
-            self._upsert(rows.select(list(self._types)))
+            kept, deleted = split_deleted(rows)
+            if deleted.num_rows:
+                self._load(deleted, self._sink.key)  # the others may be null where the table has none
+                self._delete()
+                self._execute("DROP TABLE barnabas_batch")
+            self._upsert(kept)
             self._execute(
                 f"INSERT INTO {EPOCHS_TABLE} VALUES (%s, %s, %s, %s) ON CONFLICT (flow, sink) "  # noqa: S608  # a constant
                 "DO UPDATE SET query = excluded.query, epoch = excluded.epoch",
@@ -163,17 +168,27 @@ class PostgresTable:
         ).fetchone()
         return int(noted[0]) if noted else -1
 
-    def _upsert(self, rows: pa.Table) -> None:
-        table, names = quoted(self._sink.table), ", ".join(map(quoted, self._types))
-        self._execute(f"CREATE TEMPORARY TABLE barnabas_batch (LIKE {table}) ON COMMIT DROP")
-        with self._connection.cursor().copy(f"COPY barnabas_batch ({names}) FROM STDIN".encode()) as copy:
-            for row in tuples_of(_without_nul(rows, self._sink.key), _postgres_value):
+    def _load(self, rows: pa.Table, names: Sequence[str]) -> None:
+        """These columns of the rows into a temporary table."""
+        listed = ", ".join(map(quoted, names))
+        self._execute(
+            f"CREATE TEMPORARY TABLE barnabas_batch ON COMMIT DROP AS SELECT {listed} FROM {quoted(self._sink.table)} LIMIT 0"  # noqa: S608
+        )
+        with self._connection.cursor().copy(f"COPY barnabas_batch ({listed}) FROM STDIN".encode()) as copy:
+            for row in tuples_of(_without_nul(rows.select(list(names)), self._sink.key), _postgres_value):
                 copy.write_row(row)
-        key = list(map(quoted, self._sink.key))
-        same = " AND ".join(f"{table}.{name} IS NOT DISTINCT FROM barnabas_batch.{name}" for name in key)
-        incomplete = " OR ".join(f"barnabas_batch.{name} IS NULL" for name in key)
-        self._execute(f"DELETE FROM {table} USING barnabas_batch WHERE ({incomplete}) AND {same}")  # noqa: S608
-        source = f"SELECT {names} FROM barnabas_batch"  # noqa: S608  # names are quoted
+
+    def _delete(self, condition: str = "TRUE") -> None:
+        """The rows whose keys are in the temporary table."""
+        table = quoted(self._sink.table)
+        pairs = [(f"{table}.{quoted(name)}", f"barnabas_batch.{quoted(name)}") for name in self._sink.key]
+        same = " AND ".join(f"{mine} IS NOT DISTINCT FROM {its}" for mine, its in pairs)
+        self._execute(f"DELETE FROM {table} USING barnabas_batch WHERE ({condition}) AND {same}")  # noqa: S608  # quoted
+
+    def _upsert(self, rows: pa.Table) -> None:
+        self._load(rows, list(self._types))
+        self._delete(" OR ".join(f"barnabas_batch.{quoted(name)} IS NULL" for name in self._sink.key))
+        source = f"SELECT {', '.join(map(quoted, self._types))} FROM barnabas_batch"  # noqa: S608  # names are quoted
         self._execute(upsert_statement(self._sink.table, source, list(self._types), self._sink.key))
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from barnabas.pipelines.outputs.table import TableState, read_epoch, require_writable
+from barnabas.pipelines.outputs.table import TableState, read_epoch, require_writable, split_deleted
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -110,7 +110,9 @@ class SqliteTable:
             with self._transaction():
                 if epoch <= self._last_epoch(flow, query):
                     return False
-                self._upsert(rows.select(self._columns))
+                kept, deleted = split_deleted(rows)
+                self._upsert(kept.select(self._columns))
+                self._delete(deleted)
                 self._connection.execute(
                     f"INSERT OR REPLACE INTO {EPOCHS_TABLE} VALUES (?, ?, ?, ?)",  # noqa: S608  # a constant
                     (flow, self._sink.table, query, epoch),
@@ -137,16 +139,19 @@ class SqliteTable:
         statement = upsert_statement(self._sink.table, places, self._columns, self._sink.key)
         self._connection.executemany(statement, tuples_of(whole, as_text_value))
         if with_null.num_rows:
-            same = " AND ".join(f"{quoted(name)} IS ?" for name in self._sink.key)
-            self._connection.executemany(
-                f"DELETE FROM {quoted(self._sink.table)} WHERE {same}",  # noqa: S608  # names are quoted
-                tuples_of(with_null.select(list(self._sink.key)), as_text_value),
-            )
+            self._delete(with_null)
             names = ", ".join(map(quoted, self._columns))
             self._connection.executemany(
                 f"INSERT INTO {quoted(self._sink.table)} ({names}) {places}",  # names are quoted
                 tuples_of(with_null, as_text_value),
             )
+
+    def _delete(self, rows: pa.Table) -> None:
+        same = " AND ".join(f"{quoted(name)} IS ?" for name in self._sink.key)
+        self._connection.executemany(
+            f"DELETE FROM {quoted(self._sink.table)} WHERE {same}",  # noqa: S608  # names are quoted
+            tuples_of(rows.select(list(self._sink.key)), as_text_value),
+        )
 
     def close(self) -> None:
         self._connection.close()

@@ -12,6 +12,8 @@ A table that is made has no epochs, also if one of its name was there before: an
 So the epoch says truly which batches the table holds, and a flow whose checkpoint counts more of them refuses to go on
 (`barnabas.pipelines.sinks`).
 
+A row that is marked as `DELETION_MARK` removes the row of its key in the same transaction; of two rows with one key only the last comes.
+
 A database takes ``NULL`` in a key for different from every other NULL, but a group with a null key is one group: such
 rows are deleted and inserted.
 
@@ -29,14 +31,26 @@ import pyarrow as pa
 from barnabas.pipelines.outputs.declared import OutputError
 from barnabas.pipelines.sql import select_epoch_statement
 
-__all__ = ["OutputTable", "TableState", "read_epoch", "require_writable"]
+__all__ = ["DELETION_MARK", "OutputTable", "TableState", "read_epoch", "require_writable", "split_deleted"]
+
+DELETION_MARK = "_barnabas_deleted"
+"""A column that is no part of the table: whether a row stands for the deletion of its key's row. It may be missing."""
+
+
+def split_deleted(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows that are to be kept, and those whose keys are to be deleted."""
+    if DELETION_MARK not in rows.column_names:
+        return rows, rows.slice(0, 0)
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.invert(rows[DELETION_MARK])), rows.filter(rows[DELETION_MARK])
 
 
 class OutputTable(Protocol):
     """A table, connected and prepared, that takes batches."""
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
-        """Upserts the rows with their epoch; False when this epoch was applied before."""
+        """Upserts the rows, or deletes those marked by `DELETION_MARK`, with their epoch; False when this epoch was applied before."""
         ...
 
     def last_epoch(self, flow: str, query: str) -> int | None:

@@ -1,0 +1,118 @@
+"""The tables ``[[sinks]]`` of a flow's file. Needs no Spark."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
+from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable, resolve_path
+from barnabas.pipelines.steps import Aggregate, read_function
+
+__all__ = ["DatabaseSink", "FunctionSink", "Sink", "TopicSink", "read_sink", "refuse_equal_sinks"]
+
+_POSTGRESQL = 'like "postgresql://user@host/database"'
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSink:
+    """A table that takes results as upserts on ``key``; ``url`` is a path for SQLite and DuckDB."""
+
+    type: str
+    url: str
+    table: str
+    key: tuple[str, ...]
+    delete_when: str | None = None
+    """An SQL condition: a row of the results for which it is true deletes the row of its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSink:
+    """A topic that takes results as JSON, keyed by ``key``: read compacted it holds each result once."""
+
+    topic: str
+    key: tuple[str, ...]
+    bootstrap_servers: str
+    kafka: dict[str, str] = field(default_factory=dict)
+    delete_when: str | None = None
+    """As of a `DatabaseSink`; the record has no value then."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSink:
+    """A Python function that takes each micro-batch's rows and number; after a crash the same number comes again."""
+
+    function: Callable[..., None]
+    key: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", "function")
+
+
+Sink = DatabaseSink | TopicSink | LakeSink | SearchSink | OpenSearchSink | FunctionSink
+
+
+def read_sink(table: SpecTable, aggregate: Aggregate | None, folder: Path, near: tuple[str, Mapping[str, str]]) -> Sink:
+    """One of the tables ``[[sinks]]``; ``near`` is the first source's cluster, with what a producer to it needs."""
+    function = read_function(table, "function")
+    kinds = ("sqlite", "duckdb", "postgresql", *OUTPUT_TYPES, "topic", "function")
+    kind = table.choice("type", kinds, "function" if function else None)
+    if (kind == "function") != (function is not None):
+        raise table.fail("function", 'goes with type = "function", a Python function that takes each micro-batch')
+    key = table.texts("key")
+    if aggregate:
+        if key:
+            raise table.fail("key", f"is given by the aggregate: {', '.join(aggregate.keys)}")
+        key = aggregate.keys
+    key = key or POSITION
+    if function:
+        try:
+            inspect.signature(function).bind(None, 0)
+        except TypeError as error:
+            name = getattr(function, "__name__", "it")
+            raise table.fail("function", f"{name} must take a micro-batch's rows and its number: {error}") from error
+        return FunctionSink(function, key)
+    if kind in OUTPUT_TYPES:
+        return declare_output(kind, table, key, folder, rows_change=aggregate is not None or key != POSITION)
+    if kind == "topic":
+        kafka = table.kafka_properties()
+        servers = table.brokers("bootstrap_servers")
+        # Another cluster's security settings are not this one's.
+        own = kafka if servers else {**near[1], **kafka}
+        topic = table.needed("topic")
+        return TopicSink(topic, key, servers or near[0], table.require_protection(own), _deletion(table, key))
+    name = table.needed("table")
+    if not re.fullmatch(rf"{NAME.pattern}(\.{NAME.pattern})?", name):
+        raise table.fail("table", f"is {name!r}, which is no name of a table")
+    if kind in ("sqlite", "duckdb"):
+        path = resolve_path(table.needed("path", "the database's file"), folder)
+        return DatabaseSink(kind, path, name, key, _deletion(table, key))
+    url = table.needed("url", _POSTGRESQL)
+    scheme, separator, _ = url.partition("://")
+    if separator and "=" not in scheme and scheme not in ("postgresql", "postgres"):
+        raise table.fail("url", f"begins with {scheme}://, but must be {_POSTGRESQL}")
+    return DatabaseSink(kind, url, name, key, _deletion(table, key))
+
+
+def _deletion(table: SpecTable, key: tuple[str, ...]) -> str | None:
+    condition = table.text("delete_when")
+    if condition is not None and key == POSITION:
+        raise table.fail("delete_when", "needs a key: each record's position is new, and so no row has it")
+    return condition
+
+
+def refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:
+    """Raise `SpecError` if two sinks are one place."""
+    places: list[object] = []
+    for number, sink in enumerate(sinks):
+        if isinstance(sink, TopicSink):
+            place: object = (sink.bootstrap_servers, sink.topic)
+        elif isinstance(sink, FunctionSink):
+            continue
+        else:
+            place = (getattr(sink, "url", None) or getattr(sink, "path", None), sink.table)
+        if place in places:
+            raise root.fail(f"sinks[{number}]", "writes to the same place as a sink before it")
+        places.append(place)
