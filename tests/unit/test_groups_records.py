@@ -71,8 +71,10 @@ def test_committed_offsets_make_the_batch_that_single_records_make(
     """In two calls, as slices of a large commit add them."""
     records = [OffsetRecord(group, TopicPartition(topic, index), value) for index, value in offsets]
     body = bytearray()
-    add_offset_records(body, group, topic, records[:first], 0)
-    add_offset_records(body, group, topic, records[first:], len(records[:first]))
+    partitions = [record.topic_partition for record in records]
+    values = [value for _, value in offsets]
+    add_offset_records(body, group, topic, partitions[:first], values[:first], 0)
+    add_offset_records(body, group, topic, partitions[first:], values[first:], len(records[:first]))
     assert build_batch_around(body, len(records), 1_700_000_000_000) == encode_batch(
         records, 1_700_000_000_000, CompressionType.NONE
     )

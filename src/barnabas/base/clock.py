@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from barnabas.base.tuples import new_tuple
+
 __all__ = ["CallLater", "Clock", "Now", "SystemClock", "Timer"]
 
 
@@ -44,7 +46,8 @@ class Now(NamedTuple):
 
     @classmethod
     def of(cls, clock: Clock) -> "Now":
-        return cls(clock.monotonic_ms(), clock.wall_ms())
+        now: Now = new_tuple(Now, (clock.monotonic_ms(), clock.wall_ms()))
+        return now
 
 
 class Timer(Protocol):

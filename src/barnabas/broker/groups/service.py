@@ -30,7 +30,7 @@ from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.records import encode_batch
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.replication.delayed_produce import when_committed
+from barnabas.broker.replication.delayed_produce import commit_error, when_committed
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.reads import LOG_END
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -222,6 +222,9 @@ class GroupService:
             )
         except KafkaError as error:
             self._perform(self.coordinator.failed(append, error.code, self._now()))
+            return
+        if commit_error(self._replicas.get(topic_partition), result.last_offset) is ErrorCode.NONE:
+            self._perform(self.coordinator.committed(append, result.first_offset, self._now()))
             return
         self._await_commit(append, topic_partition, result, self._commit_timeout_ms)
 
