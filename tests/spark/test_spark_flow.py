@@ -195,11 +195,18 @@ def brings_figures(cluster: Any, folder: Path, packages: Path | None) -> Path:
 
 
 def test_a_stopped_flow_ends_well(cluster: Any, tmp_path: Path) -> None:
-    """SIGTERM: exit code 0, a summary, and nothing left running."""
-    topic = cluster.topic(1)
+    """SIGTERM: exit code 0, a summary, and nothing left running. Dead letters came behind the first results."""
+    topic, bad = cluster.topic(1), cluster.topic(1)
     cluster.produce(topic, [(None, line(n)) for n in range(500)])
-    process = start(write_flow(tmp_path, ROWS, bootstrap=cluster.bootstrap, topic=topic))
+    cluster.produce(topic, [(None, b"what is this?")])
+    extra = f'bad_rows_topic = "{bad}"'
+    process = start(write_flow(tmp_path, ROWS, bootstrap=cluster.bootstrap, topic=topic, extra=extra))
     wait_for_rows(tmp_path, "rows_seen", 500, process)
+    deadline = time.monotonic() + _TIMEOUT_S
+    while not (letters := cluster.read(bad)):
+        assert process.poll() is None, "the flow has ended"
+        assert time.monotonic() < deadline, "no dead letter"
+    assert [each.value() for each in letters] == [b"what is this?"]
     process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=_TIMEOUT_S)
     assert process.returncode == 0, errors

@@ -157,7 +157,7 @@ def _as_dict(flow: spec.Flow, problem: "Problem") -> dict[str, Any]:
 
 
 def _analysis(flow: spec.Flow) -> "Analysis":
-    from barnabas.pipelines.session import open_session, require_extra
+    from barnabas.pipelines.session import open_session, require_extra, runs_code
 
     require_extra()
     # A function may use any format.
@@ -170,6 +170,7 @@ def _analysis(flow: spec.Flow) -> "Analysis":
             shuffle_partitions=1,
             is_brief=True,
             has_sources=has_sources,
+            has_code=runs_code(flow),
             imports=("barnabas.pipelines.analysis",),
         )
         try:

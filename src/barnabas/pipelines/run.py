@@ -13,6 +13,7 @@ import contextlib
 import json
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from barnabas.pipelines.summary_text import table_problem
 __all__ = ["run_flow", "run_on", "source_options"]
 
 _POLL_S = 0.3
+_LATER_S = 30.0
 _IMPORTED = tuple(f"barnabas.pipelines.{name}" for name in ("analysis", "listener", "progress", "sinks", "views"))
 """Modules that a run needs once Spark is there."""
 _NO_CONNECTOR = (
@@ -191,6 +193,9 @@ class _Run:
         """The sources as the main query reads them."""
         self._operations: list[str] = []
         """What the main query keeps state for."""
+        self._later: list[Source] = []
+        """Those whose queries for bad rows are not started yet."""
+        self._later_at_s = 0.0
         self._deciding: set[str] = set()
         """Names of the queries that quarantine."""
         self._warned: set[str] = set()
@@ -289,7 +294,8 @@ class _Run:
         self._say(f"reading {', '.join(source.pattern or ', '.join(source.topics) for source in self._flow.sources)}")
         is_done = False
         while not is_done and not self._stopped.is_set() and not any(query.exception() for query in self._queries):
-            is_done = not any(query.isActive for query in self._queries)
+            self._start_later()
+            is_done = not self._later and not any(query.isActive for query in self._queries)
             self._limits.check(self._progress.totals)
             if not is_done:
                 self._stopped.wait(_POLL_S)
@@ -307,6 +313,7 @@ class _Run:
         """Stop the queries and close what they used; safe to call again."""
         self._stop()
         self._queries = []
+        self._later = []
         if self._listener is not None:
             self._spark.streams.removeListener(self._listener)
             self._listener = None
@@ -389,12 +396,22 @@ class _Run:
         if not (once or flow.trigger.available_now) and follows_clock(results):
             waits = "true"  # state is out of time without new records, too
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", waits)
-        for source in flow.sources:
-            if source.bad_rows_topic:
+        is_once = once or flow.trigger.available_now
+        sources = [source for source in flow.sources if source.bad_rows_topic]
+        # Code of Spark that runs for the first time is slow: results come first, but where bad rows end the flow or are judged.
+        self._later = [] if is_once else [each for each in sources if not (each.quarantines or each.max_bad)]
+        for source in sources:
+            if source not in self._later:
                 self._queries.append(self._start_bad_rows(source, once=once))
-        if once or flow.trigger.available_now:
+        if is_once:
             self._await_decisions()
         self._queries.insert(0, self._trigger(writer, once=once).start())
+        self._later_at_s = time.monotonic() + _LATER_S
+
+    def _start_later(self) -> None:
+        """Start the other queries for bad rows when the first micro-batch of results is done, or takes long."""
+        while self._later and (self._progress.totals.batches or time.monotonic() >= self._later_at_s):
+            self._queries.append(self._start_bad_rows(self._later.pop(0), once=False))
 
     def _await_decisions(self) -> None:
         """Wait until quarantines have judged all that is there; the main query reads no further."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.class_archive import ClassArchive, archive_folder
 from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
+from barnabas.pipelines.java_session import open_plain_session
 from barnabas.pipelines.jvm import find_java, prepare_home
 from barnabas.pipelines.masters import is_local, require_master
 from barnabas.pipelines.shipping import zip_package
@@ -34,6 +35,7 @@ __all__ = [
     "open_flow_session",
     "open_session",
     "require_extra",
+    "runs_code",
 ]
 
 PYSPARK_VERSIONS = ("4.2", "4.3")
@@ -120,6 +122,7 @@ def open_session(
     py_files: Sequence[str] = (),
     is_brief: bool = False,
     has_sources: bool = True,
+    has_code: bool = True,
     imports: Sequence[str] = (),
 ) -> RunningSpark:
     """A session in a JVM of its own, ``local[cores]`` or a driver of ``master``; raises `BarnabasError` when it cannot run.
@@ -127,7 +130,9 @@ def open_session(
     ``conf`` is laid over the defaults. ``log_level`` is log4j's, for Spark's own messages, which go to a file. Executors of
     ``master`` get this package and the modules ``py_files``. A session that ``is_brief``, as that of a check is, leaves no archive
     of classes, and its JVM compiles once and fast: optimized code would come too late, for twice the processor time. Without
-    ``has_sources`` the formats of this package are not registered. ``imports`` are modules that are imported while the JVM starts.
+    ``has_sources`` the formats of this package are not registered. ``has_code``: the session runs Python that is not of this package,
+    which may use Spark's machine learning, and whose lines Spark's messages name. ``imports`` are modules that are imported while the
+    JVM starts.
     """
     require_extra()
     master = master or f"local[{cores}]"
@@ -136,9 +141,7 @@ def open_session(
     java = find_java(os.environ)
     home = prepare_home(java, cache)
     archive = ClassArchive(archive_folder(cache, java, _spark_folder()), java, may_be_made=not is_brief)
-    log4j = cache / f"log4j2-{log_level}.properties"
-    log4j.parent.mkdir(parents=True, exist_ok=True)
-    log4j.write_text(_LOG4J.format(level=log_level))
+    log4j = _write_log4j(cache, log_level)
     os.environ |= dict.fromkeys(("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"), _worker_python(master, cache))
     is_near = is_local(master) or _LOOPBACK.match(master) is not None
     if is_near:
@@ -158,12 +161,14 @@ def open_session(
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.warehouse.dir": str(cache / "warehouse"),
+        # With it each call that makes a column asks the JVM ten times, to note the line of Python that it stands in.
+        "spark.python.sql.dataFrameDebugging.enabled": str(has_code).lower(),
         **(conf or {}),
     }
     environment = {"JAVA_HOME": str(home), "SPARK_LAUNCHER_OPTS": archive.launcher_options}
     sources = ("barnabas.pipelines.lookup", "barnabas.pipelines.source") if has_sources else ()
     forks = is_local(master) and has_sources and not is_brief and ForkServer.is_possible()
-    running = _start(settings, environment, archive, (*sources, *imports), forks=forks)
+    running = _start(settings, environment, archive, (*sources, *imports), forks=forks, has_code=has_code)
     try:
         if not is_local(master):
             _await_executor(running.spark, master, cores, memory)
@@ -187,8 +192,14 @@ def open_flow_session(flow: "Flow", *, imports: Sequence[str] = ()) -> RunningSp
         conf=resources.spark,
         master=resources.master,
         py_files=resources.py_files,
+        has_code=runs_code(flow),
         imports=imports,
     )
+
+
+def runs_code(flow: "Flow") -> bool:
+    """Whether the flow runs Python of its own on Spark, or learns."""
+    return bool(flow.model) or any(getattr(each, "function", None) for each in (*flow.steps, *flow.sinks))
 
 
 def _register_sources(spark: "SparkSession") -> None:
@@ -198,6 +209,13 @@ def _register_sources(spark: "SparkSession") -> None:
 
     spark.dataSource.register(BarnabasDataSource)
     spark.dataSource.register(LookupDataSource)
+
+
+def _write_log4j(cache: Path, level: str) -> Path:
+    path = cache / f"log4j2-{level}.properties"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_LOG4J.format(level=level))
+    return path
 
 
 def _java_options(log4j: Path, archive: ClassArchive, *, is_brief: bool) -> str:
@@ -256,6 +274,7 @@ def _start(
     imports: Sequence[str],
     *,
     forks: bool,
+    has_code: bool,
 ) -> RunningSpark:
     """Starts the JVM and, if it ``forks``, the server of Python processes: PySpark is imported meanwhile.
 
@@ -277,7 +296,7 @@ def _start(
                 server.close()
             raise
     try:
-        spark = _connect(jvm, settings, imports)
+        spark = _connect(jvm, settings, imports, has_code=has_code)
     except BaseException as error:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
         _disconnect()
@@ -294,7 +313,7 @@ def _start(
     return RunningSpark(spark, jvm, log, Path(tempfile.mkdtemp(prefix="barnabas-ship-")), archive, server)
 
 
-def _connect(jvm: SparkJvm, settings: Mapping[str, str], imports: Sequence[str]) -> "SparkSession":
+def _connect(jvm: SparkJvm, settings: Mapping[str, str], imports: Sequence[str], *, has_code: bool) -> "SparkSession":
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -303,6 +322,8 @@ def _connect(jvm: SparkJvm, settings: Mapping[str, str], imports: Sequence[str])
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
     SparkContext._ensure_initialized(gateway=jvm.connect(), conf=conf)
+    if not has_code:
+        open_plain_session(SparkContext.getOrCreate(conf))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     # PySpark's accumulator server prints a stack trace for each connection that is open when the JVM ends.
     accumulators: Any = spark.sparkContext._accumulatorServer
