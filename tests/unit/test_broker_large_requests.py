@@ -1,11 +1,13 @@
 """Requests that name very much are decoded, served and answered in slices, in the order of their connection."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnabas.broker.apis import fetch
 from barnabas.broker.replication import delayed_fetch
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.reads import ReadResult, read_log
@@ -235,6 +237,39 @@ LARGE_REQUESTS = {
         lambda response: [each.error_code for each in response.topics[0].partitions] == [0] + [3] * (PARTITIONS - 1),
     ),
 }
+
+
+def test_what_a_large_fetch_asks_for_and_its_answer_are_made_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some hundred partitions at a time, those that are not there behind the others."""
+    made: Counter[str] = Counter()
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(fetch, name)
+
+        def make(*args: Any, **fields: Any) -> Any:
+            made[name] += 1
+            return real(*args, **fields)
+
+        return make
+
+    for name in ("PartitionFetch", "PartitionData"):
+        monkeypatch.setattr(fetch, name, counted(name))
+    broker = DataPath(tmp_path)
+    broker.lead("t", PARTITIONS - 1)
+    client = broker.connect()
+    in_short_slices(broker, monkeypatch, steps=0)
+    client.post(fetch_of(PARTITIONS, min_bytes=1), 11)
+    most = 0
+    while not client.sent:
+        before = made.total()
+        broker.timers.advance(0)
+        most = max(most, made.total() - before)
+    assert 0 < most <= 256
+    assert made == {"PartitionFetch": PARTITIONS, "PartitionData": PARTITIONS}
+    answers = client.answer().responses[0].partitions
+    assert [each.partition_index for each in answers] == [PARTITIONS - 1, *range(PARTITIONS - 1)]
 
 
 @pytest.mark.parametrize("name", LARGE_REQUESTS)

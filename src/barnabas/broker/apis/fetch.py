@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.slices import Sliced, at_once
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.leader_hints import LeaderHints
@@ -40,8 +40,10 @@ from barnabas.wire.kafka.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -53,14 +55,41 @@ _TOPIC_IDS = 13
 _RACKS = 11
 _ZSTD = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_PARTITIONS_A_STEP = 256
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def handle(services: Services, request: Request) -> None:
     """Open the session's context and read."""
+    if request.is_large:
+        services.slices.start(in_slices(request, _handle_large(services, request)))
+        return
+    asked: list[PartitionFetch] = []
+    for topic in request.message.topics:
+        asked += _partitions(services, request.version, topic, topic.partitions)
+    _fetch(services, request, asked)
+
+
+def _handle_large(services: Services, request: Request) -> Sliced[None]:
+    asked: list[PartitionFetch] = []
+    for topic in request.message.topics:
+        for first in range(0, len(topic.partitions), _PARTITIONS_A_STEP):
+            some = topic.partitions[first : first + _PARTITIONS_A_STEP]
+            asked += _partitions(services, request.version, topic, some)
+            yield None
+    if not request.is_abandoned:
+        _fetch(services, request, asked)
+
+
+def _fetch(services: Services, request: Request, asked: list[PartitionFetch]) -> None:
     message: FetchRequest = request.message
     params = _params(message, request, services.config["fetch.max.bytes"])
-    asked, forgotten = _partitions(services, request)
+    by_id = request.version >= _TOPIC_IDS
+    forgotten: list[Any] = [
+        (topic.topic_id if by_id else topic.topic, index)
+        for topic in message.forgotten_topics_data
+        for index in topic.partitions
+    ]
     context = services.fetch_sessions.open(
         message.session_id,
         message.session_epoch,
@@ -68,7 +97,7 @@ def handle(services: Services, request: Request) -> None:
         forgotten,
         request.received_ms,
         privileged=params.is_from_follower,
-        uses_topic_ids=request.version >= _TOPIC_IDS,
+        uses_topic_ids=by_id,
     )
     if not isinstance(context, FetchContext):
         request.fail(context)
@@ -116,47 +145,53 @@ def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchPa
     )
 
 
-def _partitions(services: Services, request: Request) -> tuple[list[PartitionFetch], list[Any]]:
-    """What the request asks for and what it forgets, by key."""
-    message: FetchRequest = request.message
-    by_id = request.version >= _TOPIC_IDS
-    asked = []
-    for topic in message.topics:
-        name = services.metadata.topic_name(topic.topic_id) if by_id else topic.topic
-        topic_key = topic.topic_id if by_id else topic.topic
-        topic_id = topic.topic_id if by_id else ZERO_UUID
-        for data in topic.partitions:
-            index = data.partition
-            asked.append(
-                PartitionFetch(
-                    (topic_key, index),
-                    topic_id,
-                    None if name is None else TopicPartition(name, index),
-                    data.fetch_offset,
-                    data.partition_max_bytes,
-                    data.current_leader_epoch,
-                    data.last_fetched_epoch,
-                    data.log_start_offset,
-                )
-            )
-    forgotten = [
-        (topic.topic_id if by_id else topic.topic, index)
-        for topic in message.forgotten_topics_data
-        for index in topic.partitions
+def _partitions(
+    services: Services, version: int, topic: FetchTopic, partitions: Sequence[FetchPartition]
+) -> list[PartitionFetch]:
+    """What the request asks of some partitions of a topic."""
+    by_id = version >= _TOPIC_IDS
+    name = services.metadata.topic_name(topic.topic_id) if by_id else topic.topic
+    topic_key = topic.topic_id if by_id else topic.topic
+    topic_id = topic.topic_id if by_id else ZERO_UUID
+    return [
+        PartitionFetch(
+            (topic_key, data.partition),
+            topic_id,
+            None if name is None else TopicPartition(name, data.partition),
+            data.fetch_offset,
+            data.partition_max_bytes,
+            data.current_leader_epoch,
+            data.last_fetched_epoch,
+            data.log_start_offset,
+        )
+        for data in partitions
     ]
-    return asked, forgotten
 
 
 # The answer
 
 
 def _reply(services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> None:
+    if request.is_large:
+        services.slices.start(in_slices(request, _send(services, request, session_id, found)))
+    else:
+        request.reply(at_once(_response(services, request, session_id, found)))
+
+
+def _send(services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> Sliced[None]:
+    request.reply((yield from _response(services, request, session_id, found)))
+
+
+def _response(
+    services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]
+) -> Sliced[FetchResponse]:
     errors = [data.error_code for data in found if data.error_code is not ErrorCode.NONE]
     if errors:
-        found = sorted(found, key=lambda data: data.error_code in _UNKNOWN)
+        known = [data for data in found if data.error_code not in _UNKNOWN]
+        found = known + [data for data in found if data.error_code in _UNKNOWN]
     topics: list[FetchableTopicResponse] = []
     last_key: object = None
-    for data in found:
+    for number, data in enumerate(found, 1):
         wanted = data.wanted
         topic_key = wanted.key[0]
         if topic_key != last_key:
@@ -168,10 +203,12 @@ def _reply(services: Services, request: Request, session_id: int, found: Sequenc
         else:
             partition = _answer(data)
         topics[-1].partitions.append(partition)
+        if not number % _PARTITIONS_A_STEP:
+            yield None
     response = FetchResponse(session_id=session_id, responses=topics)
     if request.version >= _LEADER_HINTS and any(code in _MOVED for code in errors):
-        _add_leader_hints(services, request, found, response)
-    request.reply(response)
+        yield from _add_leader_hints(services, request, found, response)
+    return response
 
 
 def _answer(data: FetchPartitionData) -> PartitionData:
@@ -210,11 +247,13 @@ def _refusal(wanted: PartitionFetch, code: ErrorCode) -> PartitionData:
 
 def _add_leader_hints(
     services: Services, request: Request, found: Sequence[FetchPartitionData], response: FetchResponse
-) -> None:
+) -> Sliced[None]:
     """Add the current leaders of partitions that this broker does not lead (KIP-951)."""
     hints = LeaderHints(services.replicas, services.metadata, request.client.listener)
     answers = (partition for topic in response.responses for partition in topic.partitions)
-    for data, answer in zip(found, answers, strict=True):
+    for number, (data, answer) in enumerate(zip(found, answers, strict=True), 1):
+        if not number % _PARTITIONS_A_STEP:
+            yield None
         topic_partition = data.wanted.topic_partition
         if answer.error_code in _MOVED and topic_partition is not None:
             leader = hints.leader(topic_partition)
