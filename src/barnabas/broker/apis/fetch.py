@@ -179,6 +179,7 @@ def _reply(services: Services, request: Request, session_id: int, found: Sequenc
 
 
 def _send(services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> Sliced[None]:
+    yield None  # what was read was gone through as a whole before
     request.reply((yield from _response(services, request, session_id, found)))
 
 
@@ -189,6 +190,7 @@ def _response(
     if errors:
         known = [data for data in found if data.error_code not in _UNKNOWN]
         found = known + [data for data in found if data.error_code in _UNKNOWN]
+        yield None
     topics: list[FetchableTopicResponse] = []
     last_key: object = None
     for number, data in enumerate(found, 1):
