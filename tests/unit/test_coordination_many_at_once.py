@@ -19,7 +19,7 @@ from barnabas.coordination.core.commit_pieces import CommitTurns
 from barnabas.coordination.core.operations import APPLY
 from barnabas.coordination.core.operations.base import Stamp
 from barnabas.coordination.core.operations.delete import apply_delete
-from barnabas.coordination.core.tree import Event, Staged, Tree
+from barnabas.coordination.core.tree import Deletions, Event, Staged, Tree
 from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
@@ -148,7 +148,7 @@ def test_staged_ephemerals_are_those_of_a_walk_over_all_nodes(steps: list[object
                 clients[number].send(*request)
         for client in clients:
             session_id = client.connection.session_id
-            assert staged.ephemerals_of(session_id) == plain_ephemerals(staged, PATHS, session_id)
+            assert staged.ephemerals_of(session_id).keys() == plain_ephemerals(staged, PATHS, session_id)
     harness.sync()
     assert not staged.nodes
     assert not staged._owned, "nothing is kept of what is committed"
@@ -192,13 +192,25 @@ def test_the_end_of_a_session_leaves_what_deletions_one_by_one_leave(
         for path in there:
             APPLY[OpCode.CREATE](tree, Stamp(7, 20, 1), CreateTxn(path, b"", OPEN, True, -1), [])
         apply(tree, Stamp(7, zxid, 2), CloseSessionTxn(listed), events)
-        results.append(({path: repr(node) for path, node in tree.nodes.items()}, tree.digest, tree.children, events))
+        each = [one for event in events for one in all_of(event)]
+        results.append(
+            (
+                {path: repr(node) for path, node in tree.nodes.items()},
+                (tree.digest, tree.data_bytes),
+                (tree.children, tree.ephemerals),
+                each,
+            )
+        )
     assert results[0] == results[1]
+
+
+def all_of(event: Event | Deletions) -> list[Event]:
+    return [event] if isinstance(event, Event) else list(event.events(lambda _path, _parent: True))
 
 
 def close_one_by_one(tree: Tree, stamp: Stamp, txn: CloseSessionTxn, events: list[Event]) -> None:
     """As ZooKeeper's `DataTree.killSession`."""
-    rest = sorted(tree.ephemerals_of(stamp.session_id).difference(txn.paths_to_delete))
+    rest = sorted(tree.ephemerals_of(stamp.session_id).keys() - txn.paths_to_delete)
     for path in [*txn.paths_to_delete, *rest]:
         with contextlib.suppress(KeeperError):
             apply_delete(tree, stamp, DeleteTxn(path), events)
@@ -314,6 +326,13 @@ def test_a_turn_of_commits_ends_with_its_time_and_large_transactions_have_their_
     assert turn(1, small[:20] + large) == [20]
     assert turn(100, small[:20] + large) == [20]
     assert turn(1, large * 3) == [1]
+    ends = []
+    for _ in range(250):
+        one = harness.connect()
+        one.send(OpCode.CLOSE_SESSION)
+        ends += processor.unlogged
+        harness.sync()
+    assert turn(2, ends) == [100, 100], "also ends of sessions that had nothing"
 
 
 @settings(max_examples=40, deadline=None)

@@ -8,7 +8,7 @@ from barnabas.coordination.core.operations import WRITES
 from barnabas.coordination.core.operations.base import Outcome
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.statistics import Statistics
-from barnabas.coordination.core.tree import Event
+from barnabas.coordination.core.tree import Event, Events
 from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.frames import encode_multi_response, encode_reply
 from barnabas.wire.jute.opcodes import EventType, OpCode
@@ -51,7 +51,7 @@ def answer_together(
     client.transport.send(replies[0] if count == 1 else b"".join(replies))
 
 
-def events_of(path: str, node: DataNode | None, parent_path: str) -> list[Event]:
+def events_of(path: str, node: DataNode | None, parent_path: str) -> Events:
     """What watchers learn of a change."""
     if not parent_path:
         return [Event(EventType.NODE_DATA_CHANGED, path, OPEN_ACL)]

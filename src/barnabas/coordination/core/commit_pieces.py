@@ -41,7 +41,7 @@ class CommitTurn:
         their turn before any."""
         count = work = 0
         for transaction in transactions:
-            changes = len(transaction) // _CHANGE_BYTES if transaction[_TYPE] in _OF_MANY_CHANGES else 1
+            changes = max(1, len(transaction) // _CHANGE_BYTES) if transaction[_TYPE] in _OF_MANY_CHANGES else 1
             if count and work + changes > self._most:
                 break
             work += changes

@@ -14,7 +14,7 @@ from barnabas.coordination.core.local_sessions import LocalSessions
 from barnabas.coordination.core.operations.base import Outcome, ReadOperation
 from barnabas.coordination.core.sessions import Session
 from barnabas.coordination.core.statistics import Statistics
-from barnabas.coordination.core.tree import Event, StagedNode, TreeChange
+from barnabas.coordination.core.tree import Event, Events, StagedNode, TreeChange
 from barnabas.wire.jute.frames import encode_event
 from barnabas.wire.jute.layouts import REQUEST_HEADER
 from barnabas.wire.jute.opcodes import EventType, KeeperState, Perms
@@ -223,7 +223,7 @@ class Proposal:
     txn: Transaction
     outcome: Outcome
     changes: list[TreeChange]
-    events: list[Event]
+    events: Events
     since_ms: int
 
 

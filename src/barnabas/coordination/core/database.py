@@ -8,7 +8,7 @@ from collections import deque
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.core.operations import APPLY
 from barnabas.coordination.core.operations.base import Outcome, Stamp
-from barnabas.coordination.core.tree import Event, Tree
+from barnabas.coordination.core.tree import Events, Tree
 from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import OpCode
@@ -61,18 +61,16 @@ class Database:
         elif header_type == OpCode.CLOSE_SESSION:
             self.session_timeouts_ms.pop(session_id, None)
 
-    def replay(self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None) -> list[Event]:
+    def replay(self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None) -> Events:
         """Apply a transaction from the log; the events for watches."""
         return self.apply(header, txn, digest)[1]
 
-    def apply(
-        self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None
-    ) -> tuple[Outcome, list[Event]]:
+    def apply(self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None) -> tuple[Outcome, Events]:
         """Apply a transaction from the log, or one that a leader has committed."""
         apply = APPLY.get(header.type)
         if apply is None:
             raise CorruptDataError(f"transaction 0x{header.zxid:x} has the unknown type {header.type}")
-        events: list[Event] = []
+        events: Events = []
         try:
             outcome = apply(self.tree, Stamp(header.client_id, header.zxid, header.time_ms), txn, events)
         except KeeperError as error:

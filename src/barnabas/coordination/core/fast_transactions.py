@@ -35,7 +35,7 @@ from barnabas.coordination.core.forwarded_requests import usual_writes
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sessions import Session
 from barnabas.coordination.core.statistics import Distribution, Statistics
-from barnabas.coordination.core.tree import Event
+from barnabas.coordination.core.tree import Events
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION, DataNode
 from barnabas.wire.jute.layouts import (
@@ -93,7 +93,7 @@ class FastLearner:
         latency: Distribution | None,
         forwarder: Forwarder,
         waiting: WaitingRequests,
-        fire: Callable[[list[Event]], None],
+        fire: Callable[[Events], None],
         read_on: Callable[[ServerConnection, int], None],
     ) -> None:
         """``latency`` gets the times from decisions to commits; ``fire`` sends events to watchers; ``read_on`` answers a client's

@@ -29,7 +29,7 @@ from barnabas.coordination.core.connections import FastProposal, FastWrite, Prop
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.statistics import Distribution, Statistics
-from barnabas.coordination.core.tree import Event, Staged, StagedNode
+from barnabas.coordination.core.tree import Events, Staged, StagedNode
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION, DataNode
 from barnabas.wire.jute.layouts import (
@@ -80,7 +80,7 @@ class FastWrites:
         statistics: Statistics,
         metrics: RequestMetrics,
         latency: Distribution | None,
-        fire: Callable[[list[Event]], None],
+        fire: Callable[[Events], None],
         read_on: Callable[[ServerConnection, int], None],
     ) -> None:
         """``fire`` sends events to watchers; ``read_on`` answers a client's reads that have waited for a write."""

@@ -58,7 +58,7 @@ from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL,
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
 from barnabas.coordination.core.statistics import Distribution, Statistics
-from barnabas.coordination.core.tree import Event, Staged
+from barnabas.coordination.core.tree import Events, Staged
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from, encode
@@ -387,7 +387,7 @@ class Processor:
         zxid = self._last_zxid + 1
         staged = self._staged
         changes = staged.begin()
-        events: list[Event] = []
+        events: Events = []
         if client is not None:
             ids = client.ids
         limits = self.limits
@@ -456,7 +456,7 @@ class Processor:
                         self._auditor.session_closed(header.client_id, proposal.txn.paths_to_delete)
                 self._end_session(header.client_id)
 
-    def _fire(self, events: list[Event]) -> None:
+    def _fire(self, events: Events) -> None:
         """Send events to the watchers."""
         sent, size_bytes = self.watches.fire(events)
         self.statistics.sent += sent

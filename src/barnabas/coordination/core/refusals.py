@@ -8,7 +8,7 @@ In ZooKeeper: `PrepRequestProcessor`, which makes an error of such a request and
 from typing import NoReturn
 
 from barnabas.coordination.core.operations.base import Reading, ReadOperation, Staging, WriteOperation
-from barnabas.coordination.core.tree import Event
+from barnabas.coordination.core.tree import Events
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
 
@@ -33,7 +33,7 @@ UNREADABLE = ReadOperation(OpCode.ERROR, None, _refuse)
 def _refusing(code: ErrorCode) -> WriteOperation:
     """Takes the place of a write that is refused before it is looked at."""
 
-    def stage(_staging: Staging, _request: object, _events: list[Event]) -> NoReturn:
+    def stage(_staging: Staging, _request: object, _events: Events) -> NoReturn:
         raise KeeperError(code)
 
     return WriteOperation(OpCode.ERROR, None, stage, lambda _: None)

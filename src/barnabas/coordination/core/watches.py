@@ -9,12 +9,12 @@ A watcher receives an event once, even if several of its watches match. The proc
 transaction, before any later reply: a client receives the event before it can see the change.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import IntFlag
 from typing import Generic, Protocol, TypeVar
 
 from barnabas.coordination.core.statistics import Summary
-from barnabas.coordination.core.tree import Event
+from barnabas.coordination.core.tree import Deletions, Event
 from barnabas.wire.jute.opcodes import EventType, WatcherType
 
 __all__ = ["WatchMode", "Watcher", "Watches"]
@@ -191,14 +191,14 @@ class Watches(Generic[W]):
             or children.recursive > 0
         )
 
-    def fire(self, events: Iterable[Event]) -> tuple[int, int]:
+    def fire(self, events: Iterable[Event | Deletions]) -> tuple[int, int]:
         """Notify the watchers of a transaction's events, in order; how many events were sent, and their bytes."""
         data, children = self._data, self._children
         sent = sent_bytes = 0
         on_data, on_children = data.by_path, children.by_path
         if not on_data and not on_children:
             return 0, 0
-        for event in events:
+        for event in self._each(events):
             if (
                 event.path not in on_data
                 and event.path not in on_children
@@ -217,6 +217,13 @@ class Watches(Generic[W]):
                         sent += 1
                         sent_bytes += size_bytes
         return sent, sent_bytes
+
+    def _each(self, events: Iterable[Event | Deletions]) -> Iterator[Event]:
+        for event in events:
+            if isinstance(event, Event):
+                yield event
+            else:
+                yield from event.events(self.may_fire)
 
     def counts(self) -> tuple[int, int, int]:
         """The numbers of watchers, watched paths and watches."""

@@ -39,6 +39,7 @@ from enum import Enum
 from functools import partial
 from itertools import islice
 
+from barnabas.coordination.core.commit_pieces import CommitTurn
 from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.log_history import LoggedHistory
@@ -489,8 +490,8 @@ class Leader:
             self._commits_soon = False
         if self._commits_soon or self.phase is not LeaderPhase.BROADCAST:
             return
-        turn = self._environment.begin_turn() if proposals else None
-        while proposals and turn and self._may_commit:
+        turn: CommitTurn | None = None
+        while proposals and self._may_commit:
             acks = [(handler.acked_zxid, handler.server_id) for handler in self.handlers if handler.is_participant]
             acks.append((self._own_acked_zxid, self.my_id))
             acks.sort(reverse=True)
@@ -498,7 +499,10 @@ class Leader:
             first = proposals[0][0]
             if zxid < first:
                 return
-            count = turn.next_piece(payload for _, payload in islice(proposals, zxid - first + 1))
+            count = 1
+            if zxid > first or turn is not None:
+                turn = turn or self._environment.begin_turn()
+                count = turn.next_piece(payload for _, payload in islice(proposals, zxid - first + 1))
             if not count:
                 self._commits_soon = True
                 self._environment.soon(partial(self._commit, in_next_turn=True))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from barnabas.coordination.core.tree import Event, Tree, View
+from barnabas.coordination.core.tree import Events, Tree, View
 from barnabas.coordination.core.watches import Watcher, Watches
 from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
@@ -96,10 +96,10 @@ class Reading(NamedTuple):
     counter: ReadCounter
 
 
-Apply = Callable[[View, Stamp, Any, list[Event]], Outcome]
+Apply = Callable[[View, Stamp, Any, Events], Outcome]
 """``apply(view, stamp, transaction, events)``: changes the view, and appends the events for watches."""
 
-Stage = Callable[[Staging, Any, list[Event]], tuple[int, Transaction, Outcome]]
+Stage = Callable[[Staging, Any, Events], tuple[int, Transaction, Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class ReadOperation:
 def deciding(decide: Callable[[Staging, Any], tuple[int, Transaction]], apply: Apply) -> Stage:
     """The usual way to stage: decide, then apply what was decided."""
 
-    def stage(staging: Staging, request: Any, events: list[Event]) -> tuple[int, Transaction, Outcome]:
+    def stage(staging: Staging, request: Any, events: Events) -> tuple[int, Transaction, Outcome]:
         txn_type, txn = decide(staging, request)
         return txn_type, txn, apply(staging.view, staging.stamp, txn, events)
 

@@ -19,7 +19,7 @@ from barnabas.coordination.core.operations.base import (
     existing,
 )
 from barnabas.coordination.core.paths import checked_path, parent_of
-from barnabas.coordination.core.tree import Event, View
+from barnabas.coordination.core.tree import Event, Events, View
 from barnabas.coordination.core.znode import MAX_TTL_MS, DataNode, as_int, owner_of_ttl
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import CONTAINER_OWNER, CreateMode, EventType, OpCode, Perms
@@ -73,21 +73,21 @@ def _decide(
     return opcode, CreateTxn(path, request.data, acl, mode.is_ephemeral, cversion)
 
 
-def _apply_create(view: View, stamp: Stamp, txn: CreateTxn, events: list[Event]) -> Outcome:
+def _apply_create(view: View, stamp: Stamp, txn: CreateTxn, events: Events) -> Outcome:
     owner = stamp.session_id if txn.ephemeral else 0
     return _apply(view, stamp, OpCode.CREATE, txn, owner, events)
 
 
-def _apply_create2(view: View, stamp: Stamp, txn: CreateTxn, events: list[Event]) -> Outcome:
+def _apply_create2(view: View, stamp: Stamp, txn: CreateTxn, events: Events) -> Outcome:
     owner = stamp.session_id if txn.ephemeral else 0
     return _apply(view, stamp, OpCode.CREATE2, txn, owner, events)
 
 
-def _apply_container(view: View, stamp: Stamp, txn: CreateContainerTxn, events: list[Event]) -> Outcome:
+def _apply_container(view: View, stamp: Stamp, txn: CreateContainerTxn, events: Events) -> Outcome:
     return _apply(view, stamp, OpCode.CREATE_CONTAINER, txn, CONTAINER_OWNER, events)
 
 
-def _apply_ttl(view: View, stamp: Stamp, txn: CreateTTLTxn, events: list[Event]) -> Outcome:
+def _apply_ttl(view: View, stamp: Stamp, txn: CreateTTLTxn, events: Events) -> Outcome:
     return _apply(view, stamp, OpCode.CREATE_TTL, txn, owner_of_ttl(txn.ttl), events)
 
 
@@ -97,7 +97,7 @@ def _apply(
     txn_type: OpCode,
     txn: CreateTxn | CreateContainerTxn | CreateTTLTxn,
     owner: int,
-    events: list[Event],
+    events: Events,
 ) -> Outcome:
     path = txn.path
     parent_path = parent_of(path)

@@ -19,7 +19,7 @@ from barnabas.coordination.core.operations.base import (
     existing,
 )
 from barnabas.coordination.core.paths import SYSTEM_PATHS, parent_of
-from barnabas.coordination.core.tree import Event, View
+from barnabas.coordination.core.tree import Event, Events, View
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import EventType, OpCode, Perms
 from barnabas.wire.jute.records import DeleteRequest
@@ -56,7 +56,7 @@ def _decide_container(staging: Staging, request: DeleteRequest) -> tuple[int, De
     return OpCode.DELETE_CONTAINER, DeleteTxn(path)
 
 
-def apply_delete(view: View, stamp: Stamp, txn: DeleteTxn, events: list[Event]) -> Outcome:
+def apply_delete(view: View, stamp: Stamp, txn: DeleteTxn, events: Events) -> Outcome:
     """Remove the node, and note the zxid in its parent, even if a fuzzy snapshot does not contain the node any more."""
     path = txn.path
     parent_path = parent_of(path)

@@ -24,7 +24,7 @@ from barnabas.coordination.core.operations.base import (
     existing,
 )
 from barnabas.coordination.core.paths import checked_path
-from barnabas.coordination.core.tree import Event, Staged, View
+from barnabas.coordination.core.tree import Events, Staged, View
 from barnabas.wire.jute.codec import MalformedRecordError, decode, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import MultiPart, decode_multi_request
@@ -74,7 +74,7 @@ def _decide_check(staging: Staging, request: CheckVersionRequest) -> tuple[int, 
     return OpCode.CHECK, CheckVersionTxn(path, checked_version(node.version, request.version, path))
 
 
-def _apply_check(_view: View, _stamp: Stamp, txn: CheckVersionTxn, _events: list[Event]) -> Outcome:
+def _apply_check(_view: View, _stamp: Stamp, txn: CheckVersionTxn, _events: Events) -> Outcome:
     return Outcome(OpCode.CHECK, txn.path)
 
 
@@ -96,7 +96,7 @@ def _failure(code: int) -> tuple[Txn, Outcome]:
     return Txn(OpCode.ERROR, bytes(encode(ErrorTxn(code)))), Outcome(OpCode.ERROR, err=code)
 
 
-def _stage(staging: Staging, parts: list[MultiPart], events: list[Event]) -> tuple[int, MultiTxn, Outcome]:
+def _stage(staging: Staging, parts: list[MultiPart], events: Events) -> tuple[int, MultiTxn, Outcome]:
     assert isinstance(staging.view, Staged)
     txns: list[Txn] = []
     outcomes: list[Outcome] = []
@@ -123,7 +123,7 @@ def _stage(staging: Staging, parts: list[MultiPart], events: list[Event]) -> tup
     return OpCode.MULTI, MultiTxn(txns), Outcome(OpCode.MULTI, err=failed.code if failed else 0, parts=outcomes)
 
 
-def _apply(view: View, stamp: Stamp, txn: MultiTxn, events: list[Event]) -> Outcome:
+def _apply(view: View, stamp: Stamp, txn: MultiTxn, events: Events) -> Outcome:
     if any(part.type == OpCode.ERROR for part in txn.txns):
         codes = [decode(ErrorTxn, part.data or b"").err if part.type == OpCode.ERROR else 0 for part in txn.txns]
         failures = [Outcome(OpCode.ERROR, err=code) for code in codes]

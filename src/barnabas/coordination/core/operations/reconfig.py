@@ -13,7 +13,7 @@ from barnabas.coordination.core.access import require
 from barnabas.coordination.core.operations.base import Outcome, Staging, WriteOperation, existing
 from barnabas.coordination.core.operations.set_data import apply_set_data
 from barnabas.coordination.core.paths import CONFIG_PATH
-from barnabas.coordination.core.tree import Event
+from barnabas.coordination.core.tree import Events
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode, Perms
@@ -29,7 +29,7 @@ def _reply(outcome: Outcome) -> GetDataResponse:
 
 
 def _refusing(code: ErrorCode) -> WriteOperation:
-    def stage(_staging: Staging, _request: Any, _events: list[Event]) -> NoReturn:
+    def stage(_staging: Staging, _request: Any, _events: Events) -> NoReturn:
         raise KeeperError(code)
 
     return WriteOperation(OpCode.RECONFIG, ReconfigRequest, stage, _reply)
@@ -40,7 +40,7 @@ def leader_operation(
 ) -> WriteOperation:
     """The operation of a leader: ``plan`` decides on the configuration of a zxid, ``proposed`` learns that it stands."""
 
-    def stage(staging: Staging, request: ReconfigRequest, events: list[Event]) -> tuple[int, SetDataTxn, Outcome]:
+    def stage(staging: Staging, request: ReconfigRequest, events: Events) -> tuple[int, SetDataTxn, Outcome]:
         zxid = staging.stamp.zxid
         configuration = plan(request, zxid)
         node = existing(staging.view, CONFIG_PATH)

@@ -7,7 +7,8 @@ order has no meaning, so a session with very many gets the one that costs least,
 In ZooKeeper: `PrepRequestProcessor.pRequest2Txn` and `DataTree.killSession`.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from barnabas.coordination.core.operations.base import (
     Apply,
@@ -16,9 +17,8 @@ from barnabas.coordination.core.operations.base import (
     Stamp,
     WriteOperation,
     deciding,
-    existing,
 )
-from barnabas.coordination.core.tree import Event, View
+from barnabas.coordination.core.tree import Deletions, Event, Events, View
 from barnabas.wire.jute.opcodes import EventType, OpCode
 from barnabas.wire.jute.transactions import CloseSessionTxn, CreateSessionTxn, ErrorTxn
 
@@ -34,7 +34,7 @@ def _decide_create(_staging: Staging, txn: CreateSessionTxn) -> tuple[int, Creat
     return OpCode.CREATE_SESSION, txn
 
 
-def _apply_create(_view: View, _stamp: Stamp, _txn: CreateSessionTxn, _events: list[Event]) -> Outcome:
+def _apply_create(_view: View, _stamp: Stamp, _txn: CreateSessionTxn, _events: Events) -> Outcome:
     return Outcome(OpCode.CREATE_SESSION)
 
 
@@ -43,18 +43,19 @@ def _decide_close(staging: Staging, _request: None) -> tuple[int, CloseSessionTx
     paths = view.ephemerals_of(staging.stamp.session_id)
     if len(paths) < 2:
         return OpCode.CLOSE_SESSION, CloseSessionTxn(list(paths))
-    by_creation = _in_order_of_creation(view, paths)
     is_short = len(paths) <= _MAX_HASHED and sum(map(len, paths)) <= _MAX_HASHED_CHARACTERS
-    in_order = _in_hash_order(by_creation) if is_short else by_creation
+    in_order = _in_hash_order(_in_order_of_creation(view, paths)) if is_short else list(paths)
     return OpCode.CLOSE_SESSION, CloseSessionTxn(in_order)
 
 
-def _in_order_of_creation(view: View, paths: set[str]) -> list[str]:
+def _in_order_of_creation(view: View, paths: Iterable[str]) -> list[str]:
     """By transactions, and by paths for those of the same multi."""
-    by_zxid = {existing(view, path).czxid: path for path in paths}
-    if len(by_zxid) == len(paths):
+    listed = list(paths)
+    zxids = [node.czxid for node in view.get_all(listed) if node is not None]
+    by_zxid = dict(zip(zxids, listed, strict=True))
+    if len(by_zxid) == len(listed):
         return [by_zxid[zxid] for zxid in sorted(by_zxid)]
-    return [path for _, path in sorted([(existing(view, path).czxid, path) for path in paths])]
+    return [path for _, path in sorted(zip(zxids, listed, strict=True))]
 
 
 def _in_hash_order(texts: list[str]) -> list[str]:
@@ -73,33 +74,38 @@ def _in_hash_order(texts: list[str]) -> list[str]:
     return sorted(texts, key=bucket)
 
 
-def _apply_close(view: View, stamp: Stamp, txn: CloseSessionTxn | None, events: list[Event]) -> Outcome:
+def _apply_close(view: View, stamp: Stamp, txn: CloseSessionTxn | None, events: Events) -> Outcome:
     """Delete the session's nodes. Each parent changes once, however many children it loses: what remains is the same."""
     paths = list(txn.paths_to_delete) if txn is not None else []
     # Ephemerals that an older log does not list, or that only a fuzzy snapshot contains.
-    paths += sorted(view.ephemerals_of(stamp.session_id).difference(paths))
-    get, remove = view.get, view.remove
-    nodes = {path: node for path in paths if (node := get(path)) is not None}  # in a replay some may be deleted already
-    lost: dict[str, int] = {}
-    for path in paths:
-        parent_path = path[: path.rfind("/")] or "/"
-        lost[parent_path] = lost.get(parent_path, 0) + (path in nodes)
+    paths += sorted(view.ephemerals_of(stamp.session_id).keys() - paths)
+    found = view.get_all(paths)
+    nodes = dict(zip(paths, found, strict=True))
+    if None in found:  # in a replay some may be deleted already
+        nodes = {path: node for path, node in nodes.items() if node is not None}
+    lost = dict.fromkeys(_parents_of(paths), 0)
+    lost.update(Counter(_parents_of(nodes)))
     changed: dict[str, Event] = {}
     for parent_path, count in lost.items():
-        parent = get(parent_path)
+        parent = view.get(parent_path)
         if parent is not None:
             pzxid, left = max(stamp.zxid, parent.pzxid), parent.num_children - count
             view.put(parent_path, parent.with_children(parent_path, parent.cversion, pzxid, left))
             changed[parent_path] = Event(EventType.NODE_CHILDREN_CHANGED, parent_path, parent.acl)
-    for path, node in nodes.items():
-        event = changed.get(path[: path.rfind("/")] or "/")
-        if event is not None:
-            remove(path)
-            events += (Event(EventType.NODE_DELETED, path, node.acl), event)
+    gone = list(nodes)
+    if len(changed) < len(lost):
+        gone = [path for path in gone if (path[: path.rfind("/")] or "/") in changed]
+    view.remove_all(gone)
+    acls = [node.acl for path in gone if (node := nodes[path]) is not None]
+    events.append(Deletions(gone, acls, changed))
     return Outcome(OpCode.CLOSE_SESSION)
 
 
-def _apply_error(_view: View, _stamp: Stamp, txn: ErrorTxn, _events: list[Event]) -> Outcome:
+def _parents_of(paths: Iterable[str]) -> list[str]:
+    return [path[: path.rfind("/")] or "/" for path in paths]
+
+
+def _apply_error(_view: View, _stamp: Stamp, txn: ErrorTxn, _events: Events) -> Outcome:
     return Outcome(OpCode.ERROR, err=txn.err)
 
 

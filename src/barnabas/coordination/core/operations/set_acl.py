@@ -17,7 +17,7 @@ from barnabas.coordination.core.operations.base import (
     existing,
 )
 from barnabas.coordination.core.paths import checked_path
-from barnabas.coordination.core.tree import Event, View
+from barnabas.coordination.core.tree import Events, View
 from barnabas.wire.jute.opcodes import OpCode, Perms
 from barnabas.wire.jute.records import SetACLRequest, SetACLResponse
 from barnabas.wire.jute.transactions import SetACLTxn
@@ -33,7 +33,7 @@ def _decide(staging: Staging, request: SetACLRequest) -> tuple[int, SetACLTxn]:
     return OpCode.SET_ACL, SetACLTxn(path, acl, checked_version(node.aversion, request.version, path))
 
 
-def _apply(view: View, _stamp: Stamp, txn: SetACLTxn, _events: list[Event]) -> Outcome:
+def _apply(view: View, _stamp: Stamp, txn: SetACLTxn, _events: Events) -> Outcome:
     path = txn.path
     node = existing(view, path).with_acl(path, view.intern(txn.acl), txn.version)
     view.put(path, node)

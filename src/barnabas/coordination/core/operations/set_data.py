@@ -17,7 +17,7 @@ from barnabas.coordination.core.operations.base import (
     existing,
 )
 from barnabas.coordination.core.paths import checked_path
-from barnabas.coordination.core.tree import Event, View
+from barnabas.coordination.core.tree import Event, Events, View
 from barnabas.wire.jute.opcodes import EventType, OpCode, Perms
 from barnabas.wire.jute.records import SetDataRequest, SetDataResponse
 from barnabas.wire.jute.transactions import SetDataTxn
@@ -34,7 +34,7 @@ def _decide(staging: Staging, request: SetDataRequest) -> tuple[int, SetDataTxn]
     return OpCode.SET_DATA, SetDataTxn(path, request.data, checked_version(node.version, request.version, path))
 
 
-def apply_set_data(view: View, stamp: Stamp, txn: SetDataTxn, events: list[Event]) -> Outcome:
+def apply_set_data(view: View, stamp: Stamp, txn: SetDataTxn, events: Events) -> Outcome:
     """Set the data; also of the configuration's node."""
     path = txn.path
     node = existing(view, path).with_data(path, txn.data, txn.version, stamp.zxid, stamp.time_ms)
