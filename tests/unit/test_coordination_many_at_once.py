@@ -19,7 +19,7 @@ from barnabas.coordination.core.commit_pieces import CommitTurns
 from barnabas.coordination.core.operations import APPLY
 from barnabas.coordination.core.operations.base import Stamp
 from barnabas.coordination.core.operations.delete import apply_delete
-from barnabas.coordination.core.tree import Deletions, Event, Staged, Tree
+from barnabas.coordination.core.tree import Event, NodeDeletions, Staged, Tree
 from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
@@ -204,7 +204,7 @@ def test_the_end_of_a_session_leaves_what_deletions_one_by_one_leave(
     assert results[0] == results[1]
 
 
-def all_of(event: Event | Deletions) -> list[Event]:
+def all_of(event: Event | NodeDeletions) -> list[Event]:
     return [event] if isinstance(event, Event) else list(event.events(lambda _path, _parent: True))
 
 

@@ -20,7 +20,7 @@ from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.opcodes import EventType
 from barnabas.wire.jute.records import ACL, OPEN_ACL, READ_ACL
 
-__all__ = ["Deletions", "Event", "Events", "Staged", "StagedNode", "Tree", "TreeChange", "View"]
+__all__ = ["Event", "Events", "NodeDeletions", "Staged", "StagedNode", "Tree", "TreeChange", "View"]
 
 _DIGEST_MASK = (1 << 64) - 1
 _LONG_PATH = 256
@@ -44,7 +44,7 @@ class Event(NamedTuple):
     """The node's ACL: only clients that may read the node receive the event."""
 
 
-class Deletions:
+class NodeDeletions:
     """The events of many nodes that are deleted together: for each one of its own, and one of its parent.
 
     They are made for nodes alone that have watchers, when they fire: the end of a session may delete tens of thousands.
@@ -68,7 +68,7 @@ class Deletions:
                 yield parents[parent_path]
 
 
-Events = list[Event | Deletions]
+Events = list[Event | NodeDeletions]
 """What watches report of a transaction, in order."""
 
 

@@ -14,7 +14,7 @@ from enum import IntFlag
 from typing import Generic, Protocol, TypeVar
 
 from barnabas.coordination.core.statistics import Summary
-from barnabas.coordination.core.tree import Deletions, Event
+from barnabas.coordination.core.tree import Event, NodeDeletions
 from barnabas.wire.jute.opcodes import EventType, WatcherType
 
 __all__ = ["WatchMode", "Watcher", "Watches"]
@@ -191,7 +191,7 @@ class Watches(Generic[W]):
             or children.recursive > 0
         )
 
-    def fire(self, events: Iterable[Event | Deletions]) -> tuple[int, int]:
+    def fire(self, events: Iterable[Event | NodeDeletions]) -> tuple[int, int]:
         """Notify the watchers of a transaction's events, in order; how many events were sent, and their bytes."""
         data, children = self._data, self._children
         sent = sent_bytes = 0
@@ -218,7 +218,7 @@ class Watches(Generic[W]):
                         sent_bytes += size_bytes
         return sent, sent_bytes
 
-    def _each(self, events: Iterable[Event | Deletions]) -> Iterator[Event]:
+    def _each(self, events: Iterable[Event | NodeDeletions]) -> Iterator[Event]:
         for event in events:
             if isinstance(event, Event):
                 yield event

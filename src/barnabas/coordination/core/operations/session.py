@@ -18,7 +18,7 @@ from barnabas.coordination.core.operations.base import (
     WriteOperation,
     deciding,
 )
-from barnabas.coordination.core.tree import Deletions, Event, Events, View
+from barnabas.coordination.core.tree import Event, Events, NodeDeletions, View
 from barnabas.wire.jute.opcodes import EventType, OpCode
 from barnabas.wire.jute.transactions import CloseSessionTxn, CreateSessionTxn, ErrorTxn
 
@@ -97,7 +97,7 @@ def _apply_close(view: View, stamp: Stamp, txn: CloseSessionTxn | None, events: 
         gone = [path for path in gone if (path[: path.rfind("/")] or "/") in changed]
     view.remove_all(gone)
     acls = [node.acl for path in gone if (node := nodes[path]) is not None]
-    events.append(Deletions(gone, acls, changed))
+    events.append(NodeDeletions(gone, acls, changed))
     return Outcome(OpCode.CLOSE_SESSION)
 
 
