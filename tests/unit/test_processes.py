@@ -139,7 +139,7 @@ def test_a_task_that_stands_still_is_lost_some_time_after_its_owner_is_closed() 
     workers.close()
     waiting.join(30)
     assert len(ended) == 1
-    assert not is_running(pid)
+    eventually(lambda: not is_running(pid))
     worker.close()
 
 
