@@ -23,7 +23,7 @@ def serve(use: Callable[[int], None], page: HttpResponse = LARGE, limit_s: float
         return page
 
     async def run() -> None:
-        server = HttpServer(metrics_handler(made), limit_s)
+        server = HttpServer(metrics_handler(made, limit_s), limit_s)
         await server.open("127.0.0.1", 0, "test")
         try:
             await asyncio.to_thread(use, server.port)
@@ -118,6 +118,25 @@ def test_who_does_not_read_or_write_is_cut_off_and_others_are_served_then() -> N
         assert ask(port, GET).endswith(LARGE.body)
 
     serve(use, limit_s=2.5)
+
+
+def test_a_page_that_is_not_made_in_time_is_given_up() -> None:
+    """Prometheus has left by then: connections that wait for a page must not keep their places."""
+
+    async def never() -> HttpResponse:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    def use(port: int) -> None:
+        assert ask(port, GET) == b""
+
+    async def run() -> None:
+        server = HttpServer(metrics_handler(never, 0.01), 3600)
+        await server.open("127.0.0.1", 0, "test")
+        await asyncio.to_thread(use, server.port)
+        await server.close()
+
+    asyncio.run(run())
 
 
 def test_a_close_does_not_wait_for_readers() -> None:

@@ -143,6 +143,27 @@ def test_a_task_that_stands_still_is_lost_some_time_after_its_owner_is_closed() 
     worker.close()
 
 
+def test_a_task_that_begins_after_its_owner_is_closed_and_stands_still_is_lost_too() -> None:
+    """A thread may be about to start it while the owner is closed."""
+    workers = WorkerProcesses(grace_s=0.01)
+    workers.close()
+    worker = workers.start("support.counting_task", 0)
+    lost: list[BaseException] = []
+
+    def steps() -> None:
+        try:
+            while True:
+                worker.step()
+        except WorkerLostError as error:
+            lost.append(error)
+
+    waiting = threading.Thread(target=steps, daemon=True)
+    waiting.start()
+    waiting.join(30)
+    assert len(lost) == 1
+    worker.close()
+
+
 @pytest.mark.parametrize("is_idle", [False, True])
 def test_a_worker_ends_with_the_process_that_asks_it(*, is_idle: bool) -> None:
     """Killed, so that it cannot say so; with a task, and waiting for one."""

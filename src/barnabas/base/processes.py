@@ -95,17 +95,24 @@ class WorkerProcesses:
         """
         with self._lock:
             self._is_closed = True
-            if self._working and self._grace is None:
-                self._grace = threading.Timer(self._grace_s, self._end_working)
-                self._grace.name, self._grace.daemon = "late-worker", True
-                self._grace.start()
+            if self._working:
+                self._begin_grace()
         while (process := self._take()) is not None:
             process.kill()
 
     def _task(self, process: "_Process") -> "_Task":
         with self._lock:
             self._working.add(process)
+            if self._is_closed:  # it began while, or after, its owner was closed
+                self._begin_grace()
         return _Task(process, self._keep, self._left)
+
+    def _begin_grace(self) -> None:
+        """With the lock held."""
+        if self._grace is None:
+            self._grace = threading.Timer(self._grace_s, self._end_working)
+            self._grace.name, self._grace.daemon = "late-worker", True
+            self._grace.start()
 
     def _left(self, process: "_Process") -> None:
         """Its task is over."""
@@ -113,10 +120,12 @@ class WorkerProcesses:
             self._working.discard(process)
             if self._grace is not None and not self._working:
                 self._grace.cancel()
+                self._grace = None
 
     def _end_working(self) -> None:
         with self._lock:
             late = tuple(self._working)
+            self._grace = None
         for process in late:
             process.kill()
 

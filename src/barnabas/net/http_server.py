@@ -165,14 +165,15 @@ async def _answer(exchange: HttpExchange, handler: HttpHandler) -> None:
             await exchange.linger()
 
 
-def metrics_handler(page: Callable[[], Awaitable[HttpResponse]]) -> HttpHandler:
-    """The handler of a server that has one page, where Prometheus looks for it."""
+def metrics_handler(page: Callable[[], Awaitable[HttpResponse]], limit_s: float) -> HttpHandler:
+    """The handler of a server that has one page, where Prometheus looks for it. To make it may take ``limit_s``."""
 
     async def handle(request: HttpRequest, _: HttpExchange) -> HttpResponse:
         if request.path != "/metrics":
             raise BadRequestError(HTTPStatus.NOT_FOUND, "there is no such page")
         if request.method != "GET":
             raise BadRequestError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is offered")
-        return await page()
+        async with asyncio.timeout(limit_s):
+            return await page()
 
     return handle

@@ -21,7 +21,7 @@ from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.group import GroupState
 from barnabas.broker.replication.partition import Leader, Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.replication.topic_stats import BrokerTopicStats, TopicTotals, add_totals
+from barnabas.broker.replication.topic_stats import BrokerTopicStats, TopicTotals
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request_metrics import BrokerRequestMetrics
@@ -181,16 +181,8 @@ _TOPIC_HELP = (
 
 
 def _topics(page: _Page, stats: BrokerTopicStats, most_topics: int) -> Sliced[None]:
-    shown: list[tuple[str, TopicTotals]] = []
-    sums = stats.of_no_topic
-    for topic in one_by_one(stats.by_topic):
-        counters = stats.by_topic.get(topic)
-        if counters is not None:
-            totals = counters.totals()
-            sums = add_totals(sums, totals)
-            if len(shown) < most_topics:
-                shown.append((f"{{{label('topic', topic)}}}", totals))
-        yield None
+    sums, by_topic = yield from stats.totals(most_topics)
+    shown = [(f"{{{label('topic', topic)}}}", totals) for topic, totals in by_topic.items()]
     for number, name in enumerate(TopicTotals._fields):
         samples = [("", sums[number]), *((of_topic, totals[number]) for of_topic, totals in shown)]
         page.counters(f"{_TOPICS}{name.replace('_', '')}_total", _TOPIC_HELP[number], samples)

@@ -28,7 +28,7 @@ class MetricsServer:
         self._monitored = monitored
         self._slices = slices
         self._page: asyncio.Future[HttpResponse] | None = None
-        self._http = HttpServer(metrics_handler(self._metrics), _STEP_LIMIT_S)
+        self._http = HttpServer(metrics_handler(self._metrics, _STEP_LIMIT_S), _STEP_LIMIT_S)
 
     @property
     def port(self) -> int:

@@ -8,7 +8,9 @@ In Kafka: `BrokerTopicStats` and `BrokerTopicMetrics`.
 
 from typing import NamedTuple
 
-__all__ = ["BrokerTopicStats", "TopicCounters", "TopicTotals", "add_totals"]
+from barnabas.base.slices import Sliced, one_by_one
+
+__all__ = ["BrokerTopicStats", "TopicCounters", "TopicTotals"]
 
 
 class TopicTotals(NamedTuple):
@@ -84,14 +86,24 @@ class BrokerTopicStats:
         """The broker has no partition of the topic any more."""
         counters = self.by_topic.pop(topic, None)
         if counters is not None:
-            self._removed = add_totals(self._removed, counters.totals())
+            self._removed = _add(self._removed, counters.totals())
 
-    @property
-    def of_no_topic(self) -> TopicTotals:
-        """What is to be added to the counters of all topics for the sums since the start."""
-        return add_totals(self._removed, self.elsewhere.totals())
+    def totals(self, most_topics: int) -> Sliced[tuple[TopicTotals, dict[str, TopicTotals]]]:
+        """The sums over all topics since the start, and the totals of the first ``most_topics`` topics.
+
+        The sums never fall: what a topic has counted that is deleted between two slices is in them once.
+        """
+        shown: dict[str, TopicTotals] = {}
+        sums = _add(self._removed, self.elsewhere.totals())
+        for topic, counters in one_by_one(self.by_topic.items()):  # those of the moment at which the sums begin
+            totals = counters.totals()
+            sums = _add(sums, totals)
+            if len(shown) < most_topics:
+                shown[topic] = totals
+            yield None
+        return sums, shown
 
 
-def add_totals(one: TopicTotals, other: TopicTotals) -> TopicTotals:
+def _add(one: TopicTotals, other: TopicTotals) -> TopicTotals:
     """The sum of each counter."""
     return TopicTotals(*[a + b for a, b in zip(one, other, strict=True)])

@@ -101,7 +101,7 @@ class AdminServer:
                 settings["metricsProvider.httpHost"],
                 settings["metricsProvider.httpPort"],
                 "metricsProvider.httpPort",
-                metrics_handler(self._metrics),
+                metrics_handler(self._metrics, settings["admin.idleTimeout"] / 1000),
             )
 
     async def close(self) -> None:
