@@ -46,6 +46,33 @@ def test_thousands_of_late_members_are_removed_in_steps(which: str) -> None:
         assert group.state is GroupState.EMPTY
 
 
+@pytest.mark.parametrize("come_back", [False, True])
+def test_a_group_whose_late_members_are_being_removed_rebalances(*, come_back: bool) -> None:
+    """Those that ask for their assignment between two steps do not get one that the leader did not make."""
+    world = World(initial_rebalance_delay_ms=3000)
+    ids = [world.join().response.member_id for _ in range(600)]
+    waiting = [world.join(member_id=member_id, session_ms=600_000) for member_id in ids]
+    while waiting[0].waits:
+        world.advance(3000)
+    group = world.coordinator.find("g")
+    assert group is not None
+    generation_id = group.generation_id
+    while len(group.members) == 600:
+        due = world.coordinator.next_deadline_ms()
+        assert due is not None
+        world.ms = max(world.ms, due)
+        world.perform(world.coordinator.tick(world.now))
+    left = [answer.response for answer in waiting if answer.response.member_id in group.members]
+    assert len(left) == 100
+    assert {world.sync(joined).error for joined in left} == {E.REBALANCE_IN_PROGRESS}
+    again = [world.join(member_id=joined.member_id) for joined in left] if come_back else []
+    world.advance(10)
+    assert group.generation_id == generation_id + 1
+    assert len(group.members) == len(again)
+    assert all(answer.error == E.NONE for answer in again)
+    assert group.state is (GroupState.COMPLETING_REBALANCE if come_back else GroupState.EMPTY)
+
+
 def test_first_join_of_a_dynamic_member_is_sent_back_with_a_member_id() -> None:
     """KIP-394: no member is counted before it knows its own id."""
     world = World()

@@ -416,14 +416,23 @@ class GroupMembership:
         self._timers.set(group.sync_key, out.now.ms + group.rebalance_timeout_ms)
 
     def _on_sync_expired(self, group: Group) -> None:
-        if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_sync:
-            late = tuple(group.pending_sync)
-            for member_id in late[:_REMOVED_A_STEP]:
+        """Remove the members that did not ask for their assignment, some at a time.
+
+        The rebalance begins with the first of them: those that are still there cannot go on with the old generation.
+        """
+        if group.state in (GroupState.EMPTY, GroupState.DEAD):
+            return
+        late = list(group.pending_sync)
+        for member_id in late[:_REMOVED_A_STEP]:
+            if group.members[member_id].join_reply is None:  # or it has come back since
                 self._remove_member(group, member_id)
+        if late and group.state is not GroupState.PREPARING_REBALANCE:
+            self._prepare_rebalance(group)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            group.pending_sync = set(late[_REMOVED_A_STEP:])
             if group.pending_sync:
                 self._timers.set(group.sync_key, self._out.now.ms + 1)
-            else:
-                self._prepare_rebalance(group)
+            self._try_complete_join(group)
 
     # Removal
 

@@ -196,10 +196,15 @@ class GroupService:
         """Encode a large batch in a thread. What is to be appended after it waits for its turn, so records keep their order."""
         wall_ms = self._clock.wall_ms()
         made: list[Buffer] = []
-        if append.is_large:
-            yield Beside(lambda: made.append(self._encode(append, wall_ms)))
-        else:
-            made.append(self._encode(append, wall_ms))
+        try:
+            if append.is_large:
+                yield Beside(lambda: made.append(self._encode(append, wall_ms)))
+            else:
+                made.append(self._encode(append, wall_ms))
+        except Exception:  # without an answer its members would wait for ever
+            logger.exception("A record of the group %r cannot be made", append.group.group_id)
+            self._perform(self.coordinator.failed(append, ErrorCode.UNKNOWN_SERVER_ERROR, self._now()))
+            return
         if self.coordinator.find(append.group.group_id) is append.group:
             self._write(append, made[0], wall_ms)
         else:  # another broker may coordinate it by now, or this one again
@@ -330,6 +335,9 @@ class GroupService:
         def perform() -> Sliced[None]:
             try:
                 yield step
+            except GeneratorExit:  # a stop
+                over.cancel()
+                raise
             except Exception as error:
                 over.set_exception(error)
             else:
