@@ -1,6 +1,7 @@
 """Flows of several sources, tables and steps, declared in TOML and in Python, without Spark."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -259,7 +260,7 @@ def test_lines_of_a_table_end_where_files_have_them_end(tmp_path: Path) -> None:
     options = {"kind": "json", "place": str(path), "columns": '["a"]', "name": "t"}
 
     def rows() -> list[str | None]:
-        reader = LookupReader(options)
+        reader = LookupReader(options, wait=lambda _: None)
         (partition,) = reader.partitions()
         return [value for batch in reader.read(partition) for value in batch["a"].to_pylist()]
 
@@ -302,14 +303,70 @@ def test_a_table_of_csv_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
         path.write_text(f"a,b\n{text}")
         with pytest.raises(PipelineError, match=problem):
             rows(None)
-    assert not waits, "what could never be read is not waited for"
-    path.write_text("a,b\n1,x\n")
-    assert rows(None) == ["x"]
+    waits.clear()
+    assert rows("a,b\n1,x\n") == ["x"], "the first read waits, too"
     path.write_text("a,b\n1")
     assert rows("a,b\n1,y\n") == ["y"]
     path.unlink()
     assert rows('a,b\n1,"z, z"\n') == ["z, z"]
+    assert sum(waits) < 1
     path.unlink()
     with pytest.raises(PipelineError, match="the table t cannot be read from .*No such file"):
         rows(None)
     assert 5 < sum(waits) < 6
+
+
+@pytest.mark.parametrize(
+    ("header", "names", "expected"),
+    [
+        ("id,name,,", '["name", "id"]', [{"name": "x", "id": None}, {"name": "y, z", "id": "2"}]),
+        ("id,name,note,note", '["id"]', [{"id": None}, {"id": "2"}]),
+        ("id,name,note,note", '["id", "note"]', "its first line names several columns note"),
+        ("id,name,note,more", '["id", "notes"]', "its first line names no column notes"),
+        ("id", '["id"]', "line 2 has 4 fields, but the first line has 1"),
+        ('id,"name', '["id"]', "line 4: ',' expected after"),
+    ],
+)
+def test_columns_of_csv_that_are_not_read_may_have_equal_names_or_none(
+    tmp_path: Path, header: str, names: str, expected: list[dict[str, str | None]] | str
+) -> None:
+    """Spreadsheets write such columns. One that is read must stand there once."""
+    pytest.importorskip("pyspark")
+    from barnabas.pipelines.lookup import LookupReader
+
+    path = tmp_path / "t.csv"
+    path.write_text(f'{header}\n,x,,\n\n2,"y, z",,\n')
+    options = {"kind": "csv", "place": str(path), "columns": names, "name": "t", "delimiter": ",", "null": ""}
+    reader = LookupReader(options, wait=lambda _: None)
+    (partition,) = reader.partitions()
+    if isinstance(expected, str):
+        with pytest.raises(PipelineError, match=expected):
+            list(reader.read(partition))
+    else:
+        assert [row for batch in reader.read(partition) for row in batch.to_pylist()] == expected
+
+
+def test_a_table_that_does_not_change_is_tried_once_while_its_reader_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large file would be read fifty times in vain."""
+    pytest.importorskip("pyspark")
+    from barnabas.pipelines import lookup
+
+    tried: list[object] = []
+    read_table = lookup._read_table
+
+    def counted(options: Mapping[str, str]) -> object:
+        tried.append(options)
+        return read_table(options)
+
+    monkeypatch.setattr(lookup, "_read_table", counted)
+    path = tmp_path / "t.json"
+    path.write_text("{")
+    reader = lookup.LookupReader(
+        {"kind": "json", "place": str(path), "columns": '["a"]', "name": "t"}, wait=lambda _: None
+    )
+    (partition,) = reader.partitions()
+    with pytest.raises(PipelineError, match="line 1 is no JSON"):
+        list(reader.read(partition))
+    assert len(tried) == 1

@@ -139,18 +139,25 @@ class LookupReader(DataSourceReader):
         yield from table.to_batches(max_chunksize=_ROWS)
 
     def _read_changed(self, key: str) -> pa.Table:
-        """The table as it is now. A file that could be read before is tried again for a while: it is being replaced."""
+        """The table as it is now. A file that cannot be read is tried again for a while: it may be in the midst of being replaced."""
+        failure: tuple[object, Exception] | None = None
         waited_s = 0.0
         while True:
-            kept = _MEMORY.get(key)
+            stamp: object = None
             try:
                 stamp = _stamp(self._options)
-                if kept is None or kept[0] != stamp:
-                    kept = _MEMORY[key] = (stamp, _read_table(self._options))
-                return kept[1]
-            except _UNREADABLE:
-                if kept is None or self._options["kind"] in ("sqlite", "postgresql") or waited_s >= _REPLACED_WITHIN_S:
-                    raise
+                kept = _MEMORY.get(key)
+                if kept is not None and kept[0] == stamp:
+                    return kept[1]
+                if failure is None or failure[0] != stamp:  # a large file is read again only if it has changed
+                    table = _read_table(self._options)
+                    _MEMORY[key] = (stamp, table)
+                    return table
+            except _UNREADABLE as error:
+                failure = (stamp, error)
+            assert failure is not None
+            if self._options["kind"] in ("sqlite", "postgresql") or waited_s >= _REPLACED_WITHIN_S:
+                raise failure[1]
             self._wait(_PAUSE_S)
             waited_s += _PAUSE_S
 
@@ -192,21 +199,27 @@ def _read_table(options: Mapping[str, str]) -> pa.Table:
 def _csv_rows(place: str, names: Sequence[str], options: Mapping[str, str]) -> Iterator[list[str | None]]:
     with open(place, encoding="utf-8", newline="") as file:
         # Strict: a file that is being written may end in the midst of a quoted field.
-        reader = csv.DictReader(file, delimiter=options["delimiter"], strict=True)
-        missing = [name for name in names if name not in (reader.fieldnames or ())]
-        if missing:
-            raise ValueError(f"its first line names no column {', '.join(missing)}")
-        count = len(reader.fieldnames or ())
+        reader = csv.reader(file, delimiter=options["delimiter"], strict=True)
         try:
-            for row in reader:
-                found = sum(each is not None for each in row.values())
-                if rest := row.get(None):  # what csv makes of fields without a name
-                    found = count + len(rest)
-                if found != count:
-                    raise ValueError(f"line {reader.line_num} has {found} fields, but the first line has {count}")
-                yield [None if row[name] == options["null"] else row[name] for name in names]
+            header = next(reader, [])
+            places = _places(names, header)
+            for row in filter(None, reader):  # an empty line is no row
+                if len(row) != len(header):
+                    raise ValueError(
+                        f"line {reader.line_num} has {len(row)} fields, but the first line has {len(header)}"
+                    )
+                yield [None if row[at] == options["null"] else row[at] for at in places]
         except csv.Error as error:
             raise ValueError(f"line {reader.line_num}: {error}") from error
+
+
+def _places(names: Sequence[str], header: Sequence[str]) -> list[int]:
+    """Where the columns stand in the first line, whose other names may be empty or equal."""
+    if missing := [name for name in names if name not in header]:
+        raise ValueError(f"its first line names no column {', '.join(missing)}")
+    if repeated := [name for name in names if header.count(name) > 1]:
+        raise ValueError(f"its first line names several columns {', '.join(repeated)}")
+    return [header.index(name) for name in names]
 
 
 def _json_rows(place: str, names: Sequence[str]) -> Iterator[list[str | None]]:
