@@ -141,28 +141,16 @@ def open_session(
     java = find_java(os.environ)
     home = prepare_home(java, cache)
     archive = ClassArchive(archive_folder(cache, java, _spark_folder()), java, may_be_made=not is_brief)
-    log4j = _write_log4j(cache, log_level)
     os.environ |= dict.fromkeys(("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"), _worker_python(master, cache))
-    is_near = is_local(master) or _LOOPBACK.match(master) is not None
-    if is_near:
+    if _is_near(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.pop("SPARK_HOME", None)  # another Spark's scripts would start another Spark's jars
 
     settings = {
-        "spark.master": master,
         "spark.app.name": name,
-        "spark.driver.memory": memory,
-        **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_near else {}),
-        **_executor_settings(master, cores, memory),
-        "spark.driver.extraJavaOptions": _java_options(log4j, archive, is_brief=is_brief),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(shuffle_partitions),
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.warehouse.dir": str(cache / "warehouse"),
-        # With it each call that makes a column asks the JVM ten times, to note the line of Python that it stands in.
-        "spark.python.sql.dataFrameDebugging.enabled": str(has_code).lower(),
+        **_driver_settings(master, cores, memory),
+        "spark.driver.extraJavaOptions": _java_options(_write_log4j(cache, log_level), archive, is_brief=is_brief),
+        **_sql_settings(cache, shuffle_partitions, has_code=has_code),
         **(conf or {}),
     }
     environment = {"JAVA_HOME": str(home), "SPARK_LAUNCHER_OPTS": archive.launcher_options}
@@ -226,6 +214,35 @@ def _java_options(log4j: Path, archive: ClassArchive, *, is_brief: bool) -> str:
 def _worker_python(master: str, cache: Path) -> str:
     """What Spark starts as Python; on other machines there is no launcher of ours."""
     return prepare_python(cache) if is_local(master) else sys.executable
+
+
+def _is_near(master: str) -> bool:
+    """Whether all of Spark is on this machine."""
+    return is_local(master) or _LOOPBACK.match(master) is not None
+
+
+def _driver_settings(master: str, cores: int, memory: str) -> dict[str, str]:
+    """Where Spark runs, and what it takes there."""
+    near = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if _is_near(master) else {}
+    return {
+        "spark.master": master,
+        "spark.driver.memory": memory,
+        **near,
+        **_executor_settings(master, cores, memory),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _sql_settings(cache: Path, shuffle_partitions: int, *, has_code: bool) -> dict[str, str]:
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.warehouse.dir": str(cache / "warehouse"),
+        # With it each call that makes a column asks the JVM ten times, to note the line of Python that it stands in.
+        "spark.python.sql.dataFrameDebugging.enabled": str(has_code).lower(),
+    }
 
 
 def _executor_settings(master: str, cores: int, memory: str) -> dict[str, str]:

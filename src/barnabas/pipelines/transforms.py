@@ -103,52 +103,74 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
         originals.append(F.col("headers").alias(_HEADERS))
     beside = [_of_record(name).alias(f"source_{name}") for name in record_columns]
     parsed = records.select(decoded_struct(how, F.col("value")).alias(_ROW), *position, *originals, *beside)
+    if how.type != "text" and how.type not in HAVE_REASONS:
+        # Parsed again, all columns as texts, in a column of its own: a reason looks at each of them.
+        texts = replace(how, columns=dict.fromkeys(how.columns, "string"), timestamp_format=None, date_format=None)
+        parsed = parsed.withColumn(_TEXTS, F.when(_is_misfit(), decoded_struct(texts, F.col(_RECORD[1]))))
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
     columns += [F.col(f"source_{name}") for name in record_columns]
-    no_value = F.col(_RECORD[1]).isNull()
-    is_row = how.no_value == "row"  # good, whatever is required
-    why = F.when(no_value, F.lit(None if is_row else "the record has no value"))
-    error = F.when(no_value, F.lit(None if is_row else "NO_VALUE"))
-    if how.type != "text":
-        misfit = F.col(f"{_ROW}.{CORRUPT}")
-        is_misfit = F.col(_ROW).isNull() | misfit.isNotNull()
-        if how.type in HAVE_REASONS:
-            reason, is_typed = misfit, misfit.startswith("column ")
-        else:
-            # Parsed again, all columns as texts, in a column of its own: a reason looks at each of them.
-            texts = replace(how, columns=dict.fromkeys(how.columns, "string"), timestamp_format=None, date_format=None)
-            parsed = parsed.withColumn(_TEXTS, F.when(is_misfit, decoded_struct(texts, F.col(_RECORD[1]))))
-            found = _wrong_columns(how)
-            is_typed = found != ""
-            misfit = _line_problem(how) if how.type == "csv" else F.lit(f"the value is no {how.what}")
-            reason = F.when(is_typed, found).otherwise(misfit)
-            if how.type == "csv":
-                is_typed = is_typed & ~_has_names(how)
-                reason = F.when(_has_names(how), F.lit(NAMES_AS_VALUES)).otherwise(reason)
-        why = why.when(is_misfit, reason)
-        error = error.when(is_misfit, F.when(is_typed, F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED")))
-    if how.type == "json" and not how.registry:
-        names = F.json_object_keys(F.col(_RECORD[1]).cast("string"))
-        is_foreign = reduce(and_, [F.col(f"{_ROW}.{name}").isNull() for name in how.columns])
-        is_foreign = is_foreign & ~F.arrays_overlap(names, F.array(*map(F.lit, how.columns)))
-        shown = F.when(F.size(names) == 0, F.lit("no names at all")).otherwise(
-            F.array_join(F.slice(names, 1, 20), ", ")
-        )
-        why = why.when(is_foreign, F.concat(F.lit(f"{NO_COLUMNS}, but "), shown))
-        error = error.when(is_foreign, F.lit("MALFORMED"))
-    for name, is_beyond in _beyond(how):
-        value = F.col(f"{_ROW}.{name}")
-        reason = F.concat(F.lit(f"column {name} is "), value.cast("string"), F.lit(f", which is {TIME_OUT_OF_RANGE}"))
-        why = why.when(is_beyond, reason)
-        error = error.when(is_beyond, F.lit("WRONG_TYPE"))
-    for name in how.required:
-        is_null = F.col(f"{_ROW}.{name}").isNull()
-        why = why.when(is_null, F.lit(f"the required column {name} is null"))
-        error = error.when(is_null, F.lit("REQUIRED_NULL"))
     kept = [name for name in (*_RECORD, _HEADERS) if name in parsed.columns]
+    why, error = _marks(how)
     return parsed.select(
         *columns, *POSITION, *kept, _computed_once(why).alias(_BAD), _computed_once(error).alias(_ERROR)
     )
+
+
+def _marks(how: Format) -> tuple[Column, Column]:
+    """Why a row is bad, and the class of the error: the first problem counts."""
+    is_row = how.no_value == "row"  # good, whatever is required
+    problems: list[tuple[Column, Column, Column]] = [
+        (
+            F.col(_RECORD[1]).isNull(),
+            F.lit(None if is_row else "the record has no value"),
+            F.lit(None if is_row else "NO_VALUE"),
+        )
+    ]
+    if how.type != "text":
+        reason, is_typed = _misfit(how)
+        error = F.when(is_typed, F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED"))
+        problems.append((_is_misfit(), reason, error))
+    if how.type == "json" and not how.registry:
+        problems.append((*_foreign(how), F.lit("MALFORMED")))
+    for name, is_beyond in _beyond(how):
+        value = F.col(f"{_ROW}.{name}").cast("string")
+        reason = F.concat(F.lit(f"column {name} is "), value, F.lit(f", which is {TIME_OUT_OF_RANGE}"))
+        problems.append((is_beyond, reason, F.lit("WRONG_TYPE")))
+    for name in how.required:
+        is_null = F.col(f"{_ROW}.{name}").isNull()
+        problems.append((is_null, F.lit(f"the required column {name} is null"), F.lit("REQUIRED_NULL")))
+    (is_bad, why, error), *others = problems
+    why, error = F.when(is_bad, why), F.when(is_bad, error)
+    for is_bad, reason, kind in others:
+        why, error = why.when(is_bad, reason), error.when(is_bad, kind)
+    return why, error
+
+
+def _is_misfit() -> Column:
+    """Whether the value does not fit the format."""
+    return F.col(_ROW).isNull() | F.col(f"{_ROW}.{CORRUPT}").isNotNull()
+
+
+def _misfit(how: Format) -> tuple[Column, Column]:
+    """Why a value does not fit, and whether that is for the type of a column."""
+    if how.type in HAVE_REASONS:
+        reason = F.col(f"{_ROW}.{CORRUPT}")
+        return reason, reason.startswith("column ")
+    found = _wrong_columns(how)
+    is_typed = found != ""
+    if how.type != "csv":
+        return F.when(is_typed, found).otherwise(F.lit(f"the value is no {how.what}")), is_typed
+    reason = F.when(is_typed, found).otherwise(_line_problem(how))
+    return F.when(_has_names(how), F.lit(NAMES_AS_VALUES)).otherwise(reason), is_typed & ~_has_names(how)
+
+
+def _foreign(how: Format) -> tuple[Column, Column]:
+    """Whether a JSON object has none of the columns, and the names that it has."""
+    names = F.json_object_keys(F.col(_RECORD[1]).cast("string"))
+    is_empty = reduce(and_, [F.col(f"{_ROW}.{name}").isNull() for name in how.columns])
+    is_foreign = is_empty & ~F.arrays_overlap(names, F.array(*map(F.lit, how.columns)))
+    shown = F.when(F.size(names) == 0, F.lit("no names at all")).otherwise(F.array_join(F.slice(names, 1, 20), ", "))
+    return is_foreign, F.concat(F.lit(f"{NO_COLUMNS}, but "), shown)
 
 
 def _computed_once(mark: Column) -> Column:
