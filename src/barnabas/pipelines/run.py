@@ -35,7 +35,8 @@ from barnabas.pipelines.summary_text import table_problem
 __all__ = ["run_flow", "run_on", "source_options"]
 
 _POLL_S = 0.3
-_LATER_S = 30.0
+_BAD_ROWS_DELAY_S = 30.0
+"""For how long the queries of bad rows wait for the first micro-batch of results."""
 _IMPORTED = tuple(f"barnabas.pipelines.{name}" for name in ("analysis", "listener", "progress", "sinks", "views"))
 """Modules that a run needs once Spark is there."""
 _NO_CONNECTOR = (
@@ -406,7 +407,7 @@ class _Run:
         if is_once:
             self._await_decisions()
         self._queries.insert(0, self._trigger(writer, once=once).start())
-        self._later_at_s = time.monotonic() + _LATER_S
+        self._later_at_s = time.monotonic() + _BAD_ROWS_DELAY_S
 
     def _start_later(self) -> None:
         """Start the other queries for bad rows when the first micro-batch of results is done, or takes long."""

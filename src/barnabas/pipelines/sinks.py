@@ -121,7 +121,7 @@ def _with_deletions(batch: DataFrame, condition: str | None) -> DataFrame:
     """The rows, marked where they delete; a condition that is null does not."""
     if condition is None:
         return batch
-    return batch.withColumn(DELETION_MARK, F.coalesce(F.expr(condition), F.lit(False)))  # a value
+    return batch.withColumn(DELETION_MARK, F.coalesce(F.expr(condition), F.lit(False)))
 
 
 def _for_key(batch: DataFrame, flow: Flow, key: tuple[str, ...]) -> DataFrame:
