@@ -321,6 +321,7 @@ def test_a_table_of_csv_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     [
         ("id,name,,", '["name", "id"]', [{"name": "x", "id": None}, {"name": "y, z", "id": "2"}]),
         ("id,name,note,note", '["id"]', [{"id": None}, {"id": "2"}]),
+        ("\ufeffid,name,,", '["id"]', [{"id": None}, {"id": "2"}]),
         ("id,name,note,note", '["id", "note"]', "its first line names several columns note"),
         ("id,name,note,more", '["id", "notes"]', "its first line names no column notes"),
         ("id", '["id"]', "line 2 has 4 fields, but the first line has 1"),
@@ -335,7 +336,7 @@ def test_columns_of_csv_that_are_not_read_may_have_equal_names_or_none(
     from barnabas.pipelines.lookup import LookupReader
 
     path = tmp_path / "t.csv"
-    path.write_text(f'{header}\n,x,,\n\n2,"y, z",,\n')
+    path.write_text(encoding="utf-8", data=f'{header}\n,x,,\n\n2,"y, z",,\n')
     options = {"kind": "csv", "place": str(path), "columns": names, "name": "t", "delimiter": ",", "null": ""}
     reader = LookupReader(options, wait=lambda _: None)
     (partition,) = reader.partitions()

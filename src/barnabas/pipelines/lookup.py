@@ -37,6 +37,7 @@ _MEMORY: dict[str, tuple[object, pa.Table]] = {}
 _ROWS = 10_000
 _REPLACED_WITHIN_S = 5.0
 _PAUSE_S = 0.1
+_ENCODING = "utf-8-sig"  # spreadsheets write a mark before the first line
 _UNREADABLE = (OSError, BarnabasError, sqlite3.Error, pa.ArrowException, ValueError)
 
 
@@ -197,7 +198,7 @@ def _read_table(options: Mapping[str, str]) -> pa.Table:
 
 
 def _csv_rows(place: str, names: Sequence[str], options: Mapping[str, str]) -> Iterator[list[str | None]]:
-    with open(place, encoding="utf-8", newline="") as file:
+    with open(place, encoding=_ENCODING, newline="") as file:
         # Strict: a file that is being written may end in the midst of a quoted field.
         reader = csv.reader(file, delimiter=options["delimiter"], strict=True)
         try:
@@ -223,7 +224,7 @@ def _places(names: Sequence[str], header: Sequence[str]) -> list[int]:
 
 
 def _json_rows(place: str, names: Sequence[str]) -> Iterator[list[str | None]]:
-    text = Path(place).read_text(encoding="utf-8")
+    text = Path(place).read_text(encoding=_ENCODING)
     # Lines end with \n alone: other characters that end lines of texts may stand in a string of JSON.
     lines = [(number, each) for number, each in enumerate(text.split("\n"), start=1) if each.strip()]
     is_list = text.lstrip().startswith("[")
