@@ -306,7 +306,7 @@ class Run:
             sum(produce.counts),
             *(
                 (totals.messages_in, totals.bytes_in, totals.total_produce_requests, totals.failed_produce_requests)
-                for totals in (stats.of_no_topic, *(stats.by_topic[topic].totals() for topic in sorted(TOPICS)))
+                for totals in (stats.elsewhere, *(stats.by_topic[topic].totals() for topic in sorted(TOPICS)))
             ),
         ]
 
@@ -1000,6 +1000,24 @@ def test_a_call_takes_no_more_records_than_the_loop_can_wait_for(tmp_path: Path)
     packed = {**many, "batch": {**many["batch"], "codec": CompressionType.LZ4}}
     run.step("together", [encoder.frame(packed) for _ in range(5)])
     assert run.served_fast == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "values", "in_topic", "elsewhere"),
+    [("t", [b""] * 5_000, 1, 0), ("lz4", [b"x" * 100_000], 1, 0), ("missing", [b""], 0, 1)],
+    ids=["many records", "large records", "no replica here"],
+)
+def test_a_partition_of_a_request_is_counted_once(
+    tmp_path: Path, topic: str, values: list[bytes], in_topic: int, elsewhere: int
+) -> None:
+    """Also if its records are checked in a thread before they are appended, and where the broker does not lead it."""
+    run, encoder = Run(tmp_path, is_fast=True), Encoder()
+    run.step(
+        "together", [encoder.frame({**USUAL, "version": 9, "topic": topic, "batch": {**USUAL_BATCH, "values": values}})]
+    )
+    stats = run.broker.replicas.topic_stats
+    assert sum(each.total_produce_requests for each in stats.by_topic.values()) == in_topic
+    assert stats.elsewhere.total_produce_requests == elsewhere
 
 
 @pytest.mark.parametrize("version", [8, 9, 13])

@@ -81,8 +81,7 @@ def handle(services: Services, request: Request) -> None:
 
 def _append(services: Services, request: Request) -> Sliced[None]:
     message: ProduceRequest = request.message
-    acks = message.acks
-    now_ms = services.clock.wall_ms()
+    acks, now_ms = message.acks, services.clock.wall_ms()
     topics = []
     waiting: list[_Waiting] = []
     failed = False
@@ -101,6 +100,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
                 failed = True
                 continue
             topic_partition = new_tuple(TopicPartition, (name, data.index))
+            services.replicas.topic_stats.find(name).total_produce_requests += 1
             try:
                 records = validate_request(name, data.records, acks, request.client_id, request.version)
                 append = services.replicas.append

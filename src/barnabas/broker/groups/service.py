@@ -217,6 +217,7 @@ class GroupService:
 
     def _write(self, append: Append, batch: Buffer, wall_ms: int) -> None:
         topic_partition = TopicPartition(OFFSETS_TOPIC, append.partition)
+        self._replicas.topic_stats.find(OFFSETS_TOPIC).total_produce_requests += 1  # as in Kafka
         try:
             result = self._replicas.append(
                 topic_partition,

@@ -150,8 +150,6 @@ class ReplicaManager:
             partition = self.partition(topic_partition)
         role = partition.leading()
         log = partition.log
-        counters = partition.counters
-        counters.total_produce_requests += 1
         if acks == -1 and partition.is_under_min_isr(role):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -162,6 +160,7 @@ class ReplicaManager:
             records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, checks=checks
         )
         if not info.duplicate:
+            counters = partition.counters
             counters.messages_in += info.last_offset - info.first_offset + 1
             counters.bytes_in += len(records)
         if log.awaits_sync(info.last_offset):

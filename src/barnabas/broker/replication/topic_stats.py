@@ -25,7 +25,7 @@ class TopicTotals(NamedTuple):
     """What this broker has copied from leaders."""
     replication_bytes_out: int
     total_produce_requests: int
-    """One for each partition that a request names."""
+    """One for each partition that a request names, and for each append of the group coordinator, as in Kafka."""
     total_fetch_requests: int
     failed_produce_requests: int
     failed_fetch_requests: int
