@@ -68,19 +68,28 @@ def ask(port: int, request: bytes) -> bytes:
         (b"GET /metrics?name[]=up HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n", b"200 OK"),
         (b"GET / HTTP/1.1\r\n\r\n", b"404 Not Found"),
         (b"POST /metrics HTTP/1.1\r\n\r\n", b"405 Method Not Allowed"),
-        (b"GET /metrics HTTP/1.1\r\n" + b"a: b\r\n" * 10_000, b"431 Request Header Fields Too Large"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400 Bad Request"),
         (b"GET //[ HTTP/1.1\r\n\r\n", b"400 Bad Request"),
     ],
-    ids=["page", "parameters", "other path", "post", "long", "tls", "no url"],
+    ids=["page", "parameters", "other path", "post", "tls", "no url"],
 )
 def test_a_request_is_answered_with_its_status(request_bytes: bytes, status: bytes) -> None:
     """What is no request for the page gets the reason and the end of the connection."""
 
     def use(port: int) -> None:
         head = ask(port, request_bytes).partition(b"\r\n")[0]
-        # What is too long may be reset before its answer is read.
-        assert head == b"HTTP/1.1 " + status or (head == b"" and status.startswith(b"431"))
+        assert head == b"HTTP/1.1 " + status
+
+    serve(use, HttpResponse(200, "text/plain", b"up 1.0\n"), 60)
+
+
+def test_a_request_that_does_not_end_is_refused() -> None:
+    """With the status that says why; what the client sends behind the limit is not waited for."""
+
+    def use(port: int) -> None:
+        # The server reads all of it before it answers. With more, the connection could be reset before the answer is read.
+        answer = ask(port, b"GET /metrics HTTP/1.1\r\na: ".ljust(8192 + 4, b"b"))
+        assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
 
     serve(use, HttpResponse(200, "text/plain", b"up 1.0\n"), 60)
 
@@ -103,16 +112,16 @@ def test_after_any_bytes_the_page_is_served(caplog: pytest.LogCaptureFixture) ->
     assert not caplog.records
 
 
-def test_who_does_not_read_or_write_is_cut_off_and_others_are_served_then() -> None:
+def test_slow_readers_and_writers_are_cut_off_and_others_are_served_then() -> None:
     """As many connections as there may be are opened and stay silent, or ask and do not read; the next gets 503, later the page."""
 
     def use(port: int) -> None:
         silent = [connect(port) for _ in range(16)]
-        deaf = [connect(port, small_window=True) for _ in range(16)]
-        for opened in deaf:
+        slow_readers = [connect(port, small_window=True) for _ in range(16)]
+        for opened in slow_readers:
             opened.sendall(GET)
         assert b"503 Service Unavailable" in ask(port, GET)
-        for opened in silent + deaf:  # ends when the server has given them up
+        for opened in silent + slow_readers:  # ends when the server has given them up
             assert len(read_all(opened)) < len(LARGE.body)
             opened.close()
         assert ask(port, GET).endswith(LARGE.body)

@@ -247,14 +247,20 @@ def test_segments_go_some_at_a_time_and_their_files_beside_the_event_loop(tmp_pa
 def test_a_stop_can_come_while_logs_are_loaded(tmp_path: Path) -> None:
     """A start that is given up leaves the dir to the next one."""
     dirs = opened(tmp_path)
-    made(dirs)
-    dirs.close(clean=True)
+    for number in range(20):
+        append(made(dirs, number), 0)
+    dirs.close(clean=False)
     stopped = LogDirs(OsFiles(), [str(tmp_path)], LogConfig(), broker_id=0, cluster_id="c", rng=Random(1))
     loading = stopped.load_in_slices(NOW, {})
-    next(loading)
+    while len(stopped.logs()) < 3:
+        step = next(loading)
+        if step is not None:
+            step.work()
     loading.close()
+    assert len(stopped.logs()) < 20
     stopped.close(clean=False)
-    assert len(opened(tmp_path).logs()) == 1
+    loaded = opened(tmp_path).logs()
+    assert [log.log_end_offset for log in loaded.values()] == [1] * 20
 
 
 def test_a_log_takes_the_configuration_that_changed_after_its_load(tmp_path: Path) -> None:
