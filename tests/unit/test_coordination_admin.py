@@ -604,8 +604,8 @@ def test_long_lists_are_shown_in_steps(shown: str, pattern: bytes) -> None:
         assert len(set(found)) == len(found)
 
 
-def test_watches_are_counted_without_a_look_at_each() -> None:
-    """For wchs and mntr, whatever happens to the watches."""
+def test_watches_of_data_are_counted_without_a_look_at_each() -> None:
+    """For wchs and mntr, where no path is watched for its children too."""
     works = []
     for count in (100, 10_000):
         watches = crowded_view(1, count, 0).processor.watches

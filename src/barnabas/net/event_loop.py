@@ -1,8 +1,8 @@
 """The event loop of a server, which counts and names what holds it for more than 10 ms.
 
 While a callback or a step of a task runs, no connection is served and no ping is answered. So each has a budget of 10 ms.
-What exceeds it is counted by its place in a `LoopBudget` and logged; the coordination server shows the counts in ``mntr``
-and to Prometheus, a broker logs them when it stops. The loops made here are uvloop's, or asyncio's where
+What exceeds it is counted by its place in a `LoopBudget` and logged; servers show the counts to Prometheus, the coordination
+server in ``mntr`` too, and a broker logs them when it stops. The loops made here are uvloop's, or asyncio's where
 there is no uvloop, with each callback run by a function that reads the clock before and after: 0.1 us for a request.
 Pauses for the collection of garbage are counted apart. Neither they nor the time for which the thread waits for a CPU, which
 Linux counts, are the callback's: a busy machine makes no callback slow. Waiting for a disk or for another thread's hold on the

@@ -161,8 +161,8 @@ def _replicas(page: _Page, replicas: ReplicaManager, log_dirs: LogDirs) -> Slice
         found.reassigning,
     )
     changes = replicas.alter_partition
-    page.counter(f"{_REPLICAS}isrshrinks_total", "Replicas that it took out of an in-sync set", changes.shrinks)
-    page.counter(f"{_REPLICAS}isrexpands_total", "Replicas that it took into an in-sync set", changes.expands)
+    page.counter(f"{_REPLICAS}isrshrinks_total", "Times that it shrank an in-sync set", changes.shrinks)
+    page.counter(f"{_REPLICAS}isrexpands_total", "Times that it expanded an in-sync set", changes.expands)
     page.gauges("barnabas_log_dir_size_bytes", "Bytes of the segments of a log dir", "logDirectory", sizes)
 
 

@@ -94,7 +94,7 @@ class View(Protocol):
         ...
 
     def ephemerals_of(self, session_id: int) -> dict[str, None]:
-        """Paths of the session's ephemerals, in the order of their creation; the caller may change what it gets."""
+        """Paths of the session's ephemerals, in the order in which they came into this tree; the caller may change what it gets."""
         ...
 
 
