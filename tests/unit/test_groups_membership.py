@@ -4,36 +4,47 @@ from itertools import pairwise
 
 import pytest
 
-from barnabas.broker.groups.group import GROUP_TRANSITIONS, GroupState
+from barnabas.broker.groups.group import GROUP_TRANSITIONS, Group, GroupState
 from barnabas.broker.groups.membership import NEW_MEMBER_JOIN_TIMEOUT_MS
 from barnabas.wire.kafka.errors import ErrorCode as E
+from barnabas.wire.kafka.messages.join_group import JoinGroupResponse
 from support.groups import RANGE, World
 
 # Joining
+
+
+def joined_members(world: World, count: int) -> tuple[Group, list[JoinGroupResponse]]:
+    """A group that has begun its first generation with so many members, and what they were answered."""
+    ids = [world.join().response.member_id for _ in range(count)]
+    waiting = [world.join(member_id=member_id, session_ms=600_000) for member_id in ids]
+    while waiting[0].waits:
+        world.advance(3000)
+    group = world.coordinator.find("g")
+    assert group is not None
+    return group, [answer.response for answer in waiting]
+
+
+def reach_next_deadline(world: World) -> None:
+    """Go to the next deadline, and no further."""
+    due = world.coordinator.next_deadline_ms()
+    assert due is not None
+    world.ms = max(world.ms, due)
+    world.perform(world.coordinator.tick(world.now))
 
 
 @pytest.mark.parametrize("which", ["join", "sync"])
 def test_thousands_of_late_members_are_removed_in_steps(which: str) -> None:
     """Those that do not rejoin, and those that never ask for their assignment; the group is the same at the end."""
     world = World(initial_rebalance_delay_ms=3000)
-    ids = [world.join().response.member_id for _ in range(1200)]
-    waiting = [world.join(member_id=member_id, session_ms=600_000) for member_id in ids]
-    while waiting[0].waits:
-        world.advance(3000)
-    joined = [answer.response for answer in waiting]
-    group = world.coordinator.find("g")
-    assert group is not None
+    group, joined = joined_members(world, 1200)
     if which == "join":
         leader = next(answer for answer in joined if answer.members)
-        world.sync(leader, dict.fromkeys(ids, b""))
+        world.sync(leader, dict.fromkeys([each.member_id for each in joined], b""))
         again = world.join(member_id=leader.member_id)
         assert group.state is GroupState.PREPARING_REBALANCE
     counts = [len(group.members)]
     while len(group.members) > (which == "join"):
-        due = world.coordinator.next_deadline_ms()
-        assert due is not None
-        world.ms = max(world.ms, due)
-        world.perform(world.coordinator.tick(world.now))
+        reach_next_deadline(world)
         if len(group.members) != counts[-1]:
             counts.append(len(group.members))
     assert max(before - after for before, after in pairwise(counts)) <= 500
@@ -50,22 +61,14 @@ def test_thousands_of_late_members_are_removed_in_steps(which: str) -> None:
 def test_a_group_whose_late_members_are_being_removed_rebalances(*, come_back: bool) -> None:
     """Those that ask for their assignment between two steps do not get one that the leader did not make."""
     world = World(initial_rebalance_delay_ms=3000)
-    ids = [world.join().response.member_id for _ in range(600)]
-    waiting = [world.join(member_id=member_id, session_ms=600_000) for member_id in ids]
-    while waiting[0].waits:
-        world.advance(3000)
-    group = world.coordinator.find("g")
-    assert group is not None
+    group, joined = joined_members(world, 600)
     generation_id = group.generation_id
     while len(group.members) == 600:
-        due = world.coordinator.next_deadline_ms()
-        assert due is not None
-        world.ms = max(world.ms, due)
-        world.perform(world.coordinator.tick(world.now))
-    left = [answer.response for answer in waiting if answer.response.member_id in group.members]
+        reach_next_deadline(world)
+    left = [each for each in joined if each.member_id in group.members]
     assert len(left) == 100
-    assert {world.sync(joined).error for joined in left} == {E.REBALANCE_IN_PROGRESS}
-    again = [world.join(member_id=joined.member_id) for joined in left] if come_back else []
+    assert {world.sync(each).error for each in left} == {E.REBALANCE_IN_PROGRESS}
+    again = [world.join(member_id=each.member_id) for each in left] if come_back else []
     world.advance(10)
     assert group.generation_id == generation_id + 1
     assert len(group.members) == len(again)

@@ -20,7 +20,7 @@ from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.slices import Beside, InOrder, Sliced, Slices
+from barnabas.base.slices import Beside, InOrder, Sliced, Slices, at_once
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.groups.commits import Commit, prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
@@ -179,8 +179,7 @@ class GroupService:
             if isinstance(effect, Append):
                 self._append(effect)
             elif not are_many:
-                for _ in _send([effect]):
-                    pass
+                at_once(_send([effect]))
         if are_many:
             self._slices.start(_send(replies))
         self._set_timer()
