@@ -15,9 +15,9 @@ from barnabas.pipelines.options import SourceOptions
 pytestmark = pytest.mark.spark
 
 
-def reader(frame: Any, cluster: Any, topic: str, **options: str) -> Any:
+def reader(frame: Any, cluster: Any, topic: str, source: str = "barnabas", **options: str) -> Any:
     """A reader of one topic, batch or streaming."""
-    configured = frame.format("barnabas").option("kafka.bootstrap.servers", cluster.bootstrap)
+    configured = frame.format(source).option("kafka.bootstrap.servers", cluster.bootstrap)
     for name, text in {"subscribe": topic, **options}.items():
         configured = configured.option(name, text)
     return configured
@@ -64,6 +64,28 @@ def test_a_time_starts_at_the_first_record_not_before_it(spark: Any, cluster: An
     late = str(2**41)
     assert reader(spark.read, cluster, topic, startingTimestamp="1").load().count() == 2
     assert reader(spark.read, cluster, topic, startingTimestamp=late).load().count() == 0
+
+
+def test_a_query_adds_no_name_to_the_environment_that_all_queries_share(
+    spark: Any, cluster: Any, run_query: Callable[..., list[Any]]
+) -> None:
+    """Java cannot write a map down for one query while another makes it larger."""
+    from barnabas.pipelines.source import BarnabasDataSource
+
+    class UnreadSource(BarnabasDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "unread"
+
+    spark.dataSource.register(UnreadSource)
+    sources = spark._jsparkSession.sessionState().dataSourceManager()
+    environment = sources.lookupDataSource("unread").dataSourceCls().envVars()
+    before = set(environment)
+    topic = cluster.topic(1)
+    cluster.produce(topic, [(None, b"a")])
+    run_query(reader(spark.readStream, cluster, topic, "unread", startingOffsets="earliest").load())
+    assert environment["SPARK_PYTHON_RUNTIME"] == "PYTHON_WORKER"
+    assert set(environment) == before
 
 
 def test_a_stream_reads_what_is_there_in_batches_of_the_limit(

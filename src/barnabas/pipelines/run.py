@@ -27,7 +27,7 @@ from barnabas.pipelines.errors import OTHER_STATE_ADVICE, PipelineError, reason_
 from barnabas.pipelines.expression_places import failed_expression
 from barnabas.pipelines.offsets import from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
-from barnabas.pipelines.restarts import Restarts, lost_worker, restarts_of
+from barnabas.pipelines.restarts import Restarts, restarts_of, transient_fault
 from barnabas.pipelines.session import open_flow_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
 from barnabas.pipelines.summary_text import table_problem
@@ -230,17 +230,17 @@ class _Run:
                     with without_spark_logging():
                         is_done = self._run_queries(once=once)
                 except PySparkException as error:
-                    lost = lost_worker(error, self._failure)
+                    fault = transient_fault(error, self._failure)
                     if not self._restarts.allows_another(*self._broken, error, self._failure):
-                        if lost:
+                        if fault:
                             raise PipelineError(
-                                f"{lost} The flow was started {self._restarts.count} times and came no further. Free memory and "
+                                f"{fault} The flow was started {self._restarts.count} times and came no further. Free memory and "
                                 "processors, and run it again: it goes on from its checkpoint, and nothing is lost"
                             ) from error
                         raise self._placed(error) from error
-                    if lost:
+                    if fault:
                         count = self._restarts.count
-                        self._say(f"{lost} Starting again from the checkpoint, {count} of {restarts_of(lost)}")
+                        self._say(f"{fault} Starting again from the checkpoint, {count} of {restarts_of(fault)}")
                 finally:
                     self._put_away()
             self._limits.check(self._progress.totals, is_final=is_done)
@@ -359,7 +359,7 @@ class _Run:
         except PySparkException as error:
             if error.getCondition() == "DATA_SOURCE_NOT_FOUND":
                 raise SpecError(str(self._flow.places.error("resources.connector", _NO_CONNECTOR))) from error
-            if not lost_worker(error) and (problems := find_problems(self._spark, self._flow)):
+            if not transient_fault(error) and (problems := find_problems(self._spark, self._flow)):
                 places = self._flow.places
                 raise SpecError("\n".join(str(places.error(each.field, each.message)) for each in problems)) from error
             raise

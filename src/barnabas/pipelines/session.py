@@ -47,6 +47,7 @@ _OPTIMIZED_LATER = (
     "-XX:Tier4BackEdgeThreshold=400000"
 )
 """Ten times Java's own: its optimizing compiler takes a third of a start's processor time for code that is not used again."""
+_SET_BY_QUERIES = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_LOCAL_DIRS", "SPARK_PYTHON_RUNTIME")
 _LOOPBACK = re.compile(r"spark://(127\.|localhost:)")
 _LOG4J = """status = error
 rootLogger.level = {level}
@@ -342,6 +343,9 @@ def _connect(jvm: SparkJvm, settings: Mapping[str, str], imports: Sequence[str],
     if not has_code:
         open_plain_session(SparkContext.getOrCreate(conf))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    # A source has one map of these for all queries. Each query sets the names below while Spark may copy the map for another: with
+    # the names in it from the start, the map keeps its size.
+    spark.sparkContext.environment.update(dict.fromkeys(_SET_BY_QUERIES, ""))
     # PySpark's accumulator server prints a stack trace for each connection that is open when the JVM ends.
     accumulators: Any = spark.sparkContext._accumulatorServer
     accumulators.handle_error = lambda *_: None
