@@ -14,7 +14,9 @@ def test_faults_that_may_pass_differ_from_errors() -> None:
     assert "died" in str(transient_fault(RuntimeError(killed)))
     planner = "Connection reset\n=== Streaming Query ===\nIdentifier: flow\nCurrent State: ACTIVE"
     assert "died" in str(transient_fault(RuntimeError(planner)))
-    unread = "Lost task 0.0 in stage 1.0 (TID 3) (localhost executor driver): java.io.OptionalDataException\n\tat java.base"
+    unread = (
+        "Lost task 0.0 in stage 1.0 (TID 3) (localhost executor driver): java.io.OptionalDataException\n\tat java.base"
+    )
     assert "could not read a task" in str(transient_fault(RuntimeError(unread)))
     assert transient_fault(RuntimeError("PostgreSQL: connection reset by peer")) is None
     assert transient_fault(RuntimeError("no"), None) is None
