@@ -30,6 +30,7 @@ __all__ = ["FastOffsetCommit"]
 
 logger = logging.getLogger(__name__)
 
+# The versions since which a request has these, is flexible, or has no retention times.
 _FLEXIBLE = 8
 _TOPIC_IDS = 10
 _LEADER_EPOCHS = 6

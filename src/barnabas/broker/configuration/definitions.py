@@ -151,7 +151,13 @@ _NETWORK = (
         None,
         "Where Prometheus gets the metrics of the broker, in the path /metrics: host:port. Unset: nowhere (ours; not in Kafka).",
     ),
-    _a("metrics.http.topics", INT, 100, "So many topics have metrics of their own there (ours).", NOT_NEGATIVE),
+    _a(
+        "metrics.http.topics",
+        INT,
+        100,
+        "The number of topics that have metrics of their own (not in Kafka).",
+        NOT_NEGATIVE,
+    ),
     _a("connections.max.idle.ms", LONG, 600000, "Connections without a request for this long are closed."),
     _a("request.timeout.ms", INT, 30000, "Timeout of this broker's requests to other brokers."),
 )

@@ -53,7 +53,7 @@ class Monitored:
     dispatcher: Dispatcher
     purgatory: Purgatory
     most_topics: int
-    """So many have figures of their own."""
+    """How many topics have metrics of their own."""
 
 
 class _Page:
