@@ -6,7 +6,6 @@ when a metrics page is wanted. A topic that leaves the broker takes its counters
 In Kafka: `BrokerTopicStats` and `BrokerTopicMetrics`.
 """
 
-from operator import attrgetter
 from typing import NamedTuple
 
 from barnabas.base.slices import Sliced, one_by_one
@@ -32,9 +31,6 @@ class TopicTotals(NamedTuple):
     failed_fetch_requests: int
 
 
-_COUNTERS = attrgetter(*TopicTotals._fields)
-
-
 class TopicCounters:
     """The counters of one topic. Who has something to count adds to them; see `TopicTotals`."""
 
@@ -52,7 +48,17 @@ class TopicCounters:
         self.failed_fetch_requests = 0
 
     def totals(self) -> TopicTotals:
-        return TopicTotals._make(_COUNTERS(self))
+        return TopicTotals(
+            self.messages_in,
+            self.bytes_in,
+            self.bytes_out,
+            self.replication_bytes_in,
+            self.replication_bytes_out,
+            self.total_produce_requests,
+            self.total_fetch_requests,
+            self.failed_produce_requests,
+            self.failed_fetch_requests,
+        )
 
 
 class BrokerTopicStats:
