@@ -2,11 +2,13 @@
 
 import urllib.error
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
 from barnabas.base.errors import BarnabasError
+from barnabas.log.checkpoints import CLEAN_SHUTDOWN
 from barnabas.testing import Cluster, ProcessCluster
 from support.metrics import Metrics, read_metrics
 from support.ports import free_ports
@@ -179,3 +181,16 @@ def test_an_address_that_cannot_be_used_stops_the_start(monitored: Monitored, ad
     with pytest.raises(BarnabasError) as refused:
         Cluster(settings={"metrics.http.address": address.format(port=ports[0])}).start()
     assert reason.format(port=ports[0]) in str(refused.value)
+
+
+def test_a_start_that_is_refused_for_the_port_leaves_the_logs_marked_as_clean(
+    monitored: Monitored, tmp_path: Path
+) -> None:
+    """The next start need not check them: they have not been loaded."""
+    _, ports = monitored
+    with Cluster(data_dir=tmp_path):
+        pass
+    (marker,) = tmp_path.glob(f"*/{CLEAN_SHUTDOWN}")
+    with pytest.raises(BarnabasError):
+        Cluster(data_dir=tmp_path, settings={"metrics.http.address": f"127.0.0.1:{ports[0]}"}).start()
+    assert marker.exists()

@@ -168,6 +168,7 @@ class BrokerServer:
         components.subscribe()
         await components.config_manager.load()
         components.configure_throttles()
+        await self._open_metrics(components)  # before the logs are loaded: a refused start leaves them marked as clean
         loading = components.log_dirs.load_in_slices(self._clock.wall_ms(), components.configs.log_config)
         await self._perform_in_slices(components, loading)  # the session goes on meanwhile
         components.metadata.expect({stored.topic for _, stored, _ in components.log_dirs.stored()})
@@ -303,14 +304,17 @@ class BrokerServer:
                 ) from error
             bound = ListenerAddress(address.name, address.protocol, address.host, listener.port)
             self._open.append((bound, listener))
-        if self._metrics_address is not None:
-            try:
-                await components.metrics.start(*self._metrics_address)
-            except OSError as error:
-                raise BarnabasError(
-                    f"metrics.http.address: {self._config['metrics.http.address']} cannot be opened: "
-                    f"{error.strerror or error}. Is another program using the port?"
-                ) from error
+
+    async def _open_metrics(self, components: BrokerComponents) -> None:
+        if self._metrics_address is None:
+            return
+        try:
+            await components.metrics.start(*self._metrics_address)
+        except OSError as error:
+            raise BarnabasError(
+                f"metrics.http.address: {self._config['metrics.http.address']} cannot be opened: "
+                f"{error.strerror or error}. Is another program using the port?"
+            ) from error
 
     # Running
 
