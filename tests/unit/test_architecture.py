@@ -31,6 +31,7 @@ EDGE_PATHS = (
     "base/network.py",
     "base/processes.py",
     "base/randomness.py",
+    "base/sliced_futures.py",
     "base/slices.py",
     "base/threads.py",
     "cli/",

@@ -1,10 +1,12 @@
 """Work in slices: short work is a plain call, long work shares the event loop, and the order stays."""
 
+import asyncio
 import weakref
 from collections.abc import Callable
 
 import pytest
 
+from barnabas.base.sliced_futures import future_of
 from barnabas.base.slices import Beside, InOrder, Sliced, Slices, at_once, one_by_one
 
 
@@ -216,3 +218,36 @@ def test_what_is_removed_meanwhile_is_freed_when_its_turn_comes() -> None:
         del thing
     assert seen == [[False] * 4, [True, False, False, False], [True, True, False, False], [True, True, True, False]]
     assert all(end() is None for end in ends)
+
+
+@pytest.mark.parametrize("end", ["result", "error", "stop", "cancelled"])
+def test_a_future_of_work_in_slices_ends_as_the_work_does(end: str) -> None:
+    """With its result or error; it is cancelled at a stop, and the work goes on when the future is cancelled."""
+    loop, log = Loop(steps=0), []
+
+    def work() -> Sliced[int]:
+        yield Beside(lambda: log.append("thread"))
+        yield None
+        if end == "error":
+            raise OSError("the disk")
+        log.append("end")
+        return 1
+
+    async def wait() -> int:
+        future = future_of(loop.slices, work())
+        assert not future.done()
+        if end == "cancelled":
+            future.cancel()
+        loop.end_thread()
+        if end == "stop":
+            loop.slices.stop()
+        loop.turn()
+        assert future.done()
+        return await future
+
+    if end == "result":
+        assert asyncio.run(wait()) == 1
+    else:
+        with pytest.raises(OSError if end == "error" else asyncio.CancelledError):
+            asyncio.run(wait())
+    assert log == ["thread", *(["end"] if end in ("result", "cancelled") else [])]

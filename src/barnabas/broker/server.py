@@ -22,6 +22,7 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Listener, Network
 from barnabas.base.processes import WorkerProcesses
 from barnabas.base.randomness import Random, new_random
+from barnabas.base.sliced_futures import future_of
 from barnabas.base.slices import Sliced
 from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS, stop_waiting
 from barnabas.broker.apis.releases import check_release
@@ -170,7 +171,7 @@ class BrokerServer:
         components.configure_throttles()
         await self._open_metrics(components)  # before the logs are loaded: a refused start leaves them marked as clean
         loading = components.log_dirs.load_in_slices(self._clock.wall_ms(), components.configs.log_config)
-        await self._perform_in_slices(components, loading)  # the session goes on meanwhile
+        await future_of(components.slices, loading)  # the session goes on meanwhile
         components.metadata.expect({stored.topic for _, stored, _ in components.log_dirs.stored()})
         await self._listen(components)
         components.groups.start(await components.interpreter.perform(count_offsets_partitions()))
@@ -317,21 +318,6 @@ class BrokerServer:
             ) from error
 
     # Running
-
-    async def _perform_in_slices(self, components: BrokerComponents, work: Sliced[None]) -> None:
-        """Return when the work is done. Raises what it raises."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def perform() -> Sliced[None]:
-            try:
-                yield from work
-            except Exception as error:
-                over.set_exception(error)
-            else:
-                over.set_result(None)
-
-        components.slices.start(perform())
-        await over
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if not self._takes_work:

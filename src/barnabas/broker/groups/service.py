@@ -20,6 +20,7 @@ from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.base.sliced_futures import future_of
 from barnabas.base.slices import Beside, InOrder, Sliced, Slices, at_once
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.groups.commits import Commit, prepare_commit
@@ -321,30 +322,12 @@ class GroupService:
             if step is None:
                 await asyncio.sleep(0)
             else:
-                await self._beside(step)
+                await future_of(self._slices, _only(step))
         for problem in loader.unreadable:
             logger.warning("Left out of the groups of %s: %s", topic_partition, problem)
         partition = self._replicas.get(topic_partition)
         end_offset = 0 if partition is None else partition.log.log_end_offset
         self._serve_when_in_sync(_Loaded(topic_partition, leader_epoch, loader, end_offset, started_ms))
-
-    async def _beside(self, step: Beside) -> None:
-        """Return when it is done. Raises what it raises."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def perform() -> Sliced[None]:
-            try:
-                yield step
-            except GeneratorExit:  # a stop
-                over.cancel()
-                raise
-            except Exception as error:
-                over.set_exception(error)
-            else:
-                over.set_result(None)
-
-        self._slices.start(perform())
-        await over
 
     def _serve_when_in_sync(self, loaded: "_Loaded") -> None:
         """Serve the groups as soon as all in-sync replicas have the records that were read.
@@ -406,6 +389,10 @@ class GroupService:
                 await asyncio.sleep(0)
             if offset == before:
                 raise CorruptDataError(f"no whole batch at offset {offset}")
+
+
+def _only(step: Beside) -> Sliced[None]:
+    yield step
 
 
 def _send(replies: Sequence[Reply | Replies]) -> Sliced[None]:

@@ -8,6 +8,7 @@ Kafka has no counterpart: the Prometheus JMX exporter has such a port.
 import asyncio
 import gc
 
+from barnabas.base.sliced_futures import future_of
 from barnabas.base.slices import Beside, Sliced, Slices
 from barnabas.broker.monitoring.figures import Monitored, metrics_of
 from barnabas.net.event_loop import budget_of
@@ -45,24 +46,19 @@ class MetricsServer:
 
     async def _metrics(self) -> HttpResponse:
         if self._page is None:
-            page = self._page = asyncio.get_running_loop().create_future()
-            self._slices.start(self._make(page))
-            return await asyncio.shield(page)
+            self._page = future_of(self._slices, self._make())
+            self._page.add_done_callback(self._forget)
         return await asyncio.shield(self._page)
 
-    def _make(self, page: "asyncio.Future[HttpResponse]") -> Sliced[None]:
+    def _make(self) -> Sliced[HttpResponse]:
         of_process: dict[str, float] = {}
-        try:
-            yield Beside(
-                lambda: of_process.update(process_figures())
-            )  # it may list the descriptors: some ms for 10,000
-            lines = yield from metrics_of(self._monitored)
-            page.set_result(encode_metrics([*lines, *_of_loop(), *figure_lines(of_process), *_of_garbage()]))
-        except Exception as error:
-            page.set_exception(error)
-        finally:
-            self._page = None
-            page.cancel()  # of no effect unless the broker stops
+        # It may list the descriptors: some ms for 10,000.
+        yield Beside(lambda: of_process.update(process_figures()))
+        lines = yield from metrics_of(self._monitored)
+        return encode_metrics([*lines, *_of_loop(), *figure_lines(of_process), *_of_garbage()])
+
+    def _forget(self, _: "asyncio.Future[HttpResponse]") -> None:
+        self._page = None
 
 
 def _of_loop() -> list[str]:

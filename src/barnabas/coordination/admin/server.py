@@ -14,7 +14,8 @@ from typing import Protocol
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values
-from barnabas.base.slices import Sliced, Slices
+from barnabas.base.sliced_futures import future_of
+from barnabas.base.slices import Slices
 from barnabas.coordination.admin.commands import answer_command, json_response
 from barnabas.coordination.admin.metrics_page import metrics_page
 from barnabas.coordination.admin.state_commands import StateCommands, state_command_of
@@ -30,27 +31,6 @@ from barnabas.net.prometheus import slow_place_lines
 __all__ = ["AdminServer", "AdministeredServer"]
 
 logger = logging.getLogger(__name__)
-
-
-async def _in_slices(work: Sliced[HttpResponse], slices: Slices) -> HttpResponse:
-    """The result of work that takes long. Raises what it raises, and CancelledError if the server stops."""
-    done: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
-
-    def run() -> Sliced[None]:
-        try:
-            found = yield from work
-        except GeneratorExit:
-            done.cancel()
-            raise
-        except Exception as error:
-            if not done.done():
-                done.set_exception(error)
-        else:
-            if not done.done():
-                done.set_result(found)
-
-    slices.start(run())
-    return await done
 
 
 class AdministeredServer(Protocol):
@@ -135,7 +115,7 @@ class AdminServer:
             return await (self._snapshot if command == "snapshot" else self._restore)(request, exchange)
         if request.method != "GET":
             raise BadRequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"{name[:100]} is a GET request")
-        return await _in_slices(answer_command(view, name, request.parameters, root), self._administered.slices)
+        return await future_of(self._administered.slices, answer_command(view, name, request.parameters, root))
 
     async def _snapshot(self, request: HttpRequest, exchange: HttpExchange) -> HttpResponse | None:
         """Take one, and send it unless the client does not want it."""

@@ -1,0 +1,34 @@
+"""Awaits work in slices: what a coroutine of an edge needs of `Slices`."""
+
+import asyncio
+from typing import TypeVar
+
+from barnabas.base.slices import Sliced, Slices
+
+__all__ = ["future_of"]
+
+T = TypeVar("T")
+
+
+def future_of(slices: Slices, work: Sliced[T]) -> "asyncio.Future[T]":
+    """Begin work, and return a future with its result or what it raises. A stop of ``slices`` cancels the future.
+
+    The work goes on if the future is cancelled: another may want what it changes.
+    """
+    done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def run() -> Sliced[None]:
+        try:
+            result = yield from work
+        except GeneratorExit:  # a stop
+            done.cancel()
+            raise
+        except Exception as error:
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(result)
+
+    slices.start(run())
+    return done
