@@ -5,6 +5,7 @@ A test class inherits `NetworkContract` and says how to run a coroutine with a n
 
 import asyncio
 import struct
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Self
@@ -94,6 +95,17 @@ class Serving(Recorder):
         return position
 
 
+class Refusing(Recorder):
+    """A handler that refuses frames of more than a mebibyte as soon as they begin."""
+
+    def drops(self, head: bytes, frame_bytes: int) -> bool:
+        return frame_bytes > 1 << 20
+
+    def dropped(self, head: bytes) -> None:
+        self.frames.append(head)
+        self.changed.set()
+
+
 class Pair:
     """A listener that echoes, and a client connected to it."""
 
@@ -151,6 +163,9 @@ class NetworkContract:
     takes_frames = True
     """Whether a handler gets the frames together that have come together."""
 
+    drops_frames = False
+    """Whether a handler may refuse large frames when they begin."""
+
     def run(self, test: Callable[[Network], Awaitable[None]]) -> None:
         """Run the coroutine with a network."""
         raise NotImplementedError
@@ -188,6 +203,46 @@ class NetworkContract:
             await listener.close()
 
         self.run(test)
+
+    @pytest.mark.parametrize("piece_bytes", [5, 100_000])
+    def test_a_large_frame_that_is_refused_takes_no_memory_and_its_neighbours_arrive(self, piece_bytes: int) -> None:
+        """It is refused when its first eight bytes have come, which may be with its second piece, and counts in its place."""
+
+        async def run(network: Network) -> None:
+            received: list[Refusing] = []
+
+            def accept(connection: Connection) -> Refusing:
+                received.append(Refusing(connection))
+                return received[-1]
+
+            listener = await network.listen(HOST, 0, accept, max_frame_bytes=LIMIT)
+            connection = await network.connect(HOST, listener.port, Recorder, max_frame_bytes=LIMIT, timeout_ms=5000)
+            frames = [b"small", some_bytes(LIMIT), b"", some_bytes(1 << 20), some_bytes(LIMIT - 1), b"last"]
+            data = b"".join(map(framed, frames))
+            heads = [frame if len(frame) <= 1 << 20 else frame[:8] for frame in frames]
+            tracemalloc.start()
+            try:
+                position = 0
+                while position < len(data):
+                    stop = position + (piece_bytes if position < 40 else 100_000)
+                    connection.send([data[position:stop]])
+                    position = stop
+                    async with asyncio.timeout(60):
+                        while connection.unsent_bytes:  # noqa: ASYNC110  # what is watched has no event
+                            await asyncio.sleep(0.001)
+                    await asyncio.sleep(0)
+                await received[0].until(lambda r: len(r.frames) == len(frames))
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert received[0].frames == heads
+            assert peak < 6 << 20
+            connection.close()
+            await received[0].until(lambda r: r.ended)
+            await listener.close()
+
+        if self.drops_frames:
+            self.run(run)
 
     @pytest.mark.parametrize("size", [0, 1, 1000, 70_000, 300_000, 5_000_000, LIMIT])
     def test_a_frame_of_any_size_comes_back_whole(self, size: int) -> None:

@@ -1,5 +1,6 @@
 """Requests that name very much are decoded, served and answered in slices, in the order of their connection."""
 
+import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.reads import ReadResult, read_log
 from barnabas.log import record_checks
 from barnabas.log.partition_log import PartitionLog
+from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_records import (
     DeleteRecordsPartition,
@@ -33,6 +35,10 @@ from barnabas.wire.kafka.records.batch_header import seal
 from support.broker import DataPath, batch
 
 PARTITIONS = 3000
+TOO_LARGE = [
+    (ApiKey.JOIN_GROUP, range(10), ErrorCode.INVALID_REQUEST),
+    (ApiKey.SYNC_GROUP, range(6), ErrorCode.UNKNOWN_SERVER_ERROR),
+]
 
 
 def in_short_slices(broker: DataPath, monkeypatch: pytest.MonkeyPatch, steps: int = 100) -> None:
@@ -80,6 +86,45 @@ def test_a_large_request_gives_way_and_its_connection_waits_for_its_answer(
     answers = large.answer().topics[0].partitions
     assert [answer.partition_index for answer in answers] == list(range(PARTITIONS))
     assert (answers[0].error_code, answers[0].offset) == (0, 0)
+
+
+@pytest.mark.parametrize(("key", "versions", "error"), TOO_LARGE)
+def test_a_request_too_large_for_its_api_is_refused_when_its_first_bytes_have_come(
+    tmp_path: Path, key: ApiKey, versions: range, error: ErrorCode
+) -> None:
+    """With the API's own answer, in any version; also where it comes whole. The connection stays."""
+    broker = DataPath(tmp_path)
+    broker.serve(("join_group", "sync_group", "list_offsets"))
+    client = broker.connect()
+    size = 18 << 20
+    whole = bytearray(size)
+    for version in versions:
+        head = struct.pack(">hhi", key, version, version)
+        assert client.handler.drops(head, size)
+        assert not client.handler.drops(head, 1 << 20)
+        assert client.sent == []
+        whole[:10] = head + b"\xff\xff"
+        for refuse, what in ((client.handler.dropped, head), (client.handler.frame, memoryview(whole))):
+            client.asked.append((key, version))
+            refuse(what)
+            assert client.sent[0][4:8] == head[4:8]
+            assert client.answer().error_code == error
+    assert not client.is_closed
+    assert not client.is_paused
+    assert not client.handler.busy
+
+
+def test_the_bytes_of_a_large_request_that_is_not_served_are_not_kept(tmp_path: Path) -> None:
+    """At its end the connection is closed, as after a small one."""
+    broker = DataPath(tmp_path)
+    client = broker.connect()
+    for key, version in ((ApiKey.LIST_OFFSETS, 99), (999, 0)):
+        head = struct.pack(">hhi", key, version, 1)
+        assert client.handler.drops(head, 1 << 20)
+    assert not client.handler.drops(struct.pack(">hhi", ApiKey.LIST_OFFSETS, 7, 1), 100 << 20)
+    client.handler.dropped(head)
+    assert client.is_closed
+    assert client.sent == []
 
 
 def test_a_client_that_leaves_amid_its_large_request_leaves_nothing_behind(

@@ -63,6 +63,7 @@ class TestTlsLayer(NetworkContract):
     """The contract of every network, over TLS over sockets."""
 
     takes_frames = False
+    drops_frames = True
 
     folder: Path
 

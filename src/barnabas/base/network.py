@@ -12,9 +12,11 @@ from typing import Protocol
 from barnabas.base.files import Buffer, FileSlice
 
 __all__ = [
+    "HEAD_BYTES",
     "Accept",
     "BufferHandler",
     "Connection",
+    "DroppingHandler",
     "FrameHandler",
     "FramesHandler",
     "Listener",
@@ -25,6 +27,8 @@ __all__ = [
 
 _LENGTH = struct.Struct(">i")
 _SPLIT_AT_ONCE = 64
+HEAD_BYTES = 8
+"""So many bytes of a large frame come before its handler may refuse it: see `DroppingHandler`."""
 
 Part = Buffer | FileSlice
 """What can be sent: bytes, or a range of a file that goes by sendfile."""
@@ -118,6 +122,19 @@ class BufferHandler(FrameHandler, Protocol):
 
         Return the end of the last frame served, or ``position`` for none; that frame then comes by `frame`. Frames that are
         served may be overwritten; the buffer is reused after the call."""
+        ...
+
+
+class DroppingHandler(FrameHandler, Protocol):
+    """A handler that refuses large frames when they begin. A connection looks for its methods by itself, for frames that do
+    not come in one piece; others are delivered whole."""
+
+    def drops(self, head: bytes, frame_bytes: int) -> bool:
+        """Whether to throw away the bytes of a frame as they come. ``head`` are its first `HEAD_BYTES`."""
+        ...
+
+    def dropped(self, head: bytes) -> None:
+        """All of it has come; an answer may leave. The next frame follows."""
         ...
 
 

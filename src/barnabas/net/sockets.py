@@ -8,7 +8,7 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
 - A frame larger than what has arrived gets its own buffer. The first eighth is copied out of the scratch buffer; then
   the buffer gets its full size, and the rest is received straight into it. It is never more than eight times what has
   come: a false length costs the peer bandwidth, not our memory. A connection that has sent a frame of this size before
-  gets the full size at once.
+  gets the full size at once. A handler may refuse a large frame by its first bytes; then the rest is thrown away as it comes.
 - Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable. A range of a
   file that is not in memory waits until a thread has read it (`barnabas.net.cold_reads`).
 - Answers to requests that arrived together leave together, up to 16 parts or 64 KiB at a time: one system call costs more
@@ -31,7 +31,7 @@ from itertools import islice
 from typing import Any
 
 from barnabas.base.files import FileSlice
-from barnabas.base.network import Accept, Connection, FrameHandler, Part, split_frames
+from barnabas.base.network import HEAD_BYTES, Accept, Connection, FrameHandler, Part, split_frames
 from barnabas.net.cold_reads import (
     READ_AHEAD_BYTES,
     ColdReads,
@@ -191,6 +191,8 @@ class _SocketConnection:
         "_cold_reads",
         "_descriptor",
         "_disk_read",
+        "_drops",
+        "_drops_frame",
         "_filled",
         "_frame",
         "_frame_bytes",
@@ -244,6 +246,7 @@ class _SocketConnection:
         self._frame: bytearray | None = None  # the large frame that is arriving
         self._frame_bytes = 0
         self._filled = 0
+        self._drops_frame = False  # the large frame is refused: its buffer has its head only
         self._largest_bytes = 0  # of the frames that got a buffer and arrived whole
         self._outgoing: deque[Part] = deque()
         self._unsent_bytes = 0
@@ -264,6 +267,7 @@ class _SocketConnection:
         self._handler = handler
         self._take_frames: Callable[[list[bytes]], int] | None = getattr(handler, "take_frames", None)
         self._take_from: Callable[[memoryview, int], int] | None = getattr(handler, "take_from", None)
+        self._drops: Callable[[bytes, int], bool] | None = getattr(handler, "drops", None)
         if not self._paused and not self._closed:
             self._read(True)
 
@@ -325,7 +329,7 @@ class _SocketConnection:
         frame = self._frame
         try:
             if frame is not None:
-                if len(frame) == self._filled:
+                if len(frame) == self._filled or self._drops_frame:
                     got = self._socket.recv_into(self._scratch[: self._frame_bytes - self._filled])
                 else:
                     got = self._socket.recv_into(memoryview(frame)[self._filled :])
@@ -338,6 +342,10 @@ class _SocketConnection:
             return
         if not got:
             self._finish(None)
+        elif self._drops_frame:
+            self._filled += got
+            if self._filled == self._frame_bytes:
+                self._end_drop()
         elif frame is not None:
             if len(frame) == self._filled:
                 frame += self._scratch[:got]
@@ -361,6 +369,10 @@ class _SocketConnection:
         if self._filled > self._largest_bytes:
             self._largest_bytes = self._filled
         self._handler.frame(memoryview(frame))
+
+    def _end_drop(self) -> None:
+        head, self._frame, self._drops_frame = self._frame, None, False
+        self._handler.dropped(bytes(head or b""))  # type: ignore[attr-defined]  # it has `drops`
 
     def _deliver(self, data: memoryview) -> None:
         """Hand on the whole frames of ``data``; keep the rest. The answers leave together."""
@@ -401,11 +413,16 @@ class _SocketConnection:
             stop = position + 4 + frame_bytes
             if stop > end:
                 have = end - position - 4
-                if frame_bytes > len(self._scratch) // 4:
+                if frame_bytes > len(self._scratch) // 4 and (have >= HEAD_BYTES or self._drops is None):
+                    self._frame_bytes, self._filled = frame_bytes, have
+                    head = data[position + 4 : position + 4 + HEAD_BYTES]
+                    if self._drops is not None and self._drops(bytes(head), frame_bytes):
+                        self._frame, self._drops_frame = bytearray(head), True
+                        return
                     has_room = frame_bytes <= max(have * _GROWTH, self._largest_bytes)
                     frame = bytearray(frame_bytes if has_room else have)
                     frame[:have] = data[position + 4 :]
-                    self._frame, self._frame_bytes, self._filled = frame, frame_bytes, have
+                    self._frame = frame
                     return
                 break
             taken = self._hand_on_together(data, position)
@@ -615,6 +632,6 @@ class _SocketConnection:
         self._frame = None
         with contextlib.suppress(OSError):
             self._socket.close()
-        self.on_drained = self._take_frames = self._take_from = None
+        self.on_drained = self._take_frames = self._take_from = self._drops = None
         handler, self._handler = self._handler, _CLOSED
         handler.closed(error)

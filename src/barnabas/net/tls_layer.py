@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.base.files import FileSlice
-from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Network, Part
+from barnabas.base.network import HEAD_BYTES, Accept, Connection, FrameHandler, Listener, Network, Part
 from barnabas.net.cold_reads import READ_AHEAD_BYTES, ColdReads, read_at_once, read_whole
 
 __all__ = ["TlsLayer", "TlsLink"]
@@ -114,6 +114,7 @@ class TlsLink:
         "_connection",
         "_defers",
         "_disk_read",
+        "_drop",
         "_encrypted",
         "_failure",
         "_handler",
@@ -171,6 +172,8 @@ class TlsLink:
         self._opened: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._received = bytearray()
+        self._drop: tuple[bytes, int] | None = None
+        """The head of a frame that is refused, and how much of it is still to come."""
         self._outgoing: deque[Part] = deque()
         self._unsent_bytes = 0
         self._failure: Exception | None = None
@@ -314,6 +317,8 @@ class TlsLink:
         if handler is None:
             return
         position = 0
+        if self._drop is not None:
+            self._drop_on(handler, *self._drop)
         received = self._received
         if self.is_stream:
             if received and not self._is_held:
@@ -331,6 +336,16 @@ class TlsLink:
                 break
             stop = position + 4 + size
             if stop > len(received):
+                head = bytes(received[position + 4 : position + 4 + HEAD_BYTES])
+                drops: Callable[[bytes, int], bool] | None = getattr(handler, "drops", None)
+                if (
+                    size >= _OWN_BUFFER_FROM_BYTES
+                    and len(head) == HEAD_BYTES
+                    and drops is not None
+                    and drops(head, size)
+                ):
+                    self._drop = head, stop - len(received)
+                    position = len(received)
                 break
             if size >= _OWN_BUFFER_FROM_BYTES:
                 self._received = received[stop:]
@@ -341,6 +356,14 @@ class TlsLink:
                 position = stop
         if position and received is self._received:
             del received[:position]
+
+    def _drop_on(self, handler: FrameHandler, head: bytes, left: int) -> None:
+        """Throw away what has come of a frame that is refused."""
+        dropped = min(left, len(self._received))
+        del self._received[:dropped]
+        self._drop = (head, left - dropped) if dropped < left else None
+        if self._drop is None:
+            handler.dropped(head)  # type: ignore[attr-defined]  # it has `drops`
 
     # For the handler above
 

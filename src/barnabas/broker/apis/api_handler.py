@@ -32,6 +32,10 @@ class ApiHandler:
     """
     inter_broker: bool = False
     """Whether only brokers may send it (it needs ClusterAction once there is an authorizer)."""
+    max_request_bytes: int = (1 << 31) - 1
+    """The largest request, where the API has a limit below that of all requests (socket.request.max.bytes)."""
+    too_large: ErrorCode = ErrorCode.INVALID_REQUEST
+    """The error for a larger one, of which there is no message."""
 
     @property
     def versions(self) -> range:
@@ -41,7 +45,13 @@ class ApiHandler:
     def bind(self, services: Services) -> RequestHandler:
         """The handler of one broker."""
         return RequestHandler(
-            self.key, self.min_version, self.max_version, partial(self.handle, services), self.fail or self._error_only
+            self.key,
+            self.min_version,
+            self.max_version,
+            partial(self.handle, services),
+            self.fail or self._error_only,
+            self.max_request_bytes,
+            self.too_large,
         )
 
     def _error_only(self, _message: Any, _version: int, code: ErrorCode) -> Any:

@@ -11,7 +11,7 @@ Become or stay a member of a group; answered when the generation begins.
 
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
 INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID,
-GROUP_MAX_SIZE_REACHED; INVALID_REQUEST for more than 100 protocols or 1 MiB of metadata.
+GROUP_MAX_SIZE_REACHED; INVALID_REQUEST for more than 100 protocols or 1 MiB of metadata, or a request of more than 4 MiB.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
@@ -20,6 +20,8 @@ from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.join_group import JoinGroupResponse
 
+_MAX_REQUEST_BYTES = 4 << 20
+"""1 MiB of metadata and names (`barnabas.broker.groups.coordinator`), and room for names that are not ASCII."""
 _MANY_MEMBERS = 256
 """From then on the leader's response is encoded in slices."""
 _PROTOCOL_NAME_IS_NULLABLE_SINCE_VERSION = 7
@@ -37,4 +39,4 @@ def handle(services: Services, request: Request) -> None:
     services.groups.join(request.message, request.version, request.client_id or "", f"/{request.client.host}", reply)
 
 
-API = ApiHandler(ApiKey.JOIN_GROUP, 0, 9, handle)
+API = ApiHandler(ApiKey.JOIN_GROUP, 0, 9, handle, max_request_bytes=_MAX_REQUEST_BYTES)

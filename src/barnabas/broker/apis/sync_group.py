@@ -7,7 +7,7 @@ The leader of a group sends the assignment, and every member gets its own; answe
 
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
 FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS; UNKNOWN_SERVER_ERROR for assignments of
-more than 16 MiB, or more than one record of ``__consumer_offsets`` may have.
+more than 16 MiB, or more than one record of ``__consumer_offsets`` may have, and for a request of more than 16.5 MiB.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
@@ -17,6 +17,8 @@ from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 
+_MAX_REQUEST_BYTES = (16 << 20) + (1 << 19)
+"""The assignments (`barnabas.broker.groups.membership`), and room for the names beside them."""
 _PROTOCOL_SINCE_VERSION = 5  # KIP-559: from then on a member must say what it believes was chosen
 
 
@@ -29,4 +31,11 @@ def handle(services: Services, request: Request) -> None:
         services.groups.sync(message, request.reply)
 
 
-API = ApiHandler(ApiKey.SYNC_GROUP, 0, 5, handle)
+API = ApiHandler(
+    ApiKey.SYNC_GROUP,
+    0,
+    5,
+    handle,
+    max_request_bytes=_MAX_REQUEST_BYTES,
+    too_large=ErrorCode.UNKNOWN_SERVER_ERROR,  # as for assignments that the log refuses
+)

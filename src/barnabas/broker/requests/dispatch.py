@@ -11,10 +11,12 @@ requests that arrived together are served together, and with acks=all also wait 
 
 A request that cannot be decoded, or whose API or version is not advertised, closes the connection, as in Apache's
 brokers. Only ApiVersions in an unknown version is answered, in version 0 and with UNSUPPORTED_VERSION, so that newer
-clients can step down. A handler's exception becomes the API's own error response.
+clients can step down. A handler's exception becomes the API's own error response. So does a request that is larger than its
+API accepts; of one that comes in pieces only the beginning is kept, as of one that is not served.
 """
 
 import logging
+import struct
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -38,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 _REJECTION_LOG_INTERVAL_MS = 1000
 _LENGTH_BYTES = 4
+_HEAD = struct.Struct(">hhi")
+"""API key, version and correlation id: the first `HEAD_BYTES` of a request."""
 _LARGE_BYTES = 16 * 1024
 _LARGE_PRODUCE_BYTES = 64 * 1024
 """Requests from these sizes on are decoded in slices: what is smaller names some thousand things at most."""
@@ -316,6 +320,9 @@ class ClientConnection:
                 self._unsupported(key, version, correlation_id)
                 return
             self._key = key
+            if len(data) > handler.max_request_bytes:
+                self._refuse(handler, version, correlation_id, client_id)
+                return
             if len(data) >= _LARGE_BYTES and (key != ApiKey.PRODUCE or len(data) >= _LARGE_PRODUCE_BYTES):
                 received = Request(
                     handler.key, version, correlation_id, client_id, None, self.client, now_ms, self._answer
@@ -358,6 +365,36 @@ class ClientConnection:
         if self in self._dispatcher.connections:  # else the client is gone
             self._request = request
             self._dispatcher.handle(request, handler)
+
+    def drops(self, head: bytes, frame_bytes: int) -> bool:
+        key, version, _ = _HEAD.unpack(head)
+        handler = self._dispatcher.handlers.get(key)
+        return (
+            handler is None
+            or not handler.min_version <= version <= handler.max_version
+            or frame_bytes > handler.max_request_bytes
+        )
+
+    def dropped(self, head: bytes) -> None:
+        key, version, correlation_id = _HEAD.unpack(head)
+        handler = self._dispatcher.handlers.get(key)
+        self.last_active_ms = self._dispatcher.clock.monotonic_ms()
+        if handler is None or not handler.min_version <= version <= handler.max_version:
+            self._unsupported(key, version, correlation_id)
+        else:
+            self._key = key
+            self._refuse(handler, version, correlation_id, None)
+
+    def _refuse(self, handler: RequestHandler, version: int, correlation_id: int, client_id: str | None) -> None:
+        """Answer a request that is too large for its API."""
+        request = Request(
+            handler.key, version, correlation_id, client_id, None, self.client, self.last_active_ms, self._answer
+        )
+        logger.info("[%s] is larger than the %d bytes that it may have", request, handler.max_request_bytes)
+        self._request = request
+        self._synchronous = True
+        request.fail(handler.too_large)
+        self._synchronous = False
 
     def bad_length(self, prefix: bytes) -> None:
         logger.info(

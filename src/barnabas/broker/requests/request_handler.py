@@ -22,4 +22,8 @@ class RequestHandler:
     error_response: Callable[[Any, int, ErrorCode], Any]
     """Makes the API's own response that carries an error, from the request's message, its version and the code.
 
-    None means that the client expects no answer; the connection is closed then."""
+    None means that the client expects no answer; the connection is closed then. Nor is there a message for a request that is
+    larger than the API accepts."""
+    max_request_bytes: int = (1 << 31) - 1
+    """A larger request is answered with the error below, and not kept while it comes."""
+    too_large: ErrorCode = ErrorCode.INVALID_REQUEST

@@ -108,6 +108,12 @@ class SaslConnection:
                 self._log("its authentication has ended, or this request cannot come now")
                 self._connection.close()
 
+    def drops(self, head: bytes, frame_bytes: int) -> bool:
+        return self._authenticator.needs_no_gate and self._opened.drops(head, frame_bytes)
+
+    def dropped(self, head: bytes) -> None:
+        self._opened.dropped(head)
+
     def bad_length(self, prefix: bytes) -> None:
         if self._authenticator.is_complete:
             self._opened.bad_length(prefix)
