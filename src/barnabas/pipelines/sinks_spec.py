@@ -5,14 +5,23 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
 from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable, resolve_path
 from barnabas.pipelines.steps import Aggregate, read_function
 
-__all__ = ["DatabaseSink", "FunctionSink", "Sink", "TopicSink", "read_sink", "refuse_equal_sinks"]
+__all__ = ["DatabaseSink", "FunctionSink", "Sink", "SourceCluster", "TopicSink", "read_sink", "refuse_equal_sinks"]
 
 _POSTGRESQL = 'like "postgresql://user@host/database"'
+
+
+class SourceCluster(NamedTuple):
+    """The cluster of a flow's first source, where a topic goes that names no other."""
+
+    bootstrap_servers: str
+    kafka: Mapping[str, str]
+    """What a producer to it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +63,8 @@ class FunctionSink:
 Sink = DatabaseSink | TopicSink | LakeSink | SearchSink | OpenSearchSink | FunctionSink
 
 
-def read_sink(table: SpecTable, aggregate: Aggregate | None, folder: Path, near: tuple[str, Mapping[str, str]]) -> Sink:
-    """One of the tables ``[[sinks]]``; ``near`` is the first source's cluster, with what a producer to it needs."""
+def read_sink(table: SpecTable, aggregate: Aggregate | None, folder: Path, near: SourceCluster) -> Sink:
+    """One of the tables ``[[sinks]]``; ``near`` is the first source's cluster."""
     function = read_function(table, "function")
     kinds = ("sqlite", "duckdb", "postgresql", *OUTPUT_TYPES, "topic", "function")
     kind = table.choice("type", kinds, "function" if function else None)
@@ -80,9 +89,11 @@ def read_sink(table: SpecTable, aggregate: Aggregate | None, folder: Path, near:
         kafka = table.kafka_properties()
         servers = table.brokers("bootstrap_servers")
         # Another cluster's security settings are not this one's.
-        own = kafka if servers else {**near[1], **kafka}
+        own = kafka if servers else {**near.kafka, **kafka}
         topic = table.needed("topic")
-        return TopicSink(topic, key, servers or near[0], table.require_protection(own), _deletion(table, key))
+        return TopicSink(
+            topic, key, servers or near.bootstrap_servers, table.require_protection(own), _deletion(table, key)
+        )
     name = table.needed("table")
     if not re.fullmatch(rf"{NAME.pattern}(\.{NAME.pattern})?", name):
         raise table.fail("table", f"is {name!r}, which is no name of a table")

@@ -24,7 +24,15 @@ from barnabas.pipelines.masters import MASTER
 from barnabas.pipelines.models.declared import Model, declare_model
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.own_folder import require_own_folder
-from barnabas.pipelines.sinks_spec import DatabaseSink, FunctionSink, Sink, TopicSink, read_sink, refuse_equal_sinks
+from barnabas.pipelines.sinks_spec import (
+    DatabaseSink,
+    FunctionSink,
+    Sink,
+    SourceCluster,
+    TopicSink,
+    read_sink,
+    refuse_equal_sinks,
+)
 from barnabas.pipelines.spec_fields import Places, SpecError, SpecTable, resolve_path
 from barnabas.pipelines.steps import (
     POSITION,
@@ -286,7 +294,7 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
         expectations = read_expectations(root.tables("expectations"), topics, names)
     last = aggregate or (steps[-1].aggregate if steps else None)
     tables = root.tables("sinks")
-    near = (sources[0].bootstrap_servers, _for_producers(sources[0].kafka))
+    near = SourceCluster(sources[0].bootstrap_servers, _for_producers(sources[0].kafka))
     sinks = _read_each(root, tables, lambda each: read_sink(each, last, folder, near), *before, "aggregate")
     charts = _read_each(root, root.tables("charts"), lambda each: declare_chart(each, len(tables)))
     resources, trigger, model = Resources(), Trigger(), None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from barnabas.net.prometheus import label
 from barnabas.pipelines.charts_spec import Chart
 from barnabas.pipelines.spec import Flow
 
@@ -63,8 +64,8 @@ def series_of(chart: Chart, rows: pa.Table) -> list[Series]:
             series = points[group][-_MAX_POINTS:]
             if chart.type == "line":
                 series.sort(key=lambda point: point[0])
-            label = None if not chart.color else "none" if group is None else str(group)
-            found.append(Series(figure, label, [_plain(x) for x, _ in series], [y for _, y in series]))
+            group_name = None if not chart.color else "none" if group is None else str(group)
+            found.append(Series(figure, group_name, [_plain(x) for x, _ in series], [y for _, y in series]))
     return found
 
 
@@ -148,15 +149,12 @@ def run_metrics_text(flow: str, run: Mapping[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _by_name(label: str, counts: Mapping[str, int] | None) -> list[tuple[dict[str, str], Any]]:
-    return [({label: name}, count) for name, count in (counts or {}).items()]
+def _by_name(kind: str, counts: Mapping[str, int] | None) -> list[tuple[dict[str, str], Any]]:
+    return [({kind: name}, count) for name, count in (counts or {}).items()]
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    def escaped(text: str) -> str:
-        return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-    return "{" + ",".join(f'{name}="{escaped(text)}"' for name, text in labels.items()) + "}"
+    return "{" + ",".join(label(name, text) for name, text in labels.items()) + "}"
 
 
 def _number(figure: str, value: Any) -> float | None:
