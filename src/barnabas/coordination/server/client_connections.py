@@ -46,16 +46,16 @@ class ClientConnections:
         self._metrics = metrics
         self._peers: dict[ClientTransport, None] = {}  # a dict, because the order of a set depends on memory addresses
         self._by_address: Counter[str] = Counter()
-        self.is_closing = False
-        """Whether the server takes no more connections."""
 
     @property
     def all(self) -> list[ClientTransport]:
         """Those that are there now, the oldest first."""
         return list(self._peers)
 
-    def accept(self, peer: ClientTransport, connection: Connection, rules: AccessRules, *, is_secure: bool) -> None:
-        """Take a new connection, or close it."""
+    def accept(
+        self, peer: ClientTransport, connection: Connection, rules: AccessRules, *, is_secure: bool, is_closing: bool
+    ) -> None:
+        """Take a new connection, or close it; ``is_closing`` is whether the server takes no more."""
         peer.client.is_secure = is_secure
         if is_secure and not _identify(connection, peer.client, rules):
             connection.close()
@@ -66,7 +66,7 @@ class ClientConnections:
             self._metrics.counters["connection_rejected"] += 1
             logger.warning("Too many connections from %s - max is %d (maxClientCnxns)", address, limit)
             connection.close()
-        elif self.is_closing or (self._max_of_all and len(self._peers) > self._max_of_all):
+        elif is_closing or (self._max_of_all and len(self._peers) > self._max_of_all):
             connection.close()
 
     def closed(self, peer: ClientTransport) -> None:

@@ -83,13 +83,17 @@ def _snapshot_service(
     )
 
 
+def _in_no_thread(*_: object) -> None:
+    raise AssertionError("the lists of a coordination server wait for no thread")
+
+
 def _in_turns(clock: Clock) -> tuple[CommitTurns, Slices]:
     """Commits, and long lists for people, with turns for others in between. Neither waits for a disk."""
 
     def call_later(delay_ms: int, work: Callable[[], object]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(delay_ms / 1000, work)
 
-    return CommitTurns(clock.time_slice, partial(call_later, 0)), Slices(clock, call_later, lambda *_: None)
+    return CommitTurns(clock.time_slice, partial(call_later, 0)), Slices(clock, call_later, _in_no_thread)
 
 
 def _user() -> str:
@@ -371,7 +375,7 @@ class CoordinationServer:
         if not self._is_started:
             return
         self._is_started = False
-        self._is_closing = self._connections.is_closing = True
+        self._is_closing = True
         for timer in self._timers:
             timer.cancel()
         for listener in (self._listener, self._secure_listener):
@@ -421,7 +425,8 @@ class CoordinationServer:
         peer = ClientTransport(
             self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms, self._loop.call_later
         )
-        self._connections.accept(peer, connection, self._processor.limits.access, is_secure=is_secure)
+        access, is_closing = self._processor.limits.access, self._is_closing
+        self._connections.accept(peer, connection, access, is_secure=is_secure, is_closing=is_closing)
         return peer
 
     def closed(self, peer: ClientTransport) -> None:
@@ -542,7 +547,7 @@ class CoordinationServer:
         logger.critical("Stopping, because the transaction log cannot be written: %s", error)
         self._log_has_ended = True  # a next sync may succeed, and would acknowledge what this one has lost
         self._metrics.counters["unrecoverable_error_count"] += 1
-        self._is_closing = self._connections.is_closing = True
+        self._is_closing = True
         self._logged.set()
         for peer in self._connections.all:
             peer.close()
