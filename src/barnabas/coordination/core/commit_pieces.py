@@ -8,12 +8,16 @@ ZooKeeper has no counterpart: its CommitProcessor has a thread.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from barnabas.wire.jute.layouts import TXN_HEADER
 from barnabas.wire.jute.opcodes import OpCode
 
-__all__ = ["CommitPieces", "CommitTurn", "CommitTurns"]
+__all__ = ["CommitPieces", "CommitTurn", "CommitTurns", "pieces"]
+
+Logged = TypeVar("Logged", bound=tuple[int, bytes | bytearray])
+"""A transaction: its zxid and its payload."""
 
 _MOST = 100
 """They take about a millisecond, which is how far a slice may be exceeded."""
@@ -71,6 +75,15 @@ class CommitTurns:
     def begin(self) -> CommitTurn:
         """A turn that begins now."""
         return CommitTurn(self._time_slice(), self.most)
+
+
+def pieces(left: deque[Logged], turns: CommitTurns) -> Iterator[list[Logged] | None]:
+    """Take what is left, piece by piece, and None where others may have their turn, as at the end."""
+    while left:
+        turn = turns.begin()
+        while count := turn.next_piece(payload for _, payload in left):
+            yield [left.popleft() for _ in range(count)]
+        yield None
 
 
 class CommitPieces:

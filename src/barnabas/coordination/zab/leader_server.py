@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
-from barnabas.coordination.core.commit_pieces import CommitTurn
+from barnabas.coordination.core.commit_pieces import CommitTurn, pieces
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations.reconfig import leader_operation
 from barnabas.coordination.core.processor import Processor
@@ -252,11 +252,11 @@ class LeaderServer:
 
     def fast_forward(self) -> Iterator[None]:
         """Apply what is logged and not committed. The role has ended: others may run where it yields, and none reads the state."""
-        left, member = deque(self.leader.uncommitted), self._member
-        while left:
-            turn = member.turns.begin()
-            while count := turn.next_piece(payload for _, payload in left):
-                member.history.extend([left.popleft() for _ in range(count)])
-                if self.processor is not None:
-                    self.processor.commit(count, member.now_ms())
-            yield
+        member = self._member
+        for piece in pieces(deque(self.leader.uncommitted), member.turns):
+            if piece is None:
+                yield
+                continue
+            member.history.extend(piece)
+            if self.processor is not None:
+                self.processor.commit(len(piece), member.now_ms())

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.coordination.core.commit_pieces import CommitTurn
+from barnabas.coordination.core.commit_pieces import CommitTurn, pieces
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import LearnerSessionTracker
@@ -315,9 +315,8 @@ class LearnerServer:
     def fast_forward(self) -> Iterator[None]:
         """Apply what is logged and not committed. The role has ended: others may run where it yields, and none reads the state."""
         self.processor = None
-        left = deque(self.learner.uncommitted)
-        while left:
-            turn = self.begin_turn()
-            while count := turn.next_piece(payload for _, payload in left):
-                self.apply([left.popleft() for _ in range(count)])
-            yield
+        for piece in pieces(deque(self.learner.uncommitted), self._member.turns):
+            if piece is None:
+                yield
+            else:
+                self.apply(piece)
