@@ -12,6 +12,9 @@ def test_faults_that_may_pass_differ_from_errors() -> None:
     assert "died" in str(transient_fault(DIED))
     killed = "Job aborted due to stage failure\nCaused by: java.net.SocketException: Connection reset\n\tat sun.nio.ch"
     assert "died" in str(transient_fault(RuntimeError(killed)))
+    closed = "Job aborted due to stage failure\nCaused by: java.io.IOException: Stream closed\n\tat java.base/java.io"
+    assert "died" in str(transient_fault(RuntimeError(closed)))
+    assert "died" in str(transient_fault(RuntimeError("Stream closed\n=== Streaming Query ===")))
     planner = "Connection reset\n=== Streaming Query ===\nIdentifier: flow\nCurrent State: ACTIVE"
     assert "died" in str(transient_fault(RuntimeError(planner)))
     unread = (

@@ -21,9 +21,11 @@ _FAULTS = {
     "java.net.SocketException: Broken pipe": _DIED,
     "java.io.IOException: Connection reset": _DIED,
     "java.io.IOException: Broken pipe": _DIED,
+    "java.io.IOException: Stream closed": _DIED,
+    "java.nio.channels.ClosedChannelException": _DIED,
     "java.io.OptionalDataException": _UNREADABLE,
 }
-_BARE = ("Connection reset", "Connection reset by peer", "Broken pipe")
+_BARE = ("Connection reset", "Connection reset by peer", "Broken pipe", "Stream closed")
 """All that Spark says, in a line of its own, when the worker that plans micro-batches for the driver is killed."""
 
 
