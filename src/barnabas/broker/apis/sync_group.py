@@ -12,7 +12,7 @@ more than 16 MiB, or more than one record of ``__consumer_offsets`` may have, an
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services
-from barnabas.broker.groups.membership import sync_error
+from barnabas.broker.groups.member_responses import sync_error
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode

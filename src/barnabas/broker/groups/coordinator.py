@@ -24,7 +24,8 @@ from barnabas.broker.groups.deleted_partitions import DeletedPartitions
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Outbox
 from barnabas.broker.groups.group import Group, GroupState
 from barnabas.broker.groups.loading import Loader
-from barnabas.broker.groups.membership import GroupMembership, join_error, sync_error
+from barnabas.broker.groups.member_responses import join_error, sync_error
+from barnabas.broker.groups.membership import GroupMembership
 from barnabas.broker.groups.records import GroupRecord, OffsetRecord, StoredRecord
 from barnabas.broker.groups.timers import Timers
 from barnabas.wire.kafka.errors import ErrorCode

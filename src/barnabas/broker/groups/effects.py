@@ -98,7 +98,7 @@ class Outbox:
     def reply(self, to: Any, response: Any) -> None:
         self._effects.append(Reply(to, response))
 
-    def answer_all(self, waiting: Sequence[tuple[Any, Any]], respond: Callable[[Any], Any]) -> None:
+    def reply_all(self, waiting: Sequence[tuple[Any, Any]], respond: Callable[[Any], Any]) -> None:
         """See `Replies`."""
         if waiting:
             self._effects.append(Replies(waiting, respond))

@@ -12,7 +12,6 @@ In Kafka: the join, sync, heartbeat and leave methods of `GroupCoordinator`, wit
 `DelayedHeartbeat`.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -21,15 +20,24 @@ from barnabas.base.randomness import Random
 from barnabas.base.tuples import new_tuple
 from barnabas.broker.groups.effects import GroupSettings, Outbox
 from barnabas.broker.groups.group import Group, GroupState, Member, Protocols
+from barnabas.broker.groups.member_responses import (
+    assignment_write_error,
+    join_error,
+    joined,
+    joined_responses,
+    sync_error,
+    synced,
+    synced_with,
+)
 from barnabas.broker.groups.records import GroupRecord, GroupValue, MemberValue
 from barnabas.broker.groups.timers import Timers
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
-from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
 from barnabas.wire.kafka.messages.leave_group import MemberIdentity
-from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
 
-__all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMembership", "assignment_write_error", "join_error", "sync_error"]
+__all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMembership"]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A new member cannot send heartbeats while it waits; after this long it is considered dead."""
@@ -43,41 +51,10 @@ _REMOVED_A_STEP = 500
 _KNOWN_MEMBER_ID_SINCE_VERSION = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE_VERSION = 9  # KIP-814
 
-_MemberRow = tuple[str, str | None, bytes]
-"""A member's id, instance id and metadata."""
-
-
-def join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    """The answer to a member that is not admitted (yet)."""
-    return JoinGroupResponse(error_code=error, generation_id=-1, protocol_name=None, leader="", member_id=member_id)
-
-
-def sync_error(error: ErrorCode) -> SyncGroupResponse:
-    """The answer to a member that gets no assignment."""
-    return SyncGroupResponse(error_code=error, assignment=b"")
-
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     # Version 0 has the session timeout alone.
     return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
-
-
-_WRITE_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def assignment_write_error(error: ErrorCode) -> ErrorCode:
-    """The error that members get when the group's record could not be appended."""
-    return _WRITE_ERRORS.get(error, error)
 
 
 class GroupMembership:
@@ -186,9 +163,9 @@ class GroupMembership:
         is_leader = member.member_id == group.leader_id
         if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
             # It may not have received the answer to its first JoinGroup.
-            self._out.reply(to, _joined(group, member, _member_list(group) if is_leader else []))
+            self._out.reply(to, joined(group, member))
         elif group.state is GroupState.STABLE and unchanged and not is_leader:
-            self._out.reply(to, _joined(group, member, []))
+            self._out.reply(to, joined(group, member))
         else:
             # A leader requests a rebalance by joining again: the partitions changed.
             group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
@@ -237,12 +214,11 @@ class GroupMembership:
                 group.update(member, *before)
                 response = join_error("", assignment_write_error(error))
             elif version >= _SKIP_ASSIGNMENT_SINCE_VERSION:
-                is_leader = member_id == group.leader_id
-                response = _joined(group, member, _member_list(group) if is_leader else [])
-                response.skip_assignment = is_leader
+                response = joined(group, member)
+                response.skip_assignment = member_id == group.leader_id
             else:
                 # With the old leader's id in the answer, a returning leader does not assign: no member would get that assignment.
-                response = _joined(group, member, [])
+                response = joined(group, member, with_members=False)
                 response.leader = old_leader_id or ""
             self._out.reply(to, response)
             self._restart_session(member)
@@ -264,7 +240,7 @@ class GroupMembership:
         if not group.pending_sync:
             self._timers.cancel(group.sync_key)
         if group.state is GroupState.STABLE:
-            self._out.reply(to, _synced(group, member))
+            self._out.reply(to, synced(group, member))
             self._restart_session(member)
             return
         displaced, member.sync_reply = member.sync_reply, to
@@ -291,7 +267,7 @@ class GroupMembership:
                         waiting.append((member.sync_reply, member.assignment))
                         member.sync_reply = None
                         self._restart_session(member)
-                self._out.answer_all(waiting, partial(_synced_with, group.protocol_type, group.protocol_name))
+                self._out.reply_all(waiting, partial(synced_with, group.protocol_type, group.protocol_name))
             elif error and group.state is GroupState.COMPLETING_REBALANCE:
                 self._fail_assignment(group, assignment_write_error(error))
                 self._prepare_rebalance(group)
@@ -308,7 +284,7 @@ class GroupMembership:
                 waiting.append((member.sync_reply, error))
                 member.sync_reply = None
                 self._restart_session(member)
-        self._out.answer_all(waiting, sync_error)
+        self._out.reply_all(waiting, sync_error)
 
     # Heartbeat
 
@@ -408,7 +384,7 @@ class GroupMembership:
             # If this record is lost, a reload restores members whose sessions then expire.
             out.append(group, [_record(group)], lambda _: None)
             return
-        out.answer_all(group.take_join_replies(), _responses(group))
+        out.reply_all(group.take_join_replies(), joined_responses(group))
         for member in group.members.values():
             self._restart_session(member)
             member.is_new = False
@@ -496,67 +472,6 @@ class GroupMembership:
             self._timers.cancel(("session", group.group_id, member_id))
         self._timers.cancel(group.join_key)
         self._timers.cancel(group.sync_key)
-
-
-def _joined(group: Group, member: Member, members: list[JoinGroupResponseMember]) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=ErrorCode.NONE,
-        generation_id=group.generation_id,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
-        leader=group.leader_id or "",
-        member_id=member.member_id,
-        members=members,
-    )
-
-
-def _member_list(group: Group) -> list[JoinGroupResponseMember]:
-    """All members with their metadata, for the leader to assign by."""
-    return _members_of(_member_rows(group))
-
-
-def _member_rows(group: Group) -> list[_MemberRow]:
-    protocol = group.protocol_name
-    return [
-        (member.member_id, member.group_instance_id, member.metadata(protocol)) for member in group.members.values()
-    ]
-
-
-def _members_of(rows: list[_MemberRow]) -> list[JoinGroupResponseMember]:
-    return [
-        JoinGroupResponseMember(member_id=member_id, group_instance_id=group_instance_id, metadata=metadata)
-        for member_id, group_instance_id, metadata in rows
-    ]
-
-
-def _responses(group: Group) -> Callable[[str], JoinGroupResponse]:
-    """What the members that joined a generation get, by member id; the leader gets all members as they are now."""
-    rows = _member_rows(group)
-    generation_id, leader_id = group.generation_id, group.leader_id or ""
-    protocol_type, protocol_name = group.protocol_type, group.protocol_name
-
-    def respond(member_id: str) -> JoinGroupResponse:
-        return JoinGroupResponse(
-            error_code=ErrorCode.NONE,
-            generation_id=generation_id,
-            protocol_type=protocol_type,
-            protocol_name=protocol_name,
-            leader=leader_id,
-            member_id=member_id,
-            members=_members_of(rows) if member_id == leader_id else [],
-        )
-
-    return respond
-
-
-def _synced_with(protocol_type: str | None, protocol_name: str | None, assignment: bytes) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=ErrorCode.NONE, protocol_type=protocol_type, protocol_name=protocol_name, assignment=assignment
-    )
-
-
-def _synced(group: Group, member: Member) -> SyncGroupResponse:
-    return _synced_with(group.protocol_type, group.protocol_name, member.assignment)
 
 
 def _check_sync(group: Group, request: SyncGroupRequest) -> ErrorCode:
