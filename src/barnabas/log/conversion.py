@@ -92,7 +92,7 @@ def validate_and_convert(
     Records are not taken apart for another codec: they are the same bytes in each.
     Raises `RejectedRecordsError` with INVALID_RECORD (no key on a compacted topic) or INVALID_TIMESTAMP; `KafkaError`
     with CORRUPT_MESSAGE or INVALID_RECORD for damaged records, and MESSAGE_TOO_LARGE for too many, or for what grew past
-    max.message.bytes. With ``limit_bytes``, more is damage, too.
+    max.message.bytes. Records that unpack to more than ``limit_bytes`` raise CORRUPT_MESSAGE, too.
     """
     header = BatchHeader._make(fields)
     try:

@@ -159,10 +159,14 @@ class Loader:
         for head, table in latest.items():
             items = iter(table.items())
             while some := list(islice(items, _RECORDS_A_STEP)):
-                large = [each for each in some if len(each[1]) == 2 and len(each[1][0] or b"") > _BYTES_A_STEP]
-                for tail, (value, base_offset) in large:
+                large = {
+                    tail: latest
+                    for tail, latest in some
+                    if len(latest) != _PLAIN_FIELDS and len(latest[0] or b"") > _BYTES_A_STEP
+                }
+                for tail, (value, base_offset) in large.items():
                     yield Beside(partial(self._apply, head + tail, value, base_offset))
-                self._apply_many(head, [each for each in some if each not in large] if large else some)
+                self._apply_many(head, [each for each in some if each[0] not in large] if large else some)
                 made += len(some)
                 if made >= _RECORDS_A_STEP:
                     made = 0

@@ -158,7 +158,7 @@ class GroupService:
 
     def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> Sliced[None]:
         deletion = GroupDeletion(self.coordinator, to)
-        # Replies are not to outgrow what is known: a group is deleted once, however often it is named.
+        # A group is deleted once, however often it is named: the response stays as small as what exists.
         for group_id in dict.fromkeys(request.groups_names):
             self._perform(deletion.delete(group_id, self._now()))
             yield None
