@@ -23,7 +23,7 @@ from barnabas.broker.replication.partition import Leader, Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.topic_stats import BrokerTopicStats, TopicTotals
 from barnabas.broker.requests.dispatch import Dispatcher
-from barnabas.broker.requests.purgatory import Purgatory
+from barnabas.broker.requests.purgatory import OPERATION_KINDS, Purgatory
 from barnabas.broker.requests.request_metrics import BrokerRequestMetrics
 from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -93,7 +93,7 @@ def metrics_of(monitored: Monitored) -> Sliced[list[str]]:
         "kafka_server_delayedoperationpurgatory_purgatorysize",
         "Requests that wait for an event, by what they wait for",
         "delayedOperation",
-        dict.fromkeys(("Produce", "Fetch", "DeleteRecords", "ElectLeader", "topic"), 0) | monitored.purgatory.sizes,
+        dict.fromkeys(OPERATION_KINDS, 0) | monitored.purgatory.sizes,
     )
     return page.lines
 

@@ -20,16 +20,23 @@ session has a list of the partitions that may have changed. A waiting request of
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 from barnabas.base.clock import CallLater, Timer
 
-__all__ = ["DelayedOperation", "KeyListener", "Purgatory"]
+__all__ = ["OPERATION_KINDS", "DelayedOperation", "KeyListener", "Purgatory"]
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS_A_TURN = 64
 """Some 3 ms, if each reads and sends a record."""
+
+
+_KafkaKind = Literal["Produce", "Fetch", "DeleteRecords", "ElectLeader", "topic"]
+_Kind = _KafkaKind | Literal["Other"]
+
+OPERATION_KINDS: tuple[str, ...] = get_args(_KafkaKind)
+"""Kafka's names for the kinds of operations. What waits for something else here is ``Other``, which is no name of Kafka's."""
 
 
 def _is_over(_: Hashable) -> bool:
@@ -51,7 +58,7 @@ class DelayedOperation:
         keys: tuple[Hashable, ...],
         try_complete: Callable[[Hashable], bool],
         on_expiration: Callable[[], None],
-        kind: str,
+        kind: _Kind,
     ) -> None:
         self._purgatory = purgatory
         self._kind = kind
@@ -129,12 +136,12 @@ class Purgatory:
         try_complete: Callable[[Hashable], bool],
         on_expiration: Callable[[], None],
         timeout_ms: int,
-        kind: str = "Other",
+        kind: _Kind = "Other",
     ) -> DelayedOperation:
         """Call ``try_complete(key)`` after each change of one of ``keys`` until it returns True.
 
-        ``kind`` is Kafka's name for such operations. ``on_expiration`` is called at the timeout. Nothing is called from here: try before. At most one of
-        ``on_expiration`` and a true ``try_complete`` happens.
+        ``kind`` is of `OPERATION_KINDS`, or ``Other``. ``on_expiration`` is called at the timeout. Nothing is called from
+        here: try before. At most one of ``on_expiration`` and a true ``try_complete`` happens.
         """
         operation = DelayedOperation(self, tuple(keys), try_complete, on_expiration, kind)
         self.sizes[kind] += 1
