@@ -206,7 +206,7 @@ class Run:
         self.is_fast = is_fast
         self.broker = DataPath(directory)
         if not is_fast:
-            self.broker.dispatcher.fast_paths.clear()
+            self.broker.dispatcher.fast_apis.clear()
         self.broker.configs = {topic: LogConfig(settings) for topic, settings in TOPICS.items()}
         for topic in TOPICS:
             self.lead(topic, 0)
@@ -672,7 +672,7 @@ def test_partitions_that_are_not_acknowledged_are_named_as_in_the_general_path(
         (tmp_path / str(is_fast)).mkdir()
         run, encoder = with_records(tmp_path / str(is_fast))
         if not is_fast:
-            run.broker.dispatcher.fast_paths.clear()
+            run.broker.dispatcher.fast_apis.clear()
         wanted = several(version, [("replicated", 0), ("t", 1), ("replicated", 1)], -1)
         run.deliver(encoder.frame(wanted), is_followed=False)
         assert (run.served_fast, run.producer.sent) == (is_fast, [])
@@ -832,7 +832,7 @@ def test_requests_that_wait_learn_that_the_leader_has_moved(tmp_path: Path, vers
         (tmp_path / str(is_fast)).mkdir()
         run, encoder = begun(tmp_path / str(is_fast), "replicated")
         if not is_fast:
-            run.broker.dispatcher.fast_paths.clear()
+            run.broker.dispatcher.fast_apis.clear()
         request = {**USUAL, "version": version, "topic": "replicated", "acks": -1}
         run.deliver(b"".join(encoder.frame(request) for _ in range(2 if is_fast else 1)), is_followed=False)
         run.broker.lead("replicated", epoch=5, leader=1, replicas=(0, 1), topic_id=IDS["replicated"])

@@ -58,7 +58,7 @@ class Run:
         )
         self.broker.load(**({"replicas": (0, 1)} if is_replicated else {}))
         if not is_fast:
-            self.broker.dispatcher.fast_paths.clear()
+            self.broker.dispatcher.fast_apis.clear()
         self.wires = [self.broker.connect() for _ in range(2)]
         self.member_id = ""
         self.served = 0

@@ -66,7 +66,7 @@ class BrokerTopicStats:
 
     def __init__(self) -> None:
         self.by_topic: dict[str, TopicCounters] = {}
-        """Those of which the broker has partitions, in the order in which they came. For reading."""
+        """Topics of which the broker has partitions, in the order in which they came. For reading."""
         self.elsewhere = TopicCounters()
         """What concerned topics of which it has none; for adding to."""
         self._removed = TopicTotals(*[0] * len(TopicTotals._fields))

@@ -19,7 +19,7 @@ import logging
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from barnabas.base.clock import Clock
 from barnabas.base.network import Connection
@@ -51,7 +51,7 @@ class Unanswered(Protocol):
     """Requests of one connection that are served but for their answers."""
 
     count: int
-    """How many."""
+    """How many. Constant in a class whose objects are one request each."""
 
     def wait(self, listener: str, send: Callable[[list[bytes], bool], None], close: Callable[[], None]) -> None:
         """Call ``send`` with answers, in the order of the requests, and whether they are the last; or ``close``, for a
@@ -67,7 +67,9 @@ class FastPath(Protocol):
     """Serves usual requests without an object for each."""
 
     served_count: int
-    """How many requests the last call of `serve` has served, those included whose answers come later."""
+    """How many requests the last call of `serve` has served, those included whose answers come later.
+
+    Constant in a class that serves one at a time."""
 
     def serve(
         self, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
@@ -78,6 +80,14 @@ class FastPath(Protocol):
         at once; and the requests behind those, whose answers come later.
         """
         ...
+
+
+class _FastApi(NamedTuple):
+    """An API whose usual requests have a fast path."""
+
+    key: ApiKey
+    path: FastPath
+    times: RequestTimes
 
 
 class Dispatcher:
@@ -104,8 +114,8 @@ class Dispatcher:
         self.slices = slices
         self.unsupported_version = unsupported_version
         self.request_metrics = BrokerRequestMetrics()
-        self.fast_paths = {
-            int(key).to_bytes(2, "big"): (key, path, self.request_metrics.of(key))
+        self.fast_apis = {
+            int(key).to_bytes(2, "big"): _FastApi(key, path, self.request_metrics.of(key))
             for key, path in (fast_paths or {}).items()
         }
         """By the first two bytes of a request."""
@@ -131,8 +141,7 @@ class Dispatcher:
 
     def serve_fast(
         self,
-        fast_path: FastPath,
-        times: RequestTimes,
+        fast_api: _FastApi,
         client: "ClientConnection",
         data: memoryview,
         start: int,
@@ -140,6 +149,7 @@ class Dispatcher:
     ) -> int:
         """See `FastPath.serve`: here the answers are sent and counted, and what waited for the records completed."""
         purgatory = self._purgatory
+        fast_path = fast_api.path
         connection = client._connection
         purgatory.hold()
         try:
@@ -154,9 +164,9 @@ class Dispatcher:
                 count = fast_path.served_count if unanswered is None else fast_path.served_count - unanswered.count
                 took_ms = self.clock.monotonic_ms() - client.last_active_ms
                 if took_ms:
-                    times.add(took_ms, count)
+                    fast_api.times.add(took_ms, count)
                 else:  # as most
-                    times.at_once += count
+                    fast_api.times.at_once += count
         finally:
             purgatory.try_complete_actions()
         return served
@@ -274,20 +284,18 @@ class ClientConnection:
 
     def take_from(self, data: memoryview, position: int) -> int:
         start = position + _LENGTH_BYTES
-        fast_path = self._dispatcher.fast_paths.get(bytes(data[start : start + 2]))
-        if fast_path is None:
+        fast_api = self._dispatcher.fast_apis.get(bytes(data[start : start + 2]))
+        if fast_api is None:
             return position
-        served = self._serve_fast(*fast_path, data, start, start + int.from_bytes(data[position:start], "big"))
+        served = self._serve_fast(fast_api, data, start, start + int.from_bytes(data[position:start], "big"))
         self._was_left = served == start
         return position if self._was_left else served
 
-    def _serve_fast(
-        self, key: ApiKey, fast_path: FastPath, times: RequestTimes, data: memoryview, start: int, stop: int
-    ) -> int:
+    def _serve_fast(self, fast_api: _FastApi, data: memoryview, start: int, stop: int) -> int:
         dispatcher = self._dispatcher
         self.last_active_ms = dispatcher.clock.monotonic_ms()
-        self._key = key
-        return dispatcher.serve_fast(fast_path, times, self, data, start, stop)
+        self._key = fast_api.key
+        return dispatcher.serve_fast(fast_api, self, data, start, stop)
 
     def wait_for(self, unanswered: Unanswered) -> None:
         """Deliver no other request until these are answered."""
@@ -308,9 +316,9 @@ class ClientConnection:
 
     def frame(self, data: memoryview) -> None:
         dispatcher = self._dispatcher
-        fast_path = None if self._was_left else dispatcher.fast_paths.get(bytes(data[:2]))
+        fast_api = None if self._was_left else dispatcher.fast_apis.get(bytes(data[:2]))
         self._was_left = False
-        if fast_path is not None and self._serve_fast(*fast_path, data, 0, len(data)):
+        if fast_api is not None and self._serve_fast(fast_api, data, 0, len(data)):
             return
         now_ms = self.last_active_ms = dispatcher.clock.monotonic_ms()
         try:

@@ -18,13 +18,13 @@ _NAMES = {_CONSUMER_FETCH: "FetchConsumer", _FOLLOWER_FETCH: "FetchFollower"}
 
 
 class RequestTimes:
-    """Those of one API."""
+    """The times of one API."""
 
     __slots__ = ("_counts", "at_once", "total_ms")
 
     def __init__(self) -> None:
         self.at_once = 0
-        """Those of less than a millisecond."""
+        """The number of requests that took less than a millisecond."""
         self._counts = [0] * 64
         self.total_ms = 0
 
@@ -39,7 +39,7 @@ class RequestTimes:
 
 
 class BrokerRequestMetrics:
-    """Those of all APIs of a broker."""
+    """The times of all APIs of a broker."""
 
     def __init__(self) -> None:
         self._by_key: dict[int, RequestTimes] = {}
