@@ -309,6 +309,34 @@ def test_a_cycle_that_was_alive_at_a_freeze_is_freed_when_frozen_objects_have_do
         assert gc.get_freeze_count() > len(kept)
 
 
+@pytest.mark.parametrize(("quiet_s", "growth"), [(1e9, 2), (-1.0, 4)])
+def test_a_busy_loop_is_not_held_for_a_look_at_all_objects_before_they_are_four_times_as_many(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, quiet_s: float, growth: int
+) -> None:
+    """A quiet one looks when they have doubled."""
+    frozen_count, looks = 1000, 0
+
+    def unfreeze() -> None:
+        nonlocal looks
+        looks += 1
+
+    monkeypatch.setattr(event_loop, "_LEAST_FROZEN", 1000)
+    monkeypatch.setattr(event_loop, "_QUIET_S", quiet_s)
+    monkeypatch.setattr(event_loop, "_MOST_LOOKS", 3)
+    monkeypatch.setattr(event_loop.gc, "get_freeze_count", lambda: frozen_count)
+    monkeypatch.setattr(event_loop.gc, "unfreeze", unfreeze)
+    budget = known(loop)
+    frozen = FrozenObjects(loop, budget)
+    frozen.check()
+    for factor in range(1, growth + 1):
+        assert looks == 0
+        frozen_count = 1000 * factor
+        budget.freezes = 1000
+        for _ in range(3):
+            frozen._look()
+    assert looks == 1
+
+
 def test_a_pause_for_garbage_is_no_callbacks_fault(loop: asyncio.AbstractEventLoop) -> None:
     """It is counted for itself."""
     budget = known(loop)

@@ -54,6 +54,7 @@ _LOOK_EVERY_S = 10.0
 _QUIET_S = 0.5
 """A loop that has worked no longer in that time is not busy."""
 _MOST_LOOKS = 60
+_BUSY_LIMITS = 2
 _MOST_A_FREEZE = 40_000
 _LEAST_FROZEN = 200_000
 _BASELINE_S = 0.005
@@ -336,8 +337,8 @@ class FrozenObjects:
     """Frees what became garbage in a cycle when it was frozen already.
 
     When there are twice as many frozen objects as after the last look, all of them are looked at: 50 ms for 200,000 objects,
-    0.3 s for a million. That happens once for each doubling, when the loop has not been busy for ten seconds, or after ten
-    minutes.
+    0.3 s for a million. Python can only look at all in one go, so that waits until the loop has not been busy for ten seconds. A
+    loop that is never quiet is held only when there are four times as many, after ten minutes.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, budget: LoopBudget) -> None:
@@ -361,15 +362,17 @@ class FrozenObjects:
         if self._count >= 0 and self._count + self._budget.freezes * _MOST_A_FREEZE < self._limit:
             return
         self._looks += 1
-        if not is_busy or self._looks >= _MOST_LOOKS:
+        if not is_busy:
             self.check()
+        elif self._looks >= _MOST_LOOKS:
+            self.check(_BUSY_LIMITS)
 
-    def check(self) -> None:
-        """Look at all objects if there are twice as many as after the last time."""
+    def check(self, limits: int = 1) -> None:
+        """Look at all objects if there are twice as many as after the last time, or as many times that as ``limits``."""
         is_first = self._count < 0
         self._looks = self._budget.freezes = 0
         self._count = gc.get_freeze_count()
-        if self._count < self._limit:
+        if self._count < self._limit * (1 if is_first else limits):
             return
         if not is_first:
             gc.unfreeze()
