@@ -1,5 +1,6 @@
 """What a log dir writes beside the event loop: the newest contents win, and a crash finds what it found before."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from barnabas.base.files import File, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
+from barnabas.base.slices import in_one_go
+from barnabas.broker.replication.replica_manager import write_leader_epochs
 from barnabas.log.checkpoints import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
@@ -78,6 +81,23 @@ def test_a_write_that_comes_late_does_not_replace_newer_epochs(tmp_path: Path) -
     log.leader_epochs.complete()
     last.run()
     assert epochs_on_disk(tmp_path) == [(3, 0), (5, 1), (6, 2)]
+
+
+def test_the_epochs_of_many_logs_are_looked_for_in_steps(tmp_path: Path) -> None:
+    """A step for each log, then one in a thread; a stop between two steps leaves all to the next flush."""
+    logs = [made(opened(tmp_path / str(number))) for number in range(20)]
+    for log in logs:
+        log.leader_epochs.begin_unwritten(3, 0)
+    stopped = write_leader_epochs(logs)
+    next(stopped)
+    stopped.close()
+    assert all(log.leader_epochs.unwritten is not None for log in logs)
+    work = write_leader_epochs(logs)
+    steps = list(itertools.takewhile(lambda step: step is None, work))
+    assert len(steps) == len(logs)
+    in_one_go(write_leader_epochs(logs))
+    assert all(log.leader_epochs.unwritten is None for log in logs)
+    assert [epochs_on_disk(tmp_path / str(number)) for number in range(20)] == [[(3, 0)]] * 20
 
 
 def test_a_flush_writes_the_epochs_first(tmp_path: Path) -> None:

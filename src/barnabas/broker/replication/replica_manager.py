@@ -19,6 +19,7 @@ from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.log.append_run import AppendRun
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.dirs.new_folders import FolderTask
+from barnabas.log.leader_epochs import EpochsToWrite
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
 from barnabas.log.record_checks import AT_ONCE, RecordValidator
 from barnabas.log.settings import LogConfig
@@ -509,11 +510,17 @@ def new_folders(
 
 def write_leader_epochs(logs: Sequence[PartitionLog]) -> Sliced[None]:
     """Write the leader epochs of logs beside the event loop; a disk that fails takes the log dir offline."""
-    waiting = [(log, epochs) for log in logs if (epochs := log.leader_epochs.unwritten) is not None]
+    waiting: list[tuple[PartitionLog, EpochsToWrite]] = []
+    for log in logs:
+        epochs = log.leader_epochs.unwritten  # what a later change replaces cancels it
+        if epochs is not None:
+            waiting.append((log, epochs))
+        yield None
     failed: list[tuple[PartitionLog, OSError]] = []
 
     def write() -> None:
-        for log, epochs in waiting:
+        while waiting:  # what is written is freed here, not all of it on the loop
+            log, epochs = waiting.pop()
             try:
                 epochs.run()
             except OSError as error:
@@ -522,6 +529,7 @@ def write_leader_epochs(logs: Sequence[PartitionLog]) -> Sliced[None]:
     yield Beside(write)
     for log, error in failed:
         log.availability.fail(error, "writing the leader epochs of")
+        yield None
 
 
 def _accept_loss(partition: Partition) -> None:
