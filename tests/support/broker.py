@@ -30,7 +30,7 @@ from barnabas.wire.kafka.api import api
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
 from barnabas.wire.kafka.records.records import Record, build_batch
-from support.slicing import at_once
+from support.slicing import thread_at_once
 
 DATA_PATH_APIS = (
     "alter_replica_log_dirs",
@@ -237,7 +237,7 @@ class DataPath:
             "fetch_handler": self.fetch_handler,
             **parts,
         }
-        slices = Slices(self.clock, self.timers, at_once)
+        slices = Slices(self.clock, self.timers, thread_at_once)
         found = {"slices": slices, "control_requests": InOrder(slices), **found}
         services = Services(**{field.name: found.get(field.name, absent) for field in fields(Services)})
         self.dispatcher = Dispatcher(

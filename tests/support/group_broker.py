@@ -15,7 +15,7 @@ from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from support.broker import DataPath, Wire
-from support.slicing import at_once
+from support.slicing import thread_at_once
 
 PARTITION = 3  # of group "g"
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -55,7 +55,7 @@ class GroupBroker(DataPath):
 
     def in_thread(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         if self.held is None:
-            at_once(work, done)
+            thread_at_once(work, done)
         else:
             self.held.append((work, done))
 
@@ -63,7 +63,7 @@ class GroupBroker(DataPath):
         """Let the threads run."""
         held, self.held = self.held or [], None
         for work, done in held:
-            at_once(work, done)
+            thread_at_once(work, done)
 
     def load(self, **options: Any) -> None:
         """Lead the group's partition, and read it."""

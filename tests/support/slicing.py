@@ -1,15 +1,15 @@
-"""Does sliced work in one go, in the caller's thread."""
+"""Does sliced work, and what it wants beside the loop, in the caller's thread."""
 
 from collections.abc import Callable
 
-from barnabas.base.slices import in_one_go
+from barnabas.base.slices import in_this_thread
 
-__all__ = ["at_once", "finish"]
+__all__ = ["finish", "thread_at_once"]
 
-finish = in_one_go
+finish = in_this_thread
 
 
-def at_once(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+def thread_at_once(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
     """An `InThread` that works in the caller's thread."""
     try:
         work()

@@ -8,10 +8,10 @@ from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsMa
 from barnabas.broker.storage.schedule import StorageSchedule
 from barnabas.broker.storage.service import Background, LogSyncs, StorageService
 from support.broker import DataPath
-from support.slicing import at_once
+from support.slicing import thread_at_once
 
 
-def storage_service(broker: DataPath, in_thread: InThread = at_once) -> StorageService:
+def storage_service(broker: DataPath, in_thread: InThread = thread_at_once) -> StorageService:
     """All background work on the logs of ``broker``; not started."""
     syncs = LogSyncs(
         broker.clock, broker.timers, in_thread, lambda log: broker.replicas.synced(log, broker.clock.wall_ms())
@@ -34,7 +34,7 @@ class StartedLogCleaner:
     """The log cleaner alone, started."""
 
     def __init__(
-        self, broker: DataPath, in_thread: InThread = at_once, start_worker: StartProcess | None = None
+        self, broker: DataPath, in_thread: InThread = thread_at_once, start_worker: StartProcess | None = None
     ) -> None:
         self._cleaner = LogCleaner(broker.log_dirs, broker.config, broker.clock.worked_ms, start_worker)
         slices = Slices(broker.clock, broker.timers, in_thread)

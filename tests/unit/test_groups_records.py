@@ -7,9 +7,13 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Beside
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets import CommittedOffset
 from barnabas.broker.groups.records import (
+    GroupRecord,
+    GroupValue,
+    MemberValue,
     OffsetRecord,
     add_offset_records,
     decode_record,
@@ -157,6 +161,27 @@ def test_groups_loaded_by_whole_batches_are_those_loaded_by_single_records(
     assert not together.unreadable
     assert {group: found.offsets.committed for group, found in together.groups.items()} == {
         group: found.offsets.committed for group, found in single.groups.items()
+    }
+
+
+def test_only_groups_with_much_in_their_record_are_loaded_in_a_thread() -> None:
+    """Those whose ids are as long are found in the same step, and are made without one."""
+    loader = Loader(0)
+    for number in range(3):
+        members = [
+            MemberValue(f"m{n}", None, "c", "h", 1, 1, bytes(40_000), b"") for n in range(3 if number == 1 else 1)
+        ]
+        value = GroupValue("consumer", number, "range", "m0", 0, members)
+        loader.add(*encode_record(GroupRecord(f"g{number}", value)), number)
+    steps = list(loader.steps())
+    assert sorted(loader.groups) == ["g0", "g2"]
+    (large,) = [step for step in steps if step is not None]
+    assert isinstance(large, Beside)
+    large.work()
+    assert {name: (group.generation_id, len(group.members)) for name, group in loader.groups.items()} == {
+        "g0": (0, 1),
+        "g1": (1, 3),
+        "g2": (2, 1),
     }
 
 

@@ -19,7 +19,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.broker import START_MS, DataPath
-from support.slicing import at_once
+from support.slicing import thread_at_once
 from support.storage import StartedLogCleaner
 
 COMPACT = LogConfig({"cleanup.policy": "compact"})
@@ -83,7 +83,7 @@ def test_only_so_many_logs_are_compacted_at_a_time_the_dirtiest_first(tmp_path: 
     while logs[1].bounds.cleaned_offset is None or logs[2].bounds.cleaned_offset is None:
         batch, waiting[:] = waiting[:], []
         for work, done in batch:
-            at_once(work, done)
+            thread_at_once(work, done)
         broker.timers.advance(10)
     assert logs[0].bounds.cleaned_offset == 10
 
@@ -186,10 +186,10 @@ def test_the_compaction_of_a_deleted_log_ends(tmp_path: Path) -> None:
     waiting: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
     cleaner = StartedLogCleaner(broker, lambda work, done: waiting.append((work, done)))
     broker.timers.advance(15_000)
-    at_once(*waiting.pop())
+    thread_at_once(*waiting.pop())
     broker.timers.advance(10)
     broker.log_dirs.delete(TopicPartition("a", 0), broker.clock.wall_ms())
-    at_once(*waiting.pop())
+    thread_at_once(*waiting.pop())
     broker.timers.advance(10)
     assert not waiting
     assert not broker.log_dirs.offline
@@ -223,7 +223,7 @@ def compacted_bytes(tmp_path: Path, start: StartProcess | None) -> tuple[int, by
         nonlocal steps
         steps += 1
         broker.clock.thread_ms += 5  # the event loop is busy
-        at_once(work, done)
+        thread_at_once(work, done)
 
     StartedLogCleaner(broker, in_thread, start)
     run_for(broker, 15_000)
@@ -374,7 +374,7 @@ def test_a_compaction_rests_in_proportion_to_the_work_of_the_event_loop(
         steps.append(broker.clock.now_ms)
         broker.clock.now_ms += 10
         broker.clock.thread_ms += worked_ms
-        at_once(work, done)
+        thread_at_once(work, done)
 
     StartedLogCleaner(broker, in_thread)
     broker.timers.advance(15_000)

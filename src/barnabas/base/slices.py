@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.threads import InThread
 
-__all__ = ["Beside", "InOrder", "Sliced", "Slices", "at_once", "in_one_go", "one_by_one"]
+__all__ = ["Beside", "InOrder", "Sliced", "Slices", "at_once", "in_this_thread", "one_by_one"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def at_once(work: Sliced[T]) -> T:
         assert step is None  # or its work in a thread would be left out
 
 
-def in_one_go(work: Sliced[T]) -> T:
+def in_this_thread(work: Sliced[T]) -> T:
     """The result of work done without interruption; what it wants beside the loop is done in the caller's thread."""
     error: Exception | None = None
     while True:

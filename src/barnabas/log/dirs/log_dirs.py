@@ -20,7 +20,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random
-from barnabas.base.slices import Beside, Sliced, in_one_go, one_by_one
+from barnabas.base.slices import Beside, Sliced, in_this_thread, one_by_one
 from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet, start_inside_segment
@@ -151,7 +151,7 @@ class LogDirs:
 
     def load(self, now_ms: int, configs: _ConfigSource) -> None:
         """As `load_in_slices`, in one go."""
-        in_one_go(self.load_in_slices(now_ms, configs))
+        in_this_thread(self.load_in_slices(now_ms, configs))
 
     def load_in_slices(self, now_ms: int, configs: _ConfigSource) -> Sliced[None]:
         """Lock the dirs, take up or write their meta.properties, and load every partition.
