@@ -44,8 +44,14 @@ EDGE_PATHS = (
 # A subsystem has one edge. The controller has two: its event loop, and the queues of requests to each broker, which
 # Kafka calls ControllerChannelManager and which run beside the event loop. The cluster has two: the connections to
 # brokers, and the interpreter of steps, which uses them and the coordination client. That client has its connection,
-# and the same client for callers without an event loop.
-EDGES_OF_FOLDER = {"broker/cluster": 2, "broker/controller": 2, "coordination/client": 2, "coordination/zab": 2}
+# and the same client for callers without an event loop. The coordination server has the ports for clients besides.
+EDGES_OF_FOLDER = {
+    "broker/cluster": 2,
+    "broker/controller": 2,
+    "coordination/client": 2,
+    "coordination/server": 2,
+    "coordination/zab": 2,
+}
 
 # Deciding code that still has a hand on the world. The list shrinks only: an entry that is no longer needed fails.
 IMPURE_SO_FAR: dict[str, set[str]] = {}

@@ -18,7 +18,7 @@ from functools import partial
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import Files, OsFiles
-from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Network
+from barnabas.base.network import Connection, FrameHandler, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
 from barnabas.base.slices import Slices
@@ -32,13 +32,12 @@ from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.coordination.election.peers import ElectionPeers
 from barnabas.coordination.quorum.channels import AuthenticatedNetwork
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
-from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
-from barnabas.coordination.server.assembly import MemberAssembly, client_limits, read_text
-from barnabas.coordination.server.authentication import tls_options
+from barnabas.coordination.server.assembly import MemberAssembly, client_limits
+from barnabas.coordination.server.channels import ClientPorts
 from barnabas.coordination.server.client_connections import ClientConnections
 from barnabas.coordination.server.client_transport import ClientTransport
 from barnabas.coordination.server.server_metrics import ServerMetrics
-from barnabas.coordination.server.settings import client_endpoint, ensemble_of
+from barnabas.coordination.server.settings import ensemble_of
 from barnabas.coordination.server.snapshot_schedule import SnapshotSchedule
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.service import SnapshotService
@@ -52,17 +51,6 @@ __all__ = ["CoordinationServer"]
 logger = logging.getLogger(__name__)
 _SERVER_ID = 0  # a server alone has no myid
 _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
-_MAX_CONNECT_BYTES = 1024
-
-
-async def _open(network: Network, host: str, port: int, accept: Accept, name: str) -> Listener:
-    try:
-        listener = await network.listen(host, port, accept, max_frame_bytes=_MAX_CONNECT_BYTES)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host or '*'}:{port} ({name}): {error.strerror or error}") from error
-    # In the words of Apache's server: test harnesses of several clients wait for this line.
-    logger.info("binding to port %s:%d", host or ANY_ADDRESS, listener.port)
-    return listener
 
 
 def _snapshot_service(
@@ -153,13 +141,11 @@ class CoordinationServer:
         self._quorum_peer: QuorumPeer | None = None
         self._elector = elector
         self._election_peers: ElectionPeers | None = None
-        self._endpoint: HostAndPort | None = None
         self._mode = "standalone"
         self._server_id = _SERVER_ID
         self._is_serving = True
         self._log_source: Processor | MemberLog
-        self._listener: Listener | None = None
-        self._secure_listener: Listener | None = None
+        self._ports = ClientPorts(network, self._accept)
         self._is_started = False
         self._flushing: list[ClientTransport] = []
         self._is_logging = self._log_has_ended = self._logging_scheduled = False
@@ -183,12 +169,12 @@ class CoordinationServer:
     def port(self) -> int:
         """The port that clients connect to; -1 if there is only one with TLS."""
         assert self._is_started, "the server is not started"
-        return self._listener.port if self._listener is not None else -1
+        return self._ports.port
 
     @property
     def secure_port(self) -> int:
         """The port that clients connect to with TLS; -1 if there is none."""
-        return self._secure_listener.port if self._secure_listener is not None else -1
+        return self._ports.secure_port
 
     async def start(self) -> None:
         """Load the state and open the port. Raises `BarnabasError` with what to do."""
@@ -222,14 +208,13 @@ class CoordinationServer:
             self._processor = self._new_processor(database)
             self._log_source = self._processor if peer is None else peer.member.log
             self._is_serving = peer is None
-            await self._listen()
+            await self._ports.open(settings, self._files, self._server_id if peer is not None else None)
         except OSError as error:
             self._storage.close()
             self._shut_executor()
             raise BarnabasError(f"the state in {settings['dataDir']} cannot be loaded: {error}") from error
         except BaseException:
-            if self._secure_listener is not None:
-                await self._secure_listener.close()
+            await self._ports.close()
             self._storage.close()
             self._shut_executor()
             raise
@@ -325,45 +310,14 @@ class CoordinationServer:
         assert self._quorum_peer is not None
         mine = self._quorum_peer.member.configuration.servers.get(self._server_id)
         endpoint = mine.client if mine is not None else None
-        if endpoint is not None and endpoint != self._endpoint and self._is_started:
+        if endpoint is not None and endpoint != self._ports.endpoint and self._is_started:
             logger.info("Clients connect to %s from now on", endpoint)
-            self._endpoint = endpoint
-            self._loop.create_task(self._move_listener(endpoint))
-
-    async def _move_listener(self, endpoint: HostAndPort) -> None:
-        """Listen for clients at another address; connections that stand remain."""
-        if self._listener is not None:
-            await self._listener.close()
-        try:
-            self._listener = await _open(self._network, endpoint.host, endpoint.port, self._accept, "its server line")
-        except ConfigError as error:
-            self._listener = None
-            logger.error("Clients cannot connect: %s", error)
+            self._ports.endpoint = endpoint
+            self._loop.create_task(self._ports.move(endpoint))
 
     def member_failed(self, error: BaseException) -> None:
         """The member cannot go on."""
         self._fail(error)
-
-    async def _listen(self) -> None:
-        settings = self._settings
-        host, port = settings["clientPortAddress"], settings["clientPort"]
-        secure_port = settings["secureClientPort"]
-        if self._quorum_peer is not None:
-            endpoint = client_endpoint(settings, self._server_id)
-            if endpoint is None and secure_port is None:
-                raise ConfigError(f"neither clientPort nor the line server.{self._server_id} names a port for clients")
-            self._endpoint = endpoint
-            host, port = (endpoint.host, endpoint.port) if endpoint is not None else ("", None)
-        if secure_port is not None:
-            from barnabas.net.ssl_contexts import server_context
-            from barnabas.net.tls import TlsNetwork
-
-            network = TlsNetwork(server=server_context(tls_options(settings, partial(read_text, self._files))))
-            accept = partial(self._accept, is_secure=True)
-            address = settings["secureClientPortAddress"]
-            self._secure_listener = await _open(network, address, secure_port, accept, "secureClientPort")
-        if port is not None:
-            self._listener = await _open(self._network, host, port, self._accept, "clientPort")
 
     async def wait_failed(self) -> None:
         """Wait for ever, or raise the error that stopped the server (a failed disk)."""
@@ -378,9 +332,7 @@ class CoordinationServer:
         self._is_closing = True
         for timer in self._timers:
             timer.cancel()
-        for listener in (self._listener, self._secure_listener):
-            if listener is not None:
-                await listener.close()
+        await self._ports.close()
         if self._quorum_peer is not None:
             await self._quorum_peer.close()
         if self._election_peers is not None:
@@ -421,7 +373,7 @@ class CoordinationServer:
 
     # Connections
 
-    def _accept(self, connection: Connection, *, is_secure: bool = False) -> FrameHandler:
+    def _accept(self, is_secure: bool, connection: Connection) -> FrameHandler:  # an argument of `partial`
         peer = ClientTransport(
             self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms, self._loop.call_later
         )

@@ -1,0 +1,94 @@
+"""The ports to which clients connect: one without TLS, which may move while the server runs, and one with TLS.
+
+In ZooKeeper: the part of NIOServerCnxnFactory and NettyServerCnxnFactory that binds ports.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.files import Files
+from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Network
+from barnabas.base.settings import Values
+from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
+from barnabas.coordination.server.assembly import read_text
+from barnabas.coordination.server.authentication import tls_options
+from barnabas.coordination.server.settings import client_endpoint
+
+__all__ = ["ClientPorts"]
+
+logger = logging.getLogger(__name__)
+_MAX_CONNECT_BYTES = 1024
+
+
+class ClientPorts:
+    """See the module."""
+
+    def __init__(self, network: Network, accept: Callable[[bool, Connection], FrameHandler]) -> None:
+        """``accept`` takes a connection, and whether it has TLS."""
+        self._network = network
+        self._accept = accept
+        self._listener: Listener | None = None
+        self._secure_listener: Listener | None = None
+        self.endpoint: HostAndPort | None = None
+        """Where clients connect without TLS, if the server's line in its ensemble says it."""
+
+    @property
+    def port(self) -> int:
+        """The port without TLS; -1 if there is none."""
+        return self._listener.port if self._listener is not None else -1
+
+    @property
+    def secure_port(self) -> int:
+        """The port with TLS; -1 if there is none."""
+        return self._secure_listener.port if self._secure_listener is not None else -1
+
+    async def open(self, settings: Values, files: Files, my_id: int | None) -> None:
+        """Listen where the settings say, or the line of the server with this id. Raises `ConfigError`."""
+        host, port = settings["clientPortAddress"], settings["clientPort"]
+        secure_port = settings["secureClientPort"]
+        if my_id is not None:
+            endpoint = client_endpoint(settings, my_id)
+            if endpoint is None and secure_port is None:
+                raise ConfigError(f"neither clientPort nor the line server.{my_id} names a port for clients")
+            self.endpoint = endpoint
+            host, port = (endpoint.host, endpoint.port) if endpoint is not None else ("", None)
+        if secure_port is not None:
+            from barnabas.net.ssl_contexts import server_context
+            from barnabas.net.tls import TlsNetwork
+
+            network = TlsNetwork(server=server_context(tls_options(settings, partial(read_text, files))))
+            accept, address = partial(self._accept, True), settings["secureClientPortAddress"]
+            self._secure_listener = await _open(network, address, secure_port, accept, "secureClientPort")
+        if port is not None:
+            self._listener = await self._open(host, port, "clientPort")
+
+    async def move(self, endpoint: HostAndPort) -> None:
+        """Listen without TLS at another address; connections that stand remain."""
+        if self._listener is not None:
+            await self._listener.close()
+        try:
+            self._listener = await self._open(endpoint.host, endpoint.port, "its server line")
+        except ConfigError as error:
+            self._listener = None
+            logger.error("Clients cannot connect: %s", error)
+
+    async def close(self) -> None:
+        """Take no more connections."""
+        for listener in (self._listener, self._secure_listener):
+            if listener is not None:
+                await listener.close()
+
+    async def _open(self, host: str, port: int, name: str) -> Listener:
+        return await _open(self._network, host, port, partial(self._accept, False), name)
+
+
+async def _open(network: Network, host: str, port: int, accept: Accept, name: str) -> Listener:
+    try:
+        listener = await network.listen(host, port, accept, max_frame_bytes=_MAX_CONNECT_BYTES)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host or '*'}:{port} ({name}): {error.strerror or error}") from error
+    # In the words of Apache's server: test harnesses of several clients wait for this line.
+    logger.info("binding to port %s:%d", host or ANY_ADDRESS, listener.port)
+    return listener
