@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import datetime
 import io
 import json
 from pathlib import Path
@@ -75,6 +76,17 @@ def test_lines_of_logs_become_columns(spark: Any, tmp_path: Path) -> None:
         "failed",
     )
     assert (old["time"].month, old["time"].day, len(bad)) == (10, 1, 1)
+    soon = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=3)).replace(microsecond=0)
+    soon += datetime.timedelta(days=(soon.month, soon.day) == (2, 29))
+    (line,), bad = parsed(
+        spark,
+        tmp_path,
+        'type = "syslog"',
+        f"<191>{soon:%b} {soon.day:2d} {soon:%H:%M:%S} box su: in",
+        "<192>1 - - - - - -",
+    )
+    assert line["time"] == soon.replace(year=soon.year - 1)  # no line is of the future
+    assert bad == [("MALFORMED", "the value is no syslog")]
     how = 'type = "logfmt"\ncolumns = { level = "string", msg = "string", dur = "int", empty = "int" }'
     (line,), bad = parsed(spark, tmp_path, how, LOGFMT, "level=warn dur=soon", "nothing")
     assert line == {"level": "info", "msg": 'hi "you" x=y', "dur": 5, "empty": None}

@@ -220,3 +220,14 @@ def owns(server: str, pid: int) -> bool:
 
 def command(pid: str) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_workers_with_several_cores_are_forks_too(folder: Path) -> None:
+    """``spark.task.cpus`` gives them as many threads, which numpy's library must not start before the fork."""
+    server = ForkServer({"spark.task.cpus": "2"}, 2)
+    try:
+        started = Started(folder, {**server.environment, "OMP_NUM_THREADS": "2"})
+        assert started.shown["is_fork"]
+        started.finish()
+    finally:
+        server.close()

@@ -457,3 +457,20 @@ def test_rows_are_deleted_by_a_key_of_the_flow_only() -> None:
     assert (database.delete_when, topic.delete_when) == ("delay < 0", None)
     with pytest.raises(SpecError, match=r"sinks\[0\].delete_when: is unknown here"):
         parse(rows.replace('type = "sqlite"', 'type = "parquet"'))
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ('spark = { "spark.task.cpus" = "3" }', "resources.spark: .* resources.cores gives 2, so no task could run"),
+        ('master = "local[1]"\nspark = { "spark.task.cpus" = "2" }', "resources.master gives 1, so no task"),
+        ('master = "yarn"\ncores = 8\nspark = { "spark.task.cpus" = "2" }', "spark.executor.cores gives 1, so no task"),
+        ('spark = { "spark.task.cpus" = "two" }', "must have a number from 1"),
+    ],
+)
+def test_tasks_that_need_more_cores_than_there_are_are_refused(lines: str, problem: str) -> None:
+    """Spark would end with a stack trace, or wait for ever."""
+    with pytest.raises(SpecError, match=problem):
+        parse(f"{FLOW}\n[resources]\n{lines}\n")
+    for fits in ('spark = { "spark.task.cpus" = "2" }', 'master = "local[*]"\nspark = { "spark.task.cpus" = "64" }'):
+        assert parse(f"{FLOW}\n[resources]\n{fits}\n").resources.spark

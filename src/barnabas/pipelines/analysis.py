@@ -54,6 +54,7 @@ from barnabas.pipelines.views import run_sql, step_rows
 __all__ = ["Analysis", "Problem", "analyse_flow", "find_problems", "without_spark_logging"]
 
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_DISTINCT = re.compile(r"\(\s*distinct\b", re.IGNORECASE)
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _BACKTICKED = re.compile(r"`([^`]*)`")
 T = TypeVar("T")
@@ -412,7 +413,25 @@ class _Check:
             return query
 
         last = f"steps[{len(self._flow.steps) - 1}]" if self._flow.steps else "transform"
+        before = len(self._problems)
         self._try("aggregate" if self._flow.aggregate else last, act)
+        if any(each.message.startswith("distinct aggregations") for each in self._problems[before:]):
+            self._problems[before:] = self._distinct_figures() or self._problems[before:]
+
+    def _distinct_figures(self) -> list[Problem]:
+        """The figures that streams do not have, for Spark names none."""
+        aggregates = {f"steps[{number}].aggregate": step.aggregate for number, step in enumerate(self._flow.steps)}
+        aggregates["aggregate"] = self._flow.aggregate
+        text = (
+            "counts distinct values, which streams cannot: take approx_count_distinct(...), or size(collect_set(...)), which is "
+            "exact and keeps all values in the state"
+        )
+        return [
+            Problem(f"{field}.compute.{name}", text)
+            for field, how in aggregates.items()
+            for name, expression in (how.compute if how else {}).items()
+            if _DISTINCT.search(expression)
+        ]
 
     # Problems
 
@@ -442,7 +461,7 @@ class _Check:
             if name not in self._broken:  # what is wrong with that one is reported already
                 self._add(field, f"there is no view {name} before this step", name, list(self._views))
         else:
-            self._problems.append(Problem(field, _plain(str(error))))
+            self._problems.append(Problem(field, _plain(str(error)) + _cast_advice(condition, parameters)))
 
     def _add(self, field: str, message: str, name: str, known: Sequence[str] | dict[str, str]) -> None:
         hint = did_you_mean(name.lower(), known)
@@ -469,6 +488,17 @@ def _filter(rows: DataFrame, expression: str) -> DataFrame:
 
 def _select(rows: DataFrame, expression: str) -> DataFrame:
     return rows.select(F.expr(expression))
+
+
+def _cast_advice(condition: str, parameters: Mapping[str, str]) -> str:
+    """What to take in place of a cast of a text to an array, a struct or a map."""
+    source, target = (parameters.get(name, "").strip('"') for name in ("srcType", "targetType"))
+    if not condition.startswith("DATATYPE_MISMATCH.CAST") or source != "STRING":
+        return ""
+    if not target.startswith(("ARRAY", "STRUCT", "MAP")):
+        return ""
+    split = "; split makes an array of the parts of a text" if target.startswith("ARRAY") else ""
+    return f" To read JSON from a text take from_json(text, '{target}'){split}"
 
 
 def _plain(text: str) -> str:

@@ -22,6 +22,7 @@ _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 _WEB_LOG = rf"^(\S+) (\S+) (\S+) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?\s*$"
 _REQUEST = r"^(\S+) (\S+)(?: (\S+))?$"
 _SYSLOG = r'(?s)^<(\d{1,3})>1 (\S+) (\S+) (\S+) (\S+) (\S+) (-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: (.*))?$'
+_MAX_PRIORITY = 191
 _OLD_SYSLOG = r"(?s)^(?:<(\d{1,3})>)?([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S+) ([^:\[\s]+)(?:\[(\d+)\])?:? ?(.*)$"
 _PAIR = r'([^\s="]+)=("(?:[^"\\]|\\.)*"|\S*)'
 
@@ -102,10 +103,13 @@ def _syslog(how: Format, text: Column) -> Column:
 
     priority = pick(1, 1).try_cast("int")
     day = F.regexp_replace(_group(text, _OLD_SYSLOG, 2), " +", " ")
-    year = F.year(F.current_timestamp()).cast("string")
-    this_year = F.try_to_timestamp(F.concat_ws(" ", year, day), F.lit("yyyy MMM d HH:mm:ss"))
-    is_future = this_year > F.current_timestamp() + F.expr("interval 1 day")
-    old_time = F.when(is_future, F.add_months(this_year, -12).cast("timestamp")).otherwise(this_year)
+    year = F.year(F.current_timestamp())
+    this_year, last_year = (
+        F.try_to_timestamp(F.concat_ws(" ", each.cast("string"), day), F.lit("yyyy MMM d HH:mm:ss"))
+        for each in (year, year - 1)
+    )
+    is_past = this_year <= F.current_timestamp() + F.expr("interval 1 day")
+    old_time = F.when(is_past, this_year).otherwise(last_year)
     message = F.when(is_new, F.regexp_extract(text, _SYSLOG, 8)).otherwise(F.regexp_extract(text, _OLD_SYSLOG, 6))
     return F.struct(
         F.floor(priority / 8).cast("int").alias("facility"),
@@ -117,7 +121,7 @@ def _syslog(how: Format, text: Column) -> Column:
         pick(6, None).alias("message_id"),
         pick(7, None).alias("data"),
         F.regexp_replace(message, "^\ufeff", "").alias("message"),
-        _corrupt(how, is_new | text.rlike(_OLD_SYSLOG)),
+        _corrupt(how, (is_new | text.rlike(_OLD_SYSLOG)) & (F.coalesce(priority, F.lit(0)) <= _MAX_PRIORITY)),
     )
 
 

@@ -2,10 +2,11 @@
 
 import re
 import socket
+from collections.abc import Mapping
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["MASTER", "is_local", "require_master"]
+__all__ = ["MASTER", "is_local", "require_master", "task_problem"]
 
 MASTER = re.compile(r"local(\[(\d+|\*)\])?|spark://[^\s/]+:\d+(,[^\s/]+:\d+)*|yarn|k8s://\S+")
 """The forms of Spark's ``--master`` that a flow takes."""
@@ -15,6 +16,26 @@ _CONNECT_TIMEOUT_S = 10.0
 def is_local(master: str) -> bool:
     """Whether the driver's own process does all the work."""
     return master.startswith("local")
+
+
+def task_problem(settings: Mapping[str, str], master: str | None, cores: int) -> str | None:
+    """Why no task could ever run with ``spark.task.cpus``: Spark itself ends with a stack trace, or waits for ever; None if one can."""
+    text = settings.get("spark.task.cpus", "1")
+    if not text.isdecimal() or int(text) < 1:
+        return f'has "spark.task.cpus" = "{text}", but must have a number from 1'
+    field, most = "resources.cores", cores
+    if master and is_local(master):
+        field, inner = "resources.master", master[len("local[") : -1] or "1"
+        if inner == "*":
+            return None
+        most = int(inner)
+    elif executor := settings.get("spark.executor.cores"):
+        field, most = "spark.executor.cores", int(executor) if executor.isdecimal() else 0
+    elif master and not master.startswith("spark://"):
+        field, most = "spark.executor.cores", 1
+    if int(text) <= most:
+        return None
+    return f'has "spark.task.cpus" = "{text}", but {field} gives {most}, so no task could run: take fewer, or raise {field}'
 
 
 def require_master(master: str) -> None:

@@ -20,7 +20,7 @@ from barnabas.client.properties import security_properties
 from barnabas.pipelines.charts_spec import Chart, declare_chart
 from barnabas.pipelines.formats import Format, read_format
 from barnabas.pipelines.limits_spec import Limit, read_limit
-from barnabas.pipelines.masters import MASTER
+from barnabas.pipelines.masters import MASTER, task_problem
 from barnabas.pipelines.models.declared import Model, declare_model
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.own_folder import require_own_folder
@@ -532,4 +532,7 @@ def _resources(table: SpecTable | None, folder: Path) -> Resources:
         raise table.fail("py_files", f"names {missing}, which is no file")
     shuffle_partitions = table.number("shuffle_partitions", cores)
     connector = table.choice("connector", CONNECTORS, "barnabas")
-    return Resources(cores, memory, shuffle_partitions, table.texts_by_name("spark"), master, files, connector)
+    spark = table.texts_by_name("spark")
+    if problem := task_problem(spark, master, cores):
+        raise table.fail("spark", problem)
+    return Resources(cores, memory, shuffle_partitions, spark, master, files, connector)

@@ -109,5 +109,7 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
         "OMP_NUM_THREADS": settings.get("spark.task.cpus", "1"),
+        # numpy starts OpenBLAS's threads, one for each of these, when it is imported, and a process with threads cannot be forked.
+        "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),
         **{name.removeprefix(prefix): text for name, text in settings.items() if name.startswith(prefix)},
     }
