@@ -248,12 +248,20 @@ class WaitingRead:
 
 
 class WaitingRequests:
-    """How many requests of all clients wait: reads for writes before them, and writes for the leader."""
+    """How many requests of all clients are not answered yet."""
 
-    __slots__ = ("count",)
+    __slots__ = ("_proposals", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, proposals: deque[Proposal | FastProposal]) -> None:
+        """``proposals`` are the writes that are decided, and not committed."""
+        self._proposals = proposals
         self.count = 0
+        """Reads that wait for writes before them, and writes that wait for the leader."""
+
+    @property
+    def outstanding(self) -> int:
+        """All of them."""
+        return len(self._proposals) + self.count
 
 
 class ForwardedWrite:

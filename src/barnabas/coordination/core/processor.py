@@ -34,7 +34,7 @@ from itertools import islice
 
 from barnabas.coordination.core.answers import encode_answer
 from barnabas.coordination.core.authenticating import authenticate_client, may_request, step_sasl
-from barnabas.coordination.core.client_reads import ClientReads
+from barnabas.coordination.core.client_replies import ClientReplies
 from barnabas.coordination.core.connecting import SessionConnector
 from barnabas.coordination.core.connections import (
     FastProposal,
@@ -131,7 +131,7 @@ class Processor:
         """Transactions for the log, in order, that the edge has not taken yet."""
         self._staged = Staged(database.tree)
         self._proposals: deque[Proposal | FastProposal] = deque()
-        self._waiting = WaitingRequests()
+        self._waiting = WaitingRequests(self._proposals)
         self._last_zxid = database.last_zxid
         self._required_schemes = limits.access.required_schemes
         self._auditor = limits.auditor
@@ -142,7 +142,7 @@ class Processor:
             self._writes = {**self._writes, OpCode.RECONFIG: reconfig}
         self._syncs: deque[ServerConnection] = deque()
         shared = self.watches, self.statistics, self.metrics, latency
-        self._replies = ClientReads(database, *shared[:3], limits, self._waiting, self._proposals, self._end_session)
+        self._replies = ClientReplies(database, *shared[:3], limits, self._waiting, self._end_session)
         self._fast: FastWrites | None = None
         if not (forwarder or limits.enforce_quota or limits.auditor or self._required_schemes):
             self._fast = FastWrites(database, self._staged, *shared, self._fire, self._replies.read_on)
@@ -176,7 +176,7 @@ class Processor:
     @property
     def outstanding_requests(self) -> int:
         """Requests of all clients that are not answered yet."""
-        return len(self._proposals) + self._waiting.count
+        return self._waiting.outstanding
 
     @property
     def first_unlogged_zxid(self) -> int:
@@ -216,7 +216,7 @@ class Processor:
         """Decide the usual writes at the head of the frames from ``start`` on, up to one for `_receive`; how many these are."""
         fast, session = self._fast, client.session
         if session is not None and self._fast_learner is not None:
-            room = max(self.limits.global_outstanding - self.outstanding_requests, 0)
+            room = max(self.limits.global_outstanding - self._waiting.outstanding, 0)
             if taken := self._fast_learner.forward(client, session.id, frames, start, room + 1, now_ms):
                 self.tracker.touch(session, now_ms)
                 self._replies.throttle(client)
@@ -224,7 +224,7 @@ class Processor:
         if fast is None or session is None or session.is_closing or session.id not in self.tracker.sessions:
             return 0
         unlogged, proposals, waiting = self.unlogged, self._proposals, client.waiting
-        room = self.limits.global_outstanding - len(proposals) - self._waiting.count
+        room = self.limits.global_outstanding - self._waiting.outstanding
         session_id, first_zxid = session.id, self._last_zxid + 1
         zxid, changes, size_bytes, last = first_zxid, 0, 0, b""
         for frame in islice(frames, start, None) if start else frames:

@@ -1,19 +1,17 @@
-"""What clients read, what they are answered, and how long they wait for it.
+"""What clients are answered, and how long they wait for it.
 
-A read is answered from the committed tree: at once, behind the session's own earlier writes, or in slices if it takes long.
+A write is answered by the processor, through `ClientReplies.reply`. A read is answered here, from the committed tree: at once,
+behind the session's own earlier writes, or in slices if it takes long.
 
 In ZooKeeper: `FinalRequestProcessor.processRequest`, and `ZooKeeperServer.shouldThrottle`.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from types import GeneratorType
 
 from barnabas.coordination.core.connections import (
-    FastProposal,
     Limits,
-    Proposal,
     ServerConnection,
     WaitingRead,
     WaitingRequests,
@@ -35,12 +33,12 @@ from barnabas.wire.jute.frames import (
 )
 from barnabas.wire.jute.opcodes import OpCode
 
-__all__ = ["ClientReads"]
+__all__ = ["ClientReplies"]
 
 logger = logging.getLogger(__name__)
 
 
-class ClientReads:
+class ClientReplies:
     """See the module. It shares the state of its processor."""
 
     def __init__(
@@ -51,7 +49,6 @@ class ClientReads:
         metrics: RequestMetrics,
         limits: Limits,
         waiting: WaitingRequests,
-        proposals: deque[Proposal | FastProposal],
         end_session: Callable[[int], None],
     ) -> None:
         """``end_session`` ends a session that no transaction ends."""
@@ -61,7 +58,6 @@ class ClientReads:
         self._metrics = metrics
         self._limits = limits
         self._waiting = waiting
-        self._proposals = proposals
         self._end_session = end_session
         self._sliced = SlicedReads(self._answer_sliced)
 
@@ -86,9 +82,7 @@ class ClientReads:
             assert isinstance(read, WaitingRead)
             self._waiting.count -= 1
             self._read(client, read.xid, read.operation, read.data, now_ms, read.since_ms)
-        if client.is_held and not (
-            waiting and (len(self._proposals) + self._waiting.count) > self._limits.global_outstanding
-        ):
+        if client.is_held and not (waiting and self._waiting.outstanding > self._limits.global_outstanding):
             client.is_held = False
             client.transport.release()
 
@@ -166,6 +160,6 @@ class ClientReads:
 
         This is ZooKeeperServer.shouldThrottle: each client goes on, with one request at a time.
         """
-        if not client.is_held and (len(self._proposals) + self._waiting.count) > self._limits.global_outstanding:
+        if not client.is_held and self._waiting.outstanding > self._limits.global_outstanding:
             client.is_held = True
             client.transport.hold()
