@@ -174,8 +174,8 @@ _TOPIC_HELP = (
     "Bytes of records sent to followers",
     "Partitions that Produce requests have named",
     "Partitions that Fetch requests have read",
-    "Those of Produce requests that failed, as Kafka counts them",
-    "Those of Fetch requests that failed, as Kafka counts them",
+    "Partitions of Produce requests that failed, as Kafka counts them",
+    "Partitions of Fetch requests that failed, as Kafka counts them",
 )
 """The sums over all topics have no label, as Kafka's MBean without a topic."""
 
@@ -278,7 +278,9 @@ def _groups(page: _Page, groups: GroupCoordinator) -> Sliced[None]:
     page.gauge(f"{_GROUPS}numgroups", "Groups that this broker coordinates", states.total())
     for state in GroupState:
         name = state.value
-        page.gauge(f"{_GROUPS}numgroups{name.lower()}", f"Those of them in the state {name}", states[state])
+        page.gauge(
+            f"{_GROUPS}numgroups{name.lower()}", f"Groups that it coordinates in the state {name}", states[state]
+        )
 
 
 def _connections(page: _Page, dispatcher: Dispatcher) -> Sliced[None]:
