@@ -1,5 +1,6 @@
 """A broker's group service on a real log, through dispatch and codec, with manual time."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ class GroupBroker(DataPath):
         super().__init__(directory, {"group.initial.rebalance.delay.ms": "0"})
         self.held: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] | None = None
         """What is to run in threads, while a test holds that."""
+        self.is_beside = False
+        """Whether the code that runs is in a thread."""
         self.spawned: list[Coroutine[Any, Any, None]] = []
         self.groups = GroupService(
             self.config,
@@ -54,10 +57,17 @@ class GroupBroker(DataPath):
         self.metadata.update(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=1)], topic_states=[topic]))
 
     def in_thread(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        def beside() -> None:
+            self.is_beside = True
+            try:
+                work()
+            finally:
+                self.is_beside = False
+
         if self.held is None:
-            thread_at_once(work, done)
+            thread_at_once(beside, done)
         else:
-            self.held.append((work, done))
+            self.held.append((beside, done))
 
     def release(self) -> None:
         """Let the threads run."""
@@ -86,9 +96,11 @@ class GroupBroker(DataPath):
 
     def work(self) -> None:
         while self.spawned:
-            coroutine = self.spawned.pop(0)
-            try:
-                while True:
-                    coroutine.send(None)
-            except StopIteration:
-                pass
+            asyncio.run(self._finish(self.spawned.pop(0)))
+
+    async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        while not task.done():
+            await asyncio.sleep(0)  # it may read beside the loop, in slices
+            self.timers.advance(0)
+        task.result()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.group import Group
@@ -155,6 +156,40 @@ def test_members_and_offsets_are_there_after_a_restart(broker: GroupBroker, tmp_
     later.timers.advance(10_400)  # late, but within what counts as standing still
     later.timers.advance(300)
     assert heartbeat(wire, joined) == E.UNKNOWN_MEMBER_ID
+
+
+def test_the_log_of_groups_is_read_beside_the_event_loop(broker: GroupBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart it may have to be read from a slow disk."""
+    assert code(broker.connect().ask(commit_request(7), 8)) == E.NONE
+    reads: list[bool] = []
+    read = FileSlice.read
+
+    def noted(piece: FileSlice) -> bytes:
+        reads.append(broker.is_beside)
+        return read(piece)
+
+    monkeypatch.setattr(FileSlice, "read", noted)
+    broker.lead(OFFSETS_TOPIC, PARTITION, epoch=1, leader=5, replicas=(0, 5))
+    broker.load(epoch=2)
+    assert reads == [True]
+    assert fetch(broker.connect()) == (E.NONE, [7])
+
+
+def test_what_is_read_when_the_partition_is_lost_again_is_left(
+    broker: GroupBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be truncated while a thread reads it: that is no damage."""
+    assert code(broker.connect().ask(commit_request(7), 8)) == E.NONE
+
+    def torn(_piece: FileSlice) -> bytes:
+        broker.lead(OFFSETS_TOPIC, PARTITION, epoch=3, leader=5, replicas=(0, 5))
+        return b"torn"
+
+    monkeypatch.setattr(FileSlice, "read", torn)
+    broker.lead(OFFSETS_TOPIC, PARTITION, epoch=1, leader=5, replicas=(0, 5))
+    broker.load(epoch=2)
+    assert fetch(broker.connect())[0] == E.NOT_COORDINATOR
+    assert "incomplete" not in caplog.text
 
 
 def large_group(broker: GroupBroker, number: int = 300) -> tuple[list[Wire], Callable[[], None]]:

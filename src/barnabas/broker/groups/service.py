@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
 from barnabas.base.errors import BarnabasError, CorruptDataError
@@ -62,6 +62,7 @@ _REPLIES_A_STEP = 64
 """About a millisecond. More replies of one step, such as those to all members of a large group, are sent in slices."""
 
 ReplyTo = Callable[[Any], None]
+T = TypeVar("T")
 
 
 class GroupService:
@@ -382,7 +383,12 @@ class GroupService:
             piece = replicas.read(topic_partition, offset, self._load_bytes, isolation=LOG_END, min_one_batch=True)
             if not piece.size_bytes:
                 return
-            records = piece.records.read() if isinstance(piece.records, FileSlice) else piece.records
+            records = piece.records
+            if isinstance(records, FileSlice):
+                # The disk may have to be waited for. The slice keeps its file open, whatever becomes of the segment.
+                records = await future_of(self._slices, _beside(records.read))
+                if not self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
+                    return  # and perhaps it was truncated meanwhile
             before = offset
             for next_offset in loader.read(records):
                 offset = next_offset
@@ -393,6 +399,12 @@ class GroupService:
 
 def _only(step: Beside) -> Sliced[None]:
     yield step
+
+
+def _beside(work: Callable[[], T]) -> Sliced[T]:
+    results: list[T] = []
+    yield Beside(lambda: results.append(work()))
+    return results[0]
 
 
 def _send(replies: Sequence[Reply | Replies]) -> Sliced[None]:
