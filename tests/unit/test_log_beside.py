@@ -8,7 +8,7 @@ import pytest
 from barnabas.base.files import File, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
-from barnabas.base.slices import in_one_go
+from barnabas.base.slices import in_this_thread
 from barnabas.broker.replication.replica_manager import write_leader_epochs
 from barnabas.log.checkpoints import (
     HIGH_WATERMARKS,
@@ -95,7 +95,7 @@ def test_the_epochs_of_many_logs_are_looked_for_in_steps(tmp_path: Path) -> None
     work = write_leader_epochs(logs)
     steps = list(itertools.takewhile(lambda step: step is None, work))
     assert len(steps) == len(logs)
-    in_one_go(write_leader_epochs(logs))
+    in_this_thread(write_leader_epochs(logs))
     assert all(log.leader_epochs.unwritten is None for log in logs)
     assert [epochs_on_disk(tmp_path / str(number)) for number in range(20)] == [[(3, 0)]] * 20
 
