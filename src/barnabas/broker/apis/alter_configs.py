@@ -12,7 +12,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps, in_turns
+from barnabas.broker.cluster.steps import Steps, in_turns, turn_after
 from barnabas.broker.configuration.config_admin import TOPIC, ResourceChange
 from barnabas.broker.configuration.operations import SET
 from barnabas.broker.requests.request import Request
@@ -36,8 +36,8 @@ def _handle(services: Services, request: Request) -> None:
 
 
 def _alter(services: Services, request: Request, message: AlterConfigsRequest) -> Steps[None]:
-    def change(resource: AlterConfigsResource) -> ResourceChange:
-        operations = [(config.name, SET, config.value) for config in resource.configs]
+    def change(resource: AlterConfigsResource) -> Steps[ResourceChange]:
+        operations = yield from in_turns((config.name, SET, config.value) for config in resource.configs)
         return ResourceChange(resource.resource_type, resource.resource_name, operations, replaces_all=True)
 
     failures = yield from alter_resources(services, message, change)
@@ -46,10 +46,13 @@ def _alter(services: Services, request: Request, message: AlterConfigsRequest) -
 
 
 def alter_resources(
-    services: Services, message: Any, change: Callable[[Any], ResourceChange]
+    services: Services, message: Any, change: Callable[[Any], Steps[ResourceChange]]
 ) -> Steps[list[KafkaError | KeeperError | None]]:
     """Alter what a request of either API names; what went wrong with each resource, in order."""
-    changes = yield from in_turns(map(change, message.resources))
+    changes = []
+    for number, resource in enumerate(message.resources, 1):
+        yield from turn_after(number)
+        changes.append((yield from change(resource)))
     return (yield from services.config_admin.alter(changes, validate_only=message.validate_only))
 
 

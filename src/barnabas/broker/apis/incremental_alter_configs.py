@@ -30,8 +30,10 @@ def _handle(services: Services, request: Request) -> None:
 
 
 def _alter(services: Services, request: Request, message: IncrementalAlterConfigsRequest) -> Steps[None]:
-    def change(resource: AlterConfigsResource) -> ResourceChange:
-        operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
+    def change(resource: AlterConfigsResource) -> Steps[ResourceChange]:
+        operations = yield from in_turns(
+            (config.name, config.config_operation, config.value) for config in resource.configs
+        )
         return ResourceChange(resource.resource_type, resource.resource_name, operations, replaces_all=False)
 
     failures = yield from alter_resources(services, message, change)

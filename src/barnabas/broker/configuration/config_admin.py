@@ -66,7 +66,7 @@ class ConfigAdmin:
             try:
                 if counts[change.resource_type, change.resource_name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-                _check_names_and_values(change.operations)
+                yield from _check_names_and_values(change.operations)
                 if change.resource_type == BROKER_LOGGER and not change.replaces_all:
                     self._check_logger_broker(change.resource_name)
                     alter_log_levels(change.operations, validate_only=validate_only)
@@ -108,12 +108,17 @@ class ConfigAdmin:
             )
 
 
-def _check_names_and_values(operations: Sequence[AlterConfigOp]) -> None:
+def _check_names_and_values(operations: Sequence[AlterConfigOp]) -> Steps[None]:
     """Each name once, and null for deletion alone. Raises `KafkaError`."""
-    nulls = [name for name, operation, value in operations if value is None and operation != DELETE]
+    nulls, names = [], set()
+    for number, (name, operation, value) in enumerate(operations, 1):
+        yield from turn_after(number)
+        names.add(name)
+        if value is None and operation != DELETE:
+            nulls.append(name)
     if nulls:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
-    if len({name for name, _, _ in operations}) < len(operations):
+    if len(names) < len(operations):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
