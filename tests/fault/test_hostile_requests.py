@@ -120,7 +120,7 @@ def lists() -> dict[str, tuple[Any, int]]:
             create_topics.CreateTopicsRequest(
                 topics=[
                     creatable(
-                        name="assigned",
+                        name="crowded",
                         num_partitions=-1,
                         replication_factor=-1,
                         assignments=[create_topics.CreatableReplicaAssignment(partition_index=0, broker_ids=INDEXES)],

@@ -8,6 +8,7 @@ import pytest
 from barnabas.base.slices import at_once
 from barnabas.broker.cluster.znodes import ReplicaAssignment
 from barnabas.broker.topics.planning import (
+    MAX_REPLICAS_A_PARTITION,
     MAX_REPLICAS_A_REQUEST,
     TakenNames,
     collides,
@@ -135,6 +136,15 @@ def test_a_manual_assignment_is_taken_or_refused_as_a_whole() -> None:
     assert refused(**manual((0, (2, 2))))[0] is bad
     assert refused(**manual((0, ())))[0] is bad
     assert refused(**manual((0, (2,)), partitions=1))[0] is ErrorCode.INVALID_REQUEST
+
+
+def test_a_partition_with_more_replicas_than_a_controller_can_serve_is_refused() -> None:
+    """Each replica is sent the list of all, so 99,000 of them held a controller for 40 s."""
+    most = tuple(range(MAX_REPLICAS_A_PARTITION))
+    assert plan(**manual((0, most))).assignment == {0: most}
+    code, message = refused(**manual((0, (*most, len(most)))))
+    assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert message == "A partition would have 101 replicas, but at most 100 are possible."
 
 
 EXISTING = {0: ReplicaAssignment((1,)), 1: ReplicaAssignment((2,))}

@@ -18,6 +18,7 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import CreatableTopic
 
 __all__ = [
+    "MAX_REPLICAS_A_PARTITION",
     "MAX_REPLICAS_A_REQUEST",
     "CreationPlan",
     "TakenNames",
@@ -32,6 +33,9 @@ _MAX_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_REPLICAS_A_REQUEST = 100_000
 """A request of a few hundred bytes could ask for more, and each replica takes about a hundred bytes of memory."""
+
+MAX_REPLICAS_A_PARTITION = 100
+"""Each of them is sent all others, so the work grows with the square: 99,000 held a controller for 40 s."""
 
 
 @dataclass(slots=True)
@@ -151,11 +155,21 @@ def _validate_assignment(assignment: Mapping[int, Sequence[int]], given: int) ->
     bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if len({len(replicas) for replicas in assignment.values()}) != 1:
         raise KafkaError(bad, "All partitions should have the same number of replicas")
+    _require_few_replicas(max(map(len, assignment.values())))
     for replicas in assignment.values():
         if len(replicas) != len(set(replicas)) or not replicas:
             raise KafkaError(bad, f"Duplicate replica assignment found: {_text(assignment)}")
     if given > len(assignment) or sorted(assignment) != list(range(len(assignment))):
         raise KafkaError(bad, "partitions should be a consecutive 0-based integer sequence")
+
+
+def _require_few_replicas(count: int) -> None:
+    """Raises `KafkaError` when a partition would have too many replicas."""
+    if count > MAX_REPLICAS_A_PARTITION:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"A partition would have {count} replicas, but at most {MAX_REPLICAS_A_PARTITION} are possible.",
+        )
 
 
 def _require_storable(partitions: int, factor: int, brokers: Iterable[int]) -> None:
