@@ -1,6 +1,7 @@
 """Headers and whole frames, and the stored records that start with a version."""
 
 import struct
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -38,7 +39,9 @@ from barnabas.wire.kafka.frames import (
     decode_response_header,
     encode_request,
     encode_response,
+    free_in_slices,
 )
+from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.primitives import uvarint
 from support.kafka_messages import arbitrary
 
@@ -203,3 +206,24 @@ def test_errors_carry_code_and_message() -> None:
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER.retriable
     assert not ErrorCode.INVALID_TOPIC_EXCEPTION.retriable
     assert all(code.message for code in ErrorCode)
+
+
+def test_a_large_message_is_freed_piece_by_piece_and_not_changed() -> None:
+    """Each step frees one structure, however deep it is; who still reads a part of the message has all of it."""
+    freed: list[int] = []
+
+    class Index(int):
+        def __del__(self) -> None:
+            freed.append(int(self))
+
+    topics = [
+        ListOffsetsTopic(partitions=[ListOffsetsPartition(partition_index=Index(n)) for n in range(50)])
+        for _ in range(20)
+    ]
+    kept = topics[7]
+    held = [ListOffsetsRequest(topics=topics), None]
+    del topics
+    counts = [0, *(len(freed) for _ in free_in_slices(held))]
+    assert max(after - before for before, after in pairwise(counts)) == 1
+    assert len(freed) == 19 * 50
+    assert len(kept.partitions) == 50

@@ -32,7 +32,7 @@ from barnabas.broker.requests.request_metrics import BrokerRequestMetrics, Reque
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import reader, sliced_reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
-from barnabas.wire.kafka.frames import decode_request_header, encode_response, encode_response_in_slices
+from barnabas.wire.kafka.frames import decode_request_header, encode_response, encode_response_in_slices, free_in_slices
 
 __all__ = ["ClientConnection", "Dispatcher", "FastPath", "Unanswered"]
 
@@ -437,9 +437,11 @@ class ClientConnection:
         self._connection.close()
 
     def _answer(self, request: Request, response: Any, code: ErrorCode | None) -> None:
+        dispatcher = self._dispatcher
+        if request.is_large and (self._request is not request or (response is None and code is None)):
+            dispatcher.slices.start(free_in_slices([request.message, response]))
         if self._request is not request:
             return  # the client is gone
-        dispatcher = self._dispatcher
         dispatcher.request_metrics.answered(request, dispatcher.clock.monotonic_ms())
         if code is not None and request.is_large:
             self._dispatcher.slices.start(self._fail_large(request, code))
@@ -475,7 +477,7 @@ class ClientConnection:
             self._request = None
             self._connection.close()
         else:
-            yield from self._send_large(request, made[0])
+            self._dispatcher.slices.start(self._send_large(request, made.pop()))
 
     def _send_large(self, request: Request, response: Any) -> Sliced[None]:
         """Encode a response in slices; the request counts as unanswered until it is sent."""
@@ -490,3 +492,6 @@ class ClientConnection:
             self._connection.send(parts)
             if not self._synchronous:
                 self._connection.resume()
+        held = [request.message, response]
+        del request, response, parts
+        yield from free_in_slices(held)

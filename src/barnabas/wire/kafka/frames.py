@@ -15,7 +15,7 @@ version (KIP-511).
 from functools import cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812  # it is a class
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from barnabas.base.files import Buffer
 from barnabas.base.network import Part
@@ -36,6 +36,7 @@ __all__ = [
     "encode_request",
     "encode_response",
     "encode_response_in_slices",
+    "free_in_slices",
     "request_header_version",
     "response_header_version",
     "response_version",
@@ -181,6 +182,27 @@ def encode_response_in_slices(message: Message, version: int, correlation_id: in
         yield None
     joined += pieces
     return _response_frame(_response_format(type(message), version), correlation_id, joined)
+
+
+def free_in_slices(held: list[Any]) -> Sliced[None]:
+    """Give up messages piece by piece; ``held`` should have the last references to them.
+
+    To free a message that names 99,000 things takes up to 30 ms. The messages are not changed: others may still read them.
+    """
+    while held:
+        message = held.pop()
+        message_type: Any = type(message)
+        for name in _list_names(message_type):
+            held += getattr(message, name) or ()
+        del message
+        yield None
+
+
+@cache
+def _list_names(message_type: Any) -> tuple[str, ...]:
+    """The fields that are lists of structures."""
+    fields = getattr(message_type, "FIELDS", ())
+    return tuple(field.name for field in fields if field.kind == "array" and isinstance(field.element, type))
 
 
 class _ResponseFormat(NamedTuple):
