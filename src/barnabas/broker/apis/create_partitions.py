@@ -33,7 +33,10 @@ def _handle(services: Services, request: Request) -> None:
 def _grow(services: Services, request: Request, message: CreatePartitionsRequest) -> Steps[None]:
     results: dict[str, CreatePartitionsTopicResult] = {}
     counts: dict[str, int] = {}
-    asked = Counter(topic.name for topic in message.topics)
+    asked: Counter[str] = Counter()
+    for number, topic in enumerate(message.topics, 1):
+        yield from turn_after(number)
+        asked[topic.name] += 1
     for number, topic in enumerate(message.topics, 1):
         yield from turn_after(number)
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)

@@ -83,9 +83,13 @@ def _plan(services: Services, request: Request) -> Sliced[None]:
             plans.append(plan)
         except KafkaError as error:
             _refuse(results[topic.name], error)
-    if message.validate_only:
+    if message.validate_only or not plans:
         _describe(services, plans, results, request.version)
-        reply_once(request, CreateTopicsResponse(topics=[results[topic.name] for topic in message.topics]))
+        topics = []
+        for topic in message.topics:
+            yield None
+            topics.append(results[topic.name])
+        reply_once(request, CreateTopicsResponse(topics=topics))
         return
     answer_later(services, request, _create(services, request, plans, results), message.timeout_ms)
 

@@ -34,11 +34,12 @@ def handle(services: Services, request: Request) -> None:
 
 def _delete(services: Services, request: Request) -> Sliced[None]:
     message: DeleteRecordsRequest = request.message
-    wanted = (
-        (TopicPartition(topic.name, partition.partition_index), partition.offset)
-        for topic in message.topics
-        for partition in topic.partitions
-    )
+    wanted = []
+    for topic in message.topics:
+        yield None  # it may be named without partitions
+        for partition in topic.partitions:
+            yield None
+            wanted.append((TopicPartition(topic.name, partition.partition_index), partition.offset))
 
     def respond(outcomes: Mapping[TopicPartition, LowWatermark]) -> None:
         serve(services, request, _respond(request, outcomes))
@@ -54,7 +55,7 @@ def _delete(services: Services, request: Request) -> Sliced[None]:
 def _respond(request: Request, outcomes: Mapping[TopicPartition, LowWatermark]) -> Sliced[None]:
     topics = []
     for topic in request.message.topics:
-        yield None  # it may be named without partitions
+        yield None
         results = []
         for partition in topic.partitions:
             yield None

@@ -73,15 +73,20 @@ def _delete(services: Services, request: Request) -> Steps[None]:
     failed: dict[str, KafkaError] = {}
     if to_delete:
         failed = yield from services.topics.delete(list(to_delete))
-    for name, error in failed.items():
-        to_delete[name].error_code = error.code
+    ordered = []
+    for number, (name, result) in enumerate(to_delete.items(), 1):
+        yield from turn_after(number)
+        error = failed.pop(name, None)
+        if error is None:
+            ordered.append(name)
+        else:
+            result.error_code = error.code
 
     def done(missing: set[str]) -> None:
         for name in missing:
             to_delete[name].error_code = ErrorCode.REQUEST_TIMED_OUT
         reply_once(request, DeleteTopicsResponse(responses=results))
 
-    ordered = [name for name in to_delete if name not in failed]
     timeout_ms = request.message.timeout_ms
     if timeout_ms <= 0:
         done(set(ordered))

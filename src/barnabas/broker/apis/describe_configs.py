@@ -12,7 +12,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import NEXT_TURN, Steps, in_turns
+from barnabas.broker.cluster.steps import NEXT_TURN, Steps, turn_after
 from barnabas.broker.configuration.config_admin import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, broker_of
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
@@ -39,10 +39,16 @@ def _handle(services: Services, request: Request) -> None:
 def _work(services: Services, request: Request) -> Steps[None]:
     message: DescribeConfigsRequest = request.message
     # A resource is described once, however often it is named: its description is a thousand times as long as its name.
-    named = yield from in_turns(((each.resource_type, each.resource_name), each) for each in message.resources)
-    resources = dict(named)
+    resources: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for number, resource in enumerate(message.resources, 1):
+        yield from turn_after(number)
+        resources[resource.resource_type, resource.resource_name] = resource
     # Another broker may have changed a topic a moment ago: the znodes know, as they do for Apache's brokers.
-    names = [name for kind, name in resources if kind == TOPIC and name in services.metadata]
+    names = []
+    for number, (kind, name) in enumerate(resources, 1):
+        yield from turn_after(number)
+        if kind == TOPIC and name in services.metadata:
+            names.append(name)
     for first in range(0, len(names), _A_TURN):
         yield from services.config_repository.refresh(f"topics/{name}" for name in names[first : first + _A_TURN])
     results = []

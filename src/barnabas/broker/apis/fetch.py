@@ -73,6 +73,7 @@ def handle(services: Services, request: Request) -> None:
 def _handle_large(services: Services, request: Request) -> Sliced[None]:
     asked: list[PartitionFetch] = []
     for topic in request.message.topics:
+        yield None  # it may be named without partitions
         for first in range(0, len(topic.partitions), _PARTITIONS_A_STEP):
             some = topic.partitions[first : first + _PARTITIONS_A_STEP]
             asked += _partitions(services, request.version, topic, some)

@@ -49,15 +49,16 @@ def handle(services: Services, request: Request) -> None:
 
 def _look_up(services: Services, request: Request) -> Sliced[None]:
     message: ListOffsetsRequest = request.message
-    counts = Counter(
-        TopicPartition(topic.name, partition.partition_index)
-        for topic in message.topics
-        for partition in topic.partitions
-    )
+    counts: Counter[TopicPartition] = Counter()
+    for topic in message.topics:
+        yield None  # a topic may be named without partitions
+        for partition in topic.partitions:
+            yield None
+            counts[TopicPartition(topic.name, partition.partition_index)] += 1
     isolation = _isolation(message)
     topics = []
     for topic in message.topics:
-        yield None  # a topic may be named without partitions
+        yield None
         answers = []
         for partition in topic.partitions:
             yield None

@@ -42,6 +42,7 @@ from barnabas.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -85,7 +86,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
     topics = []
     waiting: list[_Waiting] = []
     failed = False
-    for topic_data in _without_repeats(message.topic_data):
+    for topic_data in (yield from _without_repeats(message.topic_data)):
         yield None  # it may have no partitions
         name: str | None = topic_data.name
         if request.version >= PRODUCE_TOPIC_IDS:
@@ -162,16 +163,23 @@ def _still_waiting(services: Services, waiting: list[_Waiting], acks: int) -> tu
     return left, failed
 
 
-def _without_repeats(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+def _without_repeats(topics: list[TopicProduceData]) -> Sliced[list[TopicProduceData]]:
     """As Apache's brokers do it: where a request names a partition twice, only the last records are appended."""
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return topics
-    number = sum([len(topic.partition_data) for topic in topics])
-    last = {(topic.name, topic.topic_id, data.index): data for topic in topics for data in topic.partition_data}
+    number = 0
+    last: dict[tuple[str, Uuid, int], PartitionProduceData] = {}
+    for topic in topics:
+        yield None
+        number += len(topic.partition_data)
+        for data in topic.partition_data:
+            yield None
+            last[topic.name, topic.topic_id, data.index] = data
     if len(last) == number:
         return topics
     merged: dict[tuple[str, Uuid], TopicProduceData] = {}
     for (name, topic_id, _), data in last.items():
+        yield None
         key = name, topic_id
         if key not in merged:
             merged[key] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])

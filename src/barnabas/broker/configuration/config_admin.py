@@ -60,7 +60,10 @@ class ConfigAdmin:
     ) -> Steps[list[KafkaError | KeeperError | None]]:
         """Alter each resource by itself; what went wrong with each, in order."""
         failures: list[KafkaError | KeeperError | None] = []
-        counts = Counter((change.resource_type, change.resource_name) for change in changes)
+        counts: Counter[tuple[int, str]] = Counter()
+        for number, change in enumerate(changes, 1):
+            yield from turn_after(number)
+            counts[change.resource_type, change.resource_name] += 1
         for number, change in enumerate(changes, 1):
             yield from turn_after(number)
             try:

@@ -86,8 +86,8 @@ def list_groups(
 
     Each as it is when its turn comes; groups that begin meanwhile are left out.
     """
-    wanted_states = {state.lower() for state in states}
-    wanted_types = {name.lower() for name in types}
+    wanted_states = yield from _lower_case(states)
+    wanted_types = yield from _lower_case(types)
     listed: list[ListedGroup] = []
     if wanted_types and GROUP_TYPE not in wanted_types:
         return listed
@@ -106,6 +106,14 @@ def list_groups(
         ]
         yield None
     return listed
+
+
+def _lower_case(names: Iterable[str]) -> Sliced[set[str]]:
+    lower = set()
+    for name in names:
+        yield None
+        lower.add(name.lower())
+    return lower
 
 
 def describe_group(coordinator: GroupCoordinator, group_id: str) -> Sliced[DescribedGroup]:

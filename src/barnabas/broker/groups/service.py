@@ -160,9 +160,12 @@ class GroupService:
     def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> Sliced[None]:
         deletion = GroupDeletion(self.coordinator, to)
         # A group is deleted once, however often it is named: the response stays as small as what exists.
-        for group_id in dict.fromkeys(request.groups_names):
-            self._perform(deletion.delete(group_id, self._now()))
+        seen = set()
+        for group_id in request.groups_names:
             yield None
+            if group_id not in seen:
+                seen.add(group_id)
+                self._perform(deletion.delete(group_id, self._now()))
         self._perform(deletion.end())
 
     # Effects
