@@ -56,16 +56,21 @@ class ConfigAdmin:
         self._has_topic = has_topic
 
     def alter(
-        self, changes: Sequence[ResourceChange], *, validate_only: bool
+        self, changes: list[ResourceChange], *, validate_only: bool
     ) -> Steps[list[KafkaError | KeeperError | None]]:
-        """Alter each resource by itself; what went wrong with each, in order."""
+        """Alter each resource by itself; what went wrong with each, in order.
+
+        Takes the changes out of the list: 99,000 of them are not freed at once.
+        """
         failures: list[KafkaError | KeeperError | None] = []
         counts: Counter[tuple[int, str]] = Counter()
         for number, change in enumerate(changes, 1):
             yield from turn_after(number)
             counts[change.resource_type, change.resource_name] += 1
-        for number, change in enumerate(changes, 1):
-            yield from turn_after(number)
+        changes.reverse()
+        while changes:
+            change = changes.pop()
+            yield from turn_after(len(failures) + 1)
             try:
                 if counts[change.resource_type, change.resource_name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")

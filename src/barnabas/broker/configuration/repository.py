@@ -225,9 +225,9 @@ class ConfigRepository:
 
         def checked(texts: Mapping[str, str]) -> dict[str, str]:
             changed = change(texts)
-            unknown = [name for name in changed if name not in TOPIC_SETTINGS]
-            if unknown:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown[0]}")
+            unknown = next((name for name in changed if name not in TOPIC_SETTINGS), None)
+            if unknown is not None:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown}")
             self._configs.config_of(changed)
             return changed
 
