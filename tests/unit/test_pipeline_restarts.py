@@ -25,6 +25,19 @@ def test_faults_that_may_pass_differ_from_errors() -> None:
     assert transient_fault(RuntimeError("no"), None) is None
 
 
+def test_an_error_that_quotes_what_spark_says_is_an_error() -> None:
+    """A flow's own function, or a record, may hold any words."""
+    own = "Traceback (most recent call last):\n  File \"u.py\"\nValueError: no 'java.io.IOException: Stream closed'"
+    assert transient_fault(RuntimeError(f"org.apache.spark.api.python.PythonException: {own}")) is None
+    assert transient_fault(RuntimeError("u.MyError: Python worker exited unexpectedly, it says")) is None
+    record = "[CAST_INVALID_INPUT] The value 'java.io.OptionalDataException' of the type \"STRING\" cannot be cast"
+    assert transient_fault(RuntimeError(record)) is None
+    failed = "[STREAM_FAILED] Query [id = 7] terminated with exception: Python worker exited unexpectedly (crashed)"
+    assert "died" in str(transient_fault(RuntimeError(failed)))
+    called = "py4j.protocol.Py4JJavaError: org.apache.spark.SparkException: Python worker failed to connect back."
+    assert "did not start" in str(transient_fault(RuntimeError(called)))
+
+
 def test_a_late_worker_is_started_again_a_few_times_in_a_row() -> None:
     """A micro-batch in between begins a new row; other errors are final."""
     restarts = Restarts()

@@ -31,6 +31,8 @@ def task_problem(settings: Mapping[str, str], master: str | None, cores: int) ->
         most = int(inner)
     elif executor := settings.get("spark.executor.cores"):
         field, most = "spark.executor.cores", int(executor) if executor.isdecimal() else 0
+        if master and master.startswith("spark://") and cores < most:
+            field, most = "resources.cores", cores
     elif master and not master.startswith("spark://"):
         field, most = "spark.executor.cores", 1
     if int(text) <= most:

@@ -5,6 +5,8 @@ longer; the query ends then, although nothing is wrong with it. It ends, too, wh
 to itself that it cannot read: on one machine Spark tries no task twice. The checkpoint makes a restart safe: Spark runs an unfinished micro-batch again, and sinks accept it twice.
 """
 
+import re
+
 __all__ = ["Restarts", "restarts_of", "transient_fault"]
 
 _DIED = "a Python worker of Spark died: was it killed, or is memory short?"
@@ -28,13 +30,24 @@ _FAULTS = {
 _BARE = ("Connection reset", "Connection reset by peer", "Broken pipe", "Stream closed")
 """All that Spark says, in a line of its own, when the worker that plans micro-batches for the driver is killed."""
 
+_QUOTED = re.compile(
+    r"(?<![\w.])(?!java|org\.|scala|py4j|pyspark|SparkException)[\w.]+(?:Error|Exception): |\[(?!STREAM_FAILED)[A-Z][A-Z_.]+\] "
+)
+"""What stands on a line before the words of a flow's own function, or of a record: they may quote anything."""
+
 
 def transient_fault(*errors: BaseException | None) -> str | None:
     """What happened, if Spark says that it lost a Python worker or a task."""
     texts = [str(each) for each in errors if each is not None]
     if any(text.strip().partition("\n")[0].strip() in _BARE for text in texts):
         return _DIED
-    return next((what for mark, what in _FAULTS.items() if any(mark in text for text in texts)), None)
+    lines = [line for text in texts for line in text.splitlines()]
+    return next((what for mark, what in _FAULTS.items() if any(_says(line, mark) for line in lines)), None)
+
+
+def _says(line: str, mark: str) -> bool:
+    before, found, _ = line.partition(mark)
+    return bool(found) and _QUOTED.search(before) is None
 
 
 def restarts_of(fault: str) -> int:
