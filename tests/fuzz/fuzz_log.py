@@ -15,6 +15,7 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.slices import in_this_thread
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.producer_state import decode_snapshot
 from barnabas.log.segment.offset_index import OffsetIndex
@@ -24,7 +25,6 @@ from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch
-from support.slicing import finish
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)
@@ -95,7 +95,7 @@ def attempt(rng: random.Random, directory: Path) -> None:
     for offset in (loaded.log_start_offset, loaded.log_end_offset - 1, loaded.log_end_offset):
         try:
             loaded.read(offset, 1000, upper_bound=loaded.log_end_offset, min_one_batch=True)
-            finish(loaded.offset_for_timestamp(NOW))
+            in_this_thread(loaded.offset_for_timestamp(NOW))
             loaded.aborted_transactions(0, loaded.log_end_offset)
         except KafkaError:
             continue

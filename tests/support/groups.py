@@ -6,6 +6,7 @@ from typing import Any
 
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import in_this_thread
 from barnabas.broker.groups.commits import prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
@@ -28,7 +29,6 @@ from barnabas.wire.kafka.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from support.slicing import finish
 
 PARTITIONS = 3
 RANGE = (("range", b"r"),)
@@ -100,7 +100,7 @@ class World:
             for offset, (written_to, key, value) in enumerate(self.log):
                 if written_to == partition:
                     loader.add(key, value, offset)
-            finish(loader.steps())
+            in_this_thread(loader.steps())
             assert not loader.unreadable
             self.perform(self.coordinator.finish_loading(partition, 0, loader, self.now))
         self.settle()
@@ -277,7 +277,7 @@ class World:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        commit = finish(
+        commit = in_this_thread(
             prepare_commit(request, _topics(known), self.settings.offset_metadata_max_bytes, self.now.wall_ms)
         )
         self.perform(self.coordinator.commit_offsets(commit, answer, self.now))
@@ -300,7 +300,7 @@ class World:
                 for t, p in partitions
             ],
         )
-        deletion = finish(prepare_offset_deletion(request, _topics(known)))
+        deletion = in_this_thread(prepare_offset_deletion(request, _topics(known)))
         self.perform(delete_offsets(self.coordinator, deletion, answer, self.now))
         return answer
 

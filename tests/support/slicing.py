@@ -1,12 +1,8 @@
-"""Does sliced work, and what it wants beside the loop, in the caller's thread."""
+"""What tests have in place of a pool of threads."""
 
 from collections.abc import Callable
 
-from barnabas.base.slices import in_this_thread
-
-__all__ = ["finish", "thread_at_once"]
-
-finish = in_this_thread
+__all__ = ["thread_at_once"]
 
 
 def thread_at_once(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Beside
+from barnabas.base.slices import Beside, in_this_thread
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets import CommittedOffset
 from barnabas.broker.groups.records import (
@@ -35,7 +35,6 @@ from barnabas.wire.kafka.errors import MalformedMessageError
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, assign_offsets
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch, build_batch_around, read_pairs, read_records
-from support.slicing import finish
 
 names = st.text(max_size=20)
 few_names = st.sampled_from(["g", "h", "group"])
@@ -157,7 +156,7 @@ def test_groups_loaded_by_whole_batches_are_those_loaded_by_single_records(
         end += len(records)
     assert list(together.read(bytes(log)))[-1:] == ([end] if batches else [])
     for loader in (together, single):
-        finish(loader.steps())
+        in_this_thread(loader.steps())
     assert not together.unreadable
     assert {group: found.offsets.committed for group, found in together.groups.items()} == {
         group: found.offsets.committed for group, found in single.groups.items()

@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.slices import in_this_thread
 from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.loading import Loader
@@ -48,7 +49,6 @@ from barnabas.wire.kafka.messages.update_metadata import (
 )
 from support.broker import Wire
 from support.group_broker import PARTITION, TOPIC_ID, GroupBroker
-from support.slicing import finish
 
 UNKNOWN_ID = Uuid(bytes([1]) * 16)
 
@@ -116,7 +116,7 @@ def reloaded(broker: GroupBroker) -> dict[str, Group]:
     piece = log.read(0, 1 << 20, upper_bound=log.log_end_offset)
     for _ in loader.read(piece.records.read()):
         pass
-    finish(loader.steps())
+    in_this_thread(loader.steps())
     return loader.groups
 
 

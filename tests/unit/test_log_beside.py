@@ -22,7 +22,6 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.batch_header import assign_offsets
 from barnabas.wire.kafka.records.records import Record, build_batch
-from support.slicing import finish
 
 NOW = 1_700_000_000_000
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -184,7 +183,7 @@ def test_a_checkpoint_that_is_written_late_does_not_replace_a_newer_one(tmp_path
     assert read_offsets(OsFiles(), str(tmp_path / RECOVERY_POINTS)) == {TP: 2}
     append(log, 0)
     log.flusher.flush(NOW)
-    finish(dirs.checkpoint(RECOVERY_POINTS))
+    in_this_thread(dirs.checkpoint(RECOVERY_POINTS))
     assert read_offsets(OsFiles(), str(tmp_path / RECOVERY_POINTS)) == {TP: 3}
 
 
@@ -200,7 +199,7 @@ def test_a_log_that_is_cut_while_high_watermarks_are_gathered_supersedes_their_c
     work = dirs.high_watermarks.due()
     next(work)
     dirs.truncate({TP: 2})
-    (write,) = finish(work)
+    (write,) = in_this_thread(work)
     write.prepare()
     dirs.high_watermarks.commit(write)
     assert read_offsets(OsFiles(), str(tmp_path / HIGH_WATERMARKS))[TP] == 2
@@ -210,11 +209,11 @@ def test_a_checkpoint_without_news_is_not_written(tmp_path: Path) -> None:
     """An idle broker leaves its disk alone."""
     dirs = opened(tmp_path)
     made(dirs)
-    finish(dirs.checkpoint(RECOVERY_POINTS))
+    in_this_thread(dirs.checkpoint(RECOVERY_POINTS))
     path = tmp_path / RECOVERY_POINTS
     assert read_offsets(OsFiles(), str(path)) == {TP: 0}
     path.unlink()
-    finish(dirs.checkpoint(RECOVERY_POINTS))
+    in_this_thread(dirs.checkpoint(RECOVERY_POINTS))
     assert not path.exists()
 
 
@@ -231,7 +230,7 @@ def test_the_removal_of_folders_can_be_interrupted_by_a_stop(tmp_path: Path) -> 
     left = len(list(tmp_path.glob("topic-*")))
     assert 0 < left < 200
     dirs.close(clean=True)
-    finish(opened(tmp_path).purge_deleted(NOW + 60_000))
+    in_this_thread(opened(tmp_path).purge_deleted(NOW + 60_000))
     assert list(tmp_path.glob("topic-*")) == []
 
 
@@ -259,7 +258,7 @@ def test_segments_go_some_at_a_time_and_their_files_beside_the_event_loop(tmp_pa
     Path(log.directory).rename(directory)
     log.move_to(str(directory))
     step.work()
-    finish(work)
+    in_this_thread(work)
     assert list(directory.glob("*.deleted")) == []
     assert len(log.deletions) == 0
 

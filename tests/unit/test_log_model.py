@@ -12,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.slices import in_this_thread
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import read_headers
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
-from support.slicing import finish
 
 TP = TopicPartition("t", 3)
 NOW = 1_700_000_000_000
@@ -114,7 +114,7 @@ class LogMachine(RuleBasedStateMachine):
         self.start = self.log.delete_records_before(offset)
         assert self.start == offset
         self.log.apply_retention(self.now)
-        finish(self.log.purge_deleted(self.now))
+        in_this_thread(self.log.purge_deleted(self.now))
         self.records = [record for record in self.records if record[0] >= self.start]
 
     @rule()
@@ -205,7 +205,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def times_are_found(self) -> None:
-        found = finish(self.log.offset_for_timestamp(-3))
+        found = in_this_thread(self.log.offset_for_timestamp(-3))
         times = {}
         at = self.start
         if self.records and found is not None:
@@ -214,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
             for position, _ in read_headers(data := part.records.read()):
                 times.update({record.offset: record.timestamp for record in read_records(data, position)})
             first = min(offset for offset in times if offset >= at)
-            earliest = finish(self.log.offset_for_timestamp(times[first]))
+            earliest = in_this_thread(self.log.offset_for_timestamp(times[first]))
             assert earliest is not None
             assert earliest.offset <= first or earliest.timestamp_ms >= times[first]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import in_this_thread
 from barnabas.broker.replication.delayed_produce import when_committed
 from barnabas.broker.replication.partition import FollowerProgress, Leader, Partition
 from barnabas.log.lost_data import LostData
@@ -16,7 +17,6 @@ from barnabas.wire.kafka.messages.alter_partition import (
     AlterPartitionResponseTopicData,
 )
 from support.broker import DataPath, batch
-from support.slicing import finish
 
 T0 = TopicPartition("t", 0)
 VERSION = 1
@@ -103,7 +103,7 @@ def test_a_laggard_is_left_out_and_the_watermark_moves_on_only_when_that_is_conf
     fetched(broker, 2, 1)
     broker.clock.now_ms += LAG_MS + 1
     fetched(broker, 2, 1)
-    finish(broker.replicas.shrink_isrs(broker.clock.wall_ms()))
+    in_this_thread(broker.replicas.shrink_isrs(broker.clock.wall_ms()))
     assert partition.role.pending_isr == {0, 2}
     assert partition.log.high_watermark == 0
     answer(broker, isr=(0, 2), partition_epoch=2)
@@ -145,7 +145,7 @@ def test_a_follower_that_is_refused_and_goes_silent_holds_no_producer_up(broker:
     waiting: list[ErrorCode] = []
     assert when_committed(broker.replicas, broker.purgatory, T0, 0, waiting.append, 10 * LAG_MS) is not None
     broker.clock.now_ms += LAG_MS + 1
-    finish(broker.replicas.shrink_isrs(broker.clock.wall_ms()))
+    in_this_thread(broker.replicas.shrink_isrs(broker.clock.wall_ms()))
     broker.purgatory.try_complete_actions()
     assert waiting == [ErrorCode.NONE]
 

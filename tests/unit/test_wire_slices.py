@@ -5,11 +5,11 @@ from random import Random
 import pytest
 
 from barnabas.base.files import FileSlice
+from barnabas.base.slices import in_this_thread
 from barnabas.wire.kafka.codec import encode, reader, sliced_reader, sliced_writer
 from barnabas.wire.kafka.errors import MalformedMessageError
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from support.kafka_messages import all_versions, arbitrary, name_of
-from support.slicing import finish
 
 CASES = list(all_versions())
 
@@ -21,9 +21,9 @@ def test_slices_give_the_same_bytes_and_the_same_message(case) -> None:
     message = arbitrary(kind, version, Random(7))
     expected = encode(message, version)
     pieces: list = []
-    finish(sliced_writer(kind, version)(message, pieces.append))
+    in_this_thread(sliced_writer(kind, version)(message, pieces.append))
     assert b"".join(p.read() if isinstance(p, FileSlice) else p for p in pieces) == expected
-    read, at = finish(sliced_reader(kind, version)(memoryview(expected), 0))
+    read, at = in_this_thread(sliced_reader(kind, version)(memoryview(expected), 0))
     again, at_again = reader(kind, version)(memoryview(expected), 0)
     assert (encode(read, version), at) == (encode(again, version), at_again)
 
@@ -39,4 +39,4 @@ def test_a_message_that_ends_early_is_refused_in_slices_too() -> None:
     """With the same error."""
     data = bytes(encode(MetadataRequest(topics=[MetadataRequestTopic(name="topic")] * 10), 9))
     with pytest.raises(MalformedMessageError):
-        finish(sliced_reader(MetadataRequest, 9)(data[:-3], 0))
+        in_this_thread(sliced_reader(MetadataRequest, 9)(data[:-3], 0))
