@@ -82,7 +82,7 @@ def trials(seeds: str) -> dict[str, Trial]:
         ),
         "log dirs": Trial(
             "one log dir fails alone (ENOSPC, EFBIG, EIO, unreadable), and replicas move between dirs under load",
-            ("tests/fault/test_log_dirs.py",),
+            ("tests/fault/test_log_dir_failures.py",),
             {"BARNABAS_MOVES": 50},
         ),
         "recovery": Trial(

@@ -637,3 +637,9 @@ def test_every_test_has_a_docstring_that_says_what_it_checks() -> None:
             if node.name.startswith("test_"):
                 bare += [] if ast.get_docstring(node) else [f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"]
     assert bare == []
+
+
+def test_every_module_of_tests_has_a_name_of_its_own() -> None:
+    """pytest cannot collect two modules of one name in one run, as ``pytest`` without arguments would."""
+    counts = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in counts.items() if count > 1] == []
