@@ -19,6 +19,8 @@ Classes are cheap to define, for a broker defines hundreds: ``__init__`` is comp
 """
 
 from collections.abc import Callable
+from functools import cache
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 from barnabas.base.files import Buffer, FileSlice
@@ -41,6 +43,7 @@ __all__ = [
     "record_data",
     "string",
     "struct_of",
+    "structures_in",
     "uint16",
     "uint32",
     "uuid",
@@ -196,6 +199,21 @@ class Struct(metaclass=_StructType):
             else:
                 shown.append(f"{field.name}={value!r}")
         return shown
+
+
+def structures_in(value: object) -> list[Struct]:
+    """The structures in the lists of a structure; none in any other value."""
+    if not isinstance(value, Struct):
+        return []
+    return list(chain.from_iterable(getattr(value, name) or () for name in _list_names(type(value))))
+
+
+@cache
+def _list_names(struct_type: type[Struct]) -> tuple[str, ...]:
+    """The fields that are lists of structures."""
+    return tuple(
+        field.name for field in struct_type.FIELDS if field.kind == "array" and isinstance(field.element, type)
+    )
 
 
 class Message(Struct):
