@@ -251,3 +251,20 @@ def test_a_future_of_work_in_slices_ends_as_the_work_does(end: str) -> None:
         with pytest.raises(OSError if end == "error" else asyncio.CancelledError):
             asyncio.run(wait())
     assert log == ["thread", *(["end"] if end in ("result", "cancelled") else [])]
+
+
+@pytest.mark.parametrize("is_stopped_before", [True, False])
+def test_a_future_of_work_that_a_stop_keeps_from_beginning_is_cancelled(is_stopped_before: bool) -> None:
+    """It comes after the stop, or waits behind other work; who awaits it would wait for ever."""
+    loop, log = Loop(steps=0), []
+
+    async def wait() -> None:
+        loop.slices.start(counting(log, "other", 2))
+        if is_stopped_before:
+            loop.slices.stop()
+        future = future_of(loop.slices, counting(log, "late", 2))
+        loop.slices.stop()
+        assert future.cancelled()
+
+    asyncio.run(wait())
+    assert not any(each.startswith("late") for each in log)

@@ -19,6 +19,7 @@ def future_of(slices: Slices, work: Sliced[T]) -> "asyncio.Future[T]":
 
     def run() -> Sliced[None]:
         try:
+            yield None
             result = yield from work
         except GeneratorExit:  # a stop
             done.cancel()
@@ -30,5 +31,7 @@ def future_of(slices: Slices, work: Sliced[T]) -> "asyncio.Future[T]":
             if not done.done():
                 done.set_result(result)
 
-    slices.start(run())
+    steps = run()
+    next(steps)  # into its try: a generator that is closed before it has begun does not see that
+    slices.start(steps)
     return done
