@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import struct
 from pathlib import Path
 from random import Random
 
@@ -18,6 +19,7 @@ from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.plain import PlainServer
 from barnabas.security.sasl_client import converse
 from barnabas.security.scram import ScramServer, scram_credential
+from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsRequest
@@ -321,6 +323,26 @@ def test_an_authentication_that_ends_must_be_renewed(tmp_path: Path) -> None:
     assert log_in(wire) == 5000
     broker.timers.advance(5000)
     wire.post(NOTHING, 7)
+    assert wire.is_closed
+    assert wire.sent == []
+
+
+def test_a_request_too_large_for_its_api_is_not_kept_in_an_authentication_that_ends(tmp_path: Path) -> None:
+    """It is refused when it begins, by an end of the connection if the authentication has ended when all of it has come."""
+    broker = SaslBroker(tmp_path, reauth_ms=5000)
+    broker.serve((*DATA_PATH_APIS, "sasl_authenticate", "sasl_handshake", "join_group"))
+    wire = broker.connect()
+    size, head = 90 << 20, struct.pack(">hhi", ApiKey.JOIN_GROUP, 5, 77)
+    assert not wire.handler.drops(head, size)
+    log_in(wire)
+    assert wire.handler.drops(head, size)
+    wire.asked.append((ApiKey.JOIN_GROUP, 5))
+    wire.handler.dropped(head)
+    assert wire.sent[0][4:8] == head[4:8]
+    assert wire.answer().error_code == ErrorCode.INVALID_REQUEST
+    assert not wire.handler.drops(struct.pack(">hhi", ApiKey.LIST_OFFSETS, 7, 1), size)
+    broker.timers.advance(5000)
+    wire.handler.dropped(head)
     assert wire.is_closed
     assert wire.sent == []
 

@@ -91,8 +91,8 @@ class SaslConnection:
             self._take_token(bytes(data))
             return
         try:
-            api_key: int | None = ApiKey(decode_request_header(data)[0])
-        except (MalformedMessageError, KafkaError, ValueError):  # of no API that exists
+            api_key = _api_key(decode_request_header(data)[0])
+        except (MalformedMessageError, KafkaError):
             api_key = None
         match authenticator.admit(api_key, now_ms):
             case FrameVerdict.SERVE:
@@ -109,9 +109,19 @@ class SaslConnection:
                 self._connection.close()
 
     def drops(self, head: bytes, frame_bytes: int) -> bool:
-        return self._authenticator.needs_no_gate and self._opened.drops(head, frame_bytes)
+        return self._authenticator.is_complete and self._opened.drops(head, frame_bytes)
 
     def dropped(self, head: bytes) -> None:
+        authenticator = self._authenticator
+        if not authenticator.needs_no_gate:
+            now_ms = self._opened.last_active_ms = self._dispatcher.clock.monotonic_ms()
+            if (
+                authenticator.admit(_api_key(int.from_bytes(head[:2], "big", signed=True)), now_ms)
+                is not FrameVerdict.SERVE
+            ):
+                self._log("its authentication has ended")
+                self._connection.close()
+                return
         self._opened.dropped(head)
 
     def bad_length(self, prefix: bytes) -> None:
@@ -197,3 +207,10 @@ class SaslConnection:
     def _log(self, reason: str) -> None:
         client = self._opened.client
         logger.info("Failed authentication with %s:%d on %s: %s", client.host, client.port, client.listener, reason)
+
+
+def _api_key(number: int) -> ApiKey | None:
+    try:
+        return ApiKey(number)
+    except ValueError:
+        return None
