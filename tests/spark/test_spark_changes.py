@@ -221,6 +221,8 @@ def test_a_keyed_topic_of_changes_becomes_a_table_and_a_topic_of_what_is_left(
     sinks: list[dict[str, Any]] = [
         {"type": "duckdb", "path": str(tmp_path / "out.duckdb"), "table": "t"},
         {"type": "topic", "topic": copy},
+        {"type": "delta", "path": str(tmp_path / "delta")},
+        {"type": "search", "path": str(tmp_path / "out.db"), "table": "t", "text": ["source_key"]},
     ]
     flow = declare(
         name,
@@ -241,6 +243,10 @@ def test_a_keyed_topic_of_changes_becomes_a_table_and_a_topic_of_what_is_left(
     assert (summary["rows"], summary["bad_rows"], summary["batches"]) == (8, 0, 2)
     with duckdb.connect(str(tmp_path / "out.duckdb")) as connection:
         assert connection.execute("SELECT * FROM t ORDER BY source_key").fetchall() == [(4, "b"), (5, "c")]
+    delta = deltalake.DeltaTable(str(tmp_path / "delta")).to_pyarrow_table().to_pylist()
+    assert sorted((row["price"], row["source_key"]) for row in delta) == [(4, "b"), (5, "c")]
+    with contextlib.closing(sqlite3.connect(tmp_path / "out.db")) as found:
+        assert found.execute("SELECT price, source_key FROM t ORDER BY source_key").fetchall() == [(4, "b"), (5, "c")]
     left: dict[str, int] = {}
     for message in cluster.read(copy):
         key = json.loads(message.key())["source_key"]

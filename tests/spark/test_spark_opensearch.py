@@ -23,6 +23,7 @@ from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
 from barnabas.pipelines.flows import declare, fields, foreach_batch, topic  # noqa: E402
 from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError  # noqa: E402
 from barnabas.pipelines.outputs.opensearch import OpenSearchIndex  # noqa: E402
+from barnabas.pipelines.outputs.table import DELETION_MARK  # noqa: E402
 from barnabas.pipelines.run import run_on  # noqa: E402
 
 pytestmark = [
@@ -110,6 +111,10 @@ def test_documents_are_found_at_once_and_replaced_by_key(url: str) -> None:
     assert ask(url, "events", {"term": {"level": "warn"}}) == found
     OpenSearchIndex(sink, TYPES).apply(rows((3, "again")), "flow", "query", 2)
     assert len(ask(url, "events", {"match_all": {}})) == 3
+    marked = rows((1, ""), (9, ""), (4, "new")).append_column(DELETION_MARK, pa.array([True, True, False]))
+    for _ in range(2):  # a document that is not there is deleted already
+        index.apply(marked, "flow", "query", 3)
+        assert [each["id"] for each in ask(url, "events", {"match_all": {}})] == [2, 3, 4]
 
 
 def test_a_document_that_does_not_fit_the_index_is_an_error_with_the_reason(url: str) -> None:

@@ -17,6 +17,7 @@ pa = pytest.importorskip("pyarrow")
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError  # noqa: E402
 from barnabas.pipelines.outputs.opensearch import OpenSearchIndex  # noqa: E402
+from barnabas.pipelines.outputs.table import DELETION_MARK  # noqa: E402
 
 
 class Server(ThreadingHTTPServer):
@@ -61,15 +62,23 @@ class Handler(BaseHTTPRequestHandler):
             return
         lines = [json.loads(line) for line in body.splitlines()]
         items = []
-        for action, document in zip(lines[::2], lines[1::2], strict=True):
-            name = action["index"]["_id"]
+        while lines:
+            ((kind, action),) = lines.pop(0).items()
+            name = action["_id"]
+            if kind == "delete":
+                is_there = self.server.documents.pop(name, None) is not None
+                items.append({"delete": {"status": 200 if is_there else 404}})
+                continue
+            document = lines.pop(0)
             if name in self.server.refused_once:
                 self.server.refused_once.discard(name)
                 items.append({"index": {"status": 429, "error": {"reason": "queue is full"}}})
             else:
                 self.server.documents[name] = document
                 items.append({"index": {"status": 200}})
-        self._answer(200, {"errors": any(item["index"]["status"] > 299 for item in items), "items": items})
+        self._answer(
+            200, {"errors": any(each["status"] > 299 for item in items for each in item.values()), "items": items}
+        )
 
     def _answer(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode()
@@ -187,3 +196,13 @@ def test_a_time_that_python_cannot_hold_is_an_error_that_names_its_column(server
         pa.table({"id": [1], "m": pa.array([[("a", 2)]], pa.map_(pa.string(), pa.int64()))}), "f", "q", 0
     )
     assert server.documents["[1]"]["m"] == {"a": 2}
+
+
+def test_documents_of_rows_that_are_marked_are_deleted(server: Server) -> None:
+    """One that is not there is deleted already: the batch came before."""
+    index = open_index(server.url, [])
+    index.apply(pa.table({"id": [1, 2]}), "flow", "query", 0)
+    batch = pa.table({"id": [1, 3, 4], DELETION_MARK: [True, True, False]})
+    for _ in range(2):
+        index.apply(batch, "flow", "query", 1)
+        assert server.documents == {"[2]": {"id": 2}, "[4]": {"id": 4}}

@@ -21,7 +21,7 @@ from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of  # n
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError, SearchSink  # noqa: E402
 from barnabas.pipelines.outputs.kinds import inspect_output, open_database, open_output  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
-from barnabas.pipelines.outputs.table import OutputTable  # noqa: E402
+from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable  # noqa: E402
 from barnabas.pipelines.spec import POSITION, DatabaseSink  # noqa: E402
 from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 
@@ -107,6 +107,27 @@ def test_epochs_begin_again_with_a_new_query(output: Keyed) -> None:
     assert opened.apply(rows(("AA", 3)), "flow", "another", 0)
     opened.close()
     assert sorted(output.read()) == [("AA", 3), ("UA", 5)]
+
+
+def test_rows_that_are_marked_are_deleted_with_their_batch(output: Keyed) -> None:
+    """Also by a null in the key, what is not there, and again after a crash."""
+
+    def batch(*figures: tuple[str | None, int], deleted: set[str | None]) -> Any:
+        marks = pa.array([name in deleted for name, _ in figures], pa.bool_())
+        return rows(*figures).append_column(DELETION_MARK, marks)
+
+    opened = output.open()
+    opened.apply(batch(("AA", 1), ("UA", 5), (None, 7), deleted=set()), "flow", "query", 0)
+    opened.apply(batch(("AA", 2), ("DL", 3), (None, 8), deleted={"AA", None}), "flow", "query", 1)
+    assert opened.apply(batch(("XX", 2), deleted={"XX"}), "flow", "query", 2)
+    assert opened.last_epoch("flow", "query") == 2
+    assert not opened.apply(batch(("UA", 2), deleted={"UA"}), "flow", "query", 2)
+    assert opened.apply(batch(deleted=set()), "flow", "query", 3)
+    assert opened.last_epoch("flow", "query") == 3
+    opened.close()
+    assert sorted(output.read()) == [("DL", 3), ("UA", 5)]
+    if isinstance(output.sink, SearchSink):
+        assert [hit.row["carrier"] for hit in search_index(output.sink, "AA OR DL")] == ["DL"]
 
 
 def test_a_group_whose_key_is_null_has_one_row(output: Keyed) -> None:

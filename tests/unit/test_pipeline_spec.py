@@ -445,7 +445,7 @@ def test_check_refuses_properties_that_clients_do_not_know_without_a_cluster(
 
 
 def test_rows_are_deleted_by_a_key_of_the_flow_only() -> None:
-    """A position is another in each record; outputs that cannot delete do not know the field."""
+    """A position is another in each record; files of Parquet stay."""
     rows = re.sub(r"(?s)\[aggregate\].*?(?=\[\[sinks)", "", FLOW).replace(
         'table = "by_carrier"', 'table = "t"\ndelete_when = "delay < 0"'
     )
@@ -455,7 +455,7 @@ def test_rows_are_deleted_by_a_key_of_the_flow_only() -> None:
     assert isinstance(database, DatabaseSink)
     assert isinstance(topic, TopicSink)
     assert (database.delete_when, topic.delete_when) == ("delay < 0", None)
-    with pytest.raises(SpecError, match=r"sinks\[0\].delete_when: is unknown here"):
+    with pytest.raises(SpecError, match=r"sinks\[0\].delete_when: is not for \"parquet\""):
         parse(rows.replace('type = "sqlite"', 'type = "parquet"'))
 
 

@@ -19,7 +19,7 @@ from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.outputs.kinds import TableSink, open_output
 from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable
-from barnabas.pipelines.spec import POSITION, DatabaseSink, Flow, FunctionSink, TopicSink
+from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, TopicSink
 from barnabas.pipelines.transforms import as_messages, field_types, latest_per_key
 
 __all__ = ["BatchSink", "lost_rows_error", "open_sinks", "require_batches"]
@@ -45,7 +45,7 @@ class _TableWriter:
     def __init__(self, sink: TableSink, flow: Flow, results: DataFrame, is_stopped: Callable[[], bool]) -> None:
         self._flow = flow
         self._key = sink.key
-        self._delete_when = sink.delete_when if isinstance(sink, DatabaseSink) else None
+        self._delete_when = sink.delete_when
         schema = _for_key(results, flow, sink.key).schema
         rows_change = flow.last_aggregate is not None or sink.key != POSITION
         self._replaces = not isinstance(sink, LakeSink)

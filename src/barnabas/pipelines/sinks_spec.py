@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
+from barnabas.pipelines.outputs.declared import (
+    OUTPUT_TYPES,
+    LakeSink,
+    OpenSearchSink,
+    SearchSink,
+    declare_output,
+    read_deletion,
+)
 from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable, resolve_path
 from barnabas.pipelines.steps import Aggregate, read_function
 
@@ -92,26 +99,19 @@ def read_sink(table: SpecTable, aggregate: Aggregate | None, folder: Path, near:
         own = kafka if servers else {**near.kafka, **kafka}
         topic = table.needed("topic")
         return TopicSink(
-            topic, key, servers or near.bootstrap_servers, table.require_protection(own), _deletion(table, key)
+            topic, key, servers or near.bootstrap_servers, table.require_protection(own), read_deletion(table, key)
         )
     name = table.needed("table")
     if not re.fullmatch(rf"{NAME.pattern}(\.{NAME.pattern})?", name):
         raise table.fail("table", f"is {name!r}, which is no name of a table")
     if kind in ("sqlite", "duckdb"):
         path = resolve_path(table.needed("path", "the database's file"), folder)
-        return DatabaseSink(kind, path, name, key, _deletion(table, key))
+        return DatabaseSink(kind, path, name, key, read_deletion(table, key))
     url = table.needed("url", _POSTGRESQL)
     scheme, separator, _ = url.partition("://")
     if separator and "=" not in scheme and scheme not in ("postgresql", "postgres"):
         raise table.fail("url", f"begins with {scheme}://, but must be {_POSTGRESQL}")
-    return DatabaseSink(kind, url, name, key, _deletion(table, key))
-
-
-def _deletion(table: SpecTable, key: tuple[str, ...]) -> str | None:
-    condition = table.text("delete_when")
-    if condition is not None and key == POSITION:
-        raise table.fail("delete_when", "needs a key: each record's position is new, and so no row has it")
-    return condition
+    return DatabaseSink(kind, url, name, key, read_deletion(table, key))
 
 
 def refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:

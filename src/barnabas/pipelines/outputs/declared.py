@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.pipelines.spec_fields import NAME, SpecTable, resolve_path
+from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable, resolve_path
 
-__all__ = ["OUTPUT_TYPES", "LakeSink", "OpenSearchSink", "OutputError", "SearchSink", "declare_output"]
+__all__ = ["OUTPUT_TYPES", "LakeSink", "OpenSearchSink", "OutputError", "SearchSink", "declare_output", "read_deletion"]
 
 OUTPUT_TYPES = ("parquet", "delta", "search", "opensearch")
 _INDEX = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -28,6 +28,8 @@ class LakeSink:
     partition_by: tuple[str, ...] = ()
     compact_every: int = 100
     """Delta only: after so many versions small files become large ones."""
+    delete_when: str | None = None
+    """Delta only: an SQL condition; a row of the results for which it is true deletes the row of its key."""
 
     @property
     def table(self) -> str:
@@ -42,6 +44,8 @@ class SearchSink:
     table: str
     text: tuple[str, ...]
     key: tuple[str, ...]
+    delete_when: str | None = None
+    """As of a `LakeSink`."""
     type: str = "search"
 
 
@@ -54,6 +58,8 @@ class OpenSearchSink:
     text: tuple[str, ...]
     key: tuple[str, ...]
     timeout_ms: int = 30_000
+    delete_when: str | None = None
+    """As of a `LakeSink`; it deletes the document."""
     type: str = "opensearch"
 
 
@@ -66,12 +72,15 @@ def declare_output(
             "type", 'is "parquet", whose rows cannot be replaced; for these results take "delta" or a database'
         )
     if kind == "parquet":
+        if table.text("delete_when") is not None:
+            raise table.fail("delete_when", 'is not for "parquet", whose rows stay; take "delta" or a database')
         return LakeSink(
             kind, resolve_path(table.needed("path", "the folder of the files"), folder), key, _columns(table)
         )
+    deletion = read_deletion(table, key)
     if kind == "delta":
         path = resolve_path(table.needed("path", "the folder of the table"), folder)
-        return LakeSink(kind, path, key, _columns(table), table.number("compact_every", 100))
+        return LakeSink(kind, path, key, _columns(table), table.number("compact_every", 100), deletion)
     text = table.texts("text")
     if kind == "search":
         if not text:
@@ -79,7 +88,7 @@ def declare_output(
         name = table.needed("table")
         if not NAME.fullmatch(name):
             raise table.fail("table", f"is {name!r}, which is no name of a table")
-        return SearchSink(resolve_path(table.needed("path", "the index's file"), folder), name, text, key)
+        return SearchSink(resolve_path(table.needed("path", "the index's file"), folder), name, text, key, deletion)
     url = table.needed("url", 'like "http://localhost:9200"')
     if not url.startswith(("http://", "https://")):
         raise table.fail("url", f"is {url!r}, but must begin with http:// or https://")
@@ -88,7 +97,15 @@ def declare_output(
         raise table.fail(
             "index", f"is {index!r}, but may hold lower-case letters, digits, dot, dash and underscore only"
         )
-    return OpenSearchSink(url.rstrip("/"), index, text, key, table.number("timeout_ms", 30_000))
+    return OpenSearchSink(url.rstrip("/"), index, text, key, table.number("timeout_ms", 30_000), deletion)
+
+
+def read_deletion(table: SpecTable, key: tuple[str, ...]) -> str | None:
+    """The condition ``delete_when`` of a sink."""
+    condition = table.text("delete_when")
+    if condition is not None and key == POSITION:
+        raise table.fail("delete_when", "needs a key: each record's position is new, and so no row has it")
+    return condition
 
 
 def _columns(table: SpecTable) -> tuple[str, ...]:

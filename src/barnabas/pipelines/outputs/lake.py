@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.errors import REFILL_ADVICE
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError
-from barnabas.pipelines.outputs.table import TableState, require_writable
+from barnabas.pipelines.outputs.table import DELETION_MARK, TableState, require_writable
 
 __all__ = ["DeltaTableSink", "ParquetFolder", "inspect_lake", "open_lake"]
 
@@ -215,9 +215,12 @@ class DeltaTableSink:
                 return False
             transaction = self._delta.Transaction(f"barnabas/{flow}/{query}/{way}", epoch)
             properties = self._delta.CommitProperties(app_transactions=[transaction])
-            if way == _MERGE and rows.num_rows:  # a merge of nothing would leave no commit
+            if rows.num_rows and (way == _MERGE or DELETION_MARK in rows.column_names):
                 self._merge(rows, properties)
-            else:
+                rows = rows.slice(0, 0)
+            # A merge that changes nothing leaves no commit: of no rows, and of deletions of what is not there.
+            if self._way(flow, query) != (way, epoch):
+                rows = rows.select([name for name in rows.column_names if name != DELETION_MARK])
                 self._delta.write_deltalake(self._table, rows, mode="append", commit_properties=properties)
             self._applied[flow, query] = epoch
             self._compact()
@@ -262,7 +265,12 @@ class DeltaTableSink:
         merger = self._table.merge(
             rows, " AND ".join(conditions), source_alias="source", target_alias="target", commit_properties=properties
         )
-        merger.when_matched_update_all().when_not_matched_insert_all().execute()
+        if DELETION_MARK not in rows.column_names:
+            merger.when_matched_update_all().when_not_matched_insert_all().execute()
+            return
+        deletes = f'source."{DELETION_MARK}"'
+        merger = merger.when_matched_delete(deletes).when_matched_update_all(except_cols=[DELETION_MARK])
+        merger.when_not_matched_insert_all(f"NOT {deletes}", except_cols=[DELETION_MARK]).execute()
 
     def _compact(self) -> None:
         version = self._table.version()

@@ -30,6 +30,7 @@ from barnabas.client.web import basic_authorization, open_request
 from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.errors import REFILL_ADVICE
 from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError
+from barnabas.pipelines.outputs.table import DELETION_MARK
 from barnabas.pipelines.texts import as_json, as_text_value
 
 __all__ = ["OpenSearchIndex"]
@@ -175,12 +176,15 @@ class OpenSearchIndex:
         return _IndexState(uuid if isinstance(uuid, str) else None, meta if isinstance(meta, dict) else {})
 
     def _requests(self, rows: pa.Table) -> Iterator[list[bytes]]:
-        """Pairs of lines, an action and a document, up to a request's size."""
+        """Pairs of lines, an action and a document, up to a request's size; a deletion has no document."""
         lines: list[bytes] = []
         size = 0
         for row in row_dicts(rows):
-            action = json.dumps({"index": {"_id": self._id(row)}}, ensure_ascii=False).encode()
-            pair = action + b"\n" + as_json(row).encode() + b"\n"
+            is_deleted = row.pop(DELETION_MARK, False)
+            kind = "delete" if is_deleted else "index"
+            pair = json.dumps({kind: {"_id": self._id(row)}}, ensure_ascii=False).encode() + b"\n"
+            if not is_deleted:
+                pair += as_json(row).encode() + b"\n"
             if lines and size + len(pair) > _REQUEST_BYTES:
                 yield lines
                 lines, size = [], 0
@@ -225,11 +229,11 @@ class OpenSearchIndex:
             return []
         left = []
         for line, item in zip(lines, answer["items"], strict=True):
-            (result,) = item.values()
+            ((kind, result),) = item.items()
             status = int(result["status"])
             if _passes(status):
                 left.append(line)
-            elif status >= 300:
+            elif status >= 300 and (kind, status) != ("delete", 404):  # the document was not there
                 raise self._refused(status, result)
         return left
 
