@@ -122,6 +122,7 @@ class BrokerServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._blocking: set[asyncio.Future[None]] = set()
         self._is_started = False
+        self._is_loaded = False
         self._closing = False
         self._takes_work = True
         self.failed: asyncio.Event = asyncio.Event()
@@ -156,7 +157,7 @@ class BrokerServer:
         try:
             await self._start()
         except BaseException:
-            await self._stop(clean=False)
+            await self._stop(clean=False, keeps_logs=self._is_loaded)
             raise
 
     async def _start(self) -> None:
@@ -169,9 +170,10 @@ class BrokerServer:
         components.subscribe()
         await components.config_manager.load()
         components.configure_throttles()
-        await self._open_metrics(components)  # before the logs are loaded: a refused start leaves them marked as clean
         loading = components.log_dirs.load_in_slices(self._clock.wall_ms(), components.configs.log_config)
         await future_of(components.slices, loading)  # the session goes on meanwhile
+        self._is_loaded = True
+        await self._open_metrics(components)  # now the page shows what there is
         components.metadata.expect({stored.topic for _, stored, _ in components.log_dirs.stored()})
         await self._listen(components)
         components.groups.start(await components.interpreter.perform(count_offsets_partitions()))
@@ -349,14 +351,15 @@ class BrokerServer:
     async def close(self) -> None:
         """Stop in order; nothing of the broker is left on the loop."""
         if not self._closing:
-            await self._stop(clean=self._is_started)
+            await self._stop(clean=self._is_started, keeps_logs=self._is_loaded)
 
     async def abandon(self) -> None:
         """Stop as a killed process does, in so far as one process can: nothing is handed over, synced or marked clean."""
         if not self._closing:
-            await self._stop(clean=False)
+            await self._stop(clean=False, keeps_logs=False)
 
-    async def _stop(self, *, clean: bool) -> None:
+    async def _stop(self, *, clean: bool, keeps_logs: bool) -> None:
+        """Stop what was started; ``clean`` hands leaders over, ``keeps_logs`` syncs the logs and marks them as clean."""
         self._closing = True
         components = self._components
         if clean:
@@ -383,7 +386,7 @@ class BrokerServer:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._blocking, return_exceptions=True)
         if self._log_dirs is not None:
-            await self._close_log_dirs(self._log_dirs, clean)
+            await self._close_log_dirs(self._log_dirs, keeps_logs)
         if self._coordination is not None:
             with contextlib.suppress(KeeperError, TimeoutError):
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
