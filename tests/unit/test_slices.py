@@ -1,6 +1,7 @@
 """Work in slices: short work is a plain call, long work shares the event loop, and the order stays."""
 
 import asyncio
+import gc
 import weakref
 from collections.abc import Callable
 
@@ -268,3 +269,21 @@ def test_a_future_of_work_that_a_stop_keeps_from_beginning_is_cancelled(is_stopp
 
     asyncio.run(wait())
     assert not any(each.startswith("late") for each in log)
+
+
+def test_work_that_a_killed_loop_left_ends_in_silence() -> None:
+    """Simulated servers die without a stop: what is collected later must not call a loop that has ended."""
+    unraisable: list[object] = []
+
+    async def begin() -> Loop:
+        loop = Loop(steps=0)
+        loop.slices.start(counting([], "other", 2))
+        future_of(loop.slices, counting([], "late", 2)).add_done_callback(lambda _: None)
+        return loop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.unraisablehook", unraisable.append)
+        left = asyncio.run(begin())
+        del left
+        gc.collect()
+    assert unraisable == []

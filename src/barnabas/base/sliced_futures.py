@@ -21,8 +21,9 @@ def future_of(slices: Slices, work: Sliced[T]) -> "asyncio.Future[T]":
         try:
             yield None
             result = yield from work
-        except GeneratorExit:  # a stop
-            done.cancel()
+        except GeneratorExit:  # a stop, or nothing refers to the work of a loop that has ended
+            if not done.get_loop().is_closed():
+                done.cancel()
             raise
         except Exception as error:
             if not done.done():
