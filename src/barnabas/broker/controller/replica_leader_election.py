@@ -4,14 +4,15 @@ Kafka's `processReplicaLeaderElection`, `checkAndTriggerAutoLeaderRebalance` and
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.steps import Delete, Read, Send, Steps, Write, Znode, turn_after
 from barnabas.broker.cluster.znodes import PREFERRED_ELECTION, ZnodeFormatError, decode_partitions
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.broker.controller.election_strategies import PREFERRED, UNCLEAN, ElectionStrategy
-from barnabas.broker.controller.partition_batches import in_batches
+from barnabas.broker.controller.partition_batches import find_in_turns, in_batches
 from barnabas.broker.controller.partition_state_machine import bring_online, trigger_online
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -107,17 +108,28 @@ def process_auto_preferred_leader_election(
 ) -> Steps[None]:
     """Give leadership back to preferred replicas of brokers that lack more than their share of it."""
     preferred: dict[int, list[TopicPartition]] = {}
-    for topic_partition in context.partitions():
-        replicas = context.assignment(topic_partition).replicas
-        if replicas and not context.is_deleting(topic_partition.topic):
-            preferred.setdefault(replicas[0], []).append(topic_partition)
+    number = 0
+    for topic in list(context.topics):
+        for index in list(context.topics.get(topic, ())):
+            number += 1
+            yield from turn_after(number)
+            topic_partition = TopicPartition(topic, index)
+            replicas = context.assignment(topic_partition).replicas
+            if replicas and not context.is_deleting(topic):
+                preferred.setdefault(replicas[0], []).append(topic_partition)
     for broker, partitions in sorted(preferred.items()):
-        elsewhere = [
-            p for p in partitions if p in context.leadership and context.leadership[p].leader_and_isr.leader != broker
-        ]
+        elsewhere = yield from find_in_turns(partitions, partial(_led_elsewhere, context, broker))
         if len(elsewhere) * 100 > imbalance_percent * len(partitions):
             able = [p for p in elsewhere if _preferred_can_lead(context, p)]
             yield from _elect(context, batch, able, PREFERRED)
+
+
+def _led_elsewhere(
+    context: ControllerContext, broker: int, partitions: Sequence[TopicPartition]
+) -> list[TopicPartition]:
+    """Those that have a leader, which is not ``broker``."""
+    leadership = context.leadership
+    return [p for p in partitions if p in leadership and leadership[p].leader_and_isr.leader != broker]
 
 
 def _preferred_can_lead(context: ControllerContext, topic_partition: TopicPartition) -> bool:
