@@ -80,6 +80,19 @@ flow = declare(
 """
 
 
+def test_a_watermark_in_python_is_a_pair_or_the_table_of_a_file(tmp_path: Path) -> None:
+    """Anything else is refused with its field."""
+    file = tmp_path / "paid.py"
+    file.write_text(PROGRAM)
+    expected = load_flow(file).sources[0].watermark
+    file.write_text(PROGRAM.replace('("at", "1 hour")', '{"time": "at", "delay": "1 hour"}'))
+    assert load_flow(file).sources[0].watermark == expected is not None
+    for wrong in ('{"column": "at", "delay": "1 hour"}', '("at",)', '"1 hour"'):
+        file.write_text(PROGRAM.replace('("at", "1 hour")', wrong))
+        with pytest.raises(SpecError, match=r"sources\.orders\.watermark"):
+            load_flow(file)
+
+
 def test_sources_tables_and_steps_become_views_in_their_order() -> None:
     """The second source takes the servers of the first."""
     flow = parse(FLOW, file="/x/flow.toml")

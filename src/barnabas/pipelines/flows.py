@@ -64,12 +64,13 @@ def topic(
     *topics: str,
     bootstrap_servers: str | None = None,
     format: Mapping[str, Any] | None = None,  # noqa: A002  # the field's name in the file
-    watermark: tuple[str, str] | None = None,
+    watermark: tuple[str, str] | Mapping[str, str] | None = None,
     **more: Any,
 ) -> Table:
     """A source: topics, the format of their values, and (column of event time, delay); ``more`` as in the file.
 
-    Without ``bootstrap_servers`` the first source of a flow is at localhost:9092, the others where the first is.
+    ``watermark`` may be the file's table, too: ``{"time": "at", "delay": "1 hour"}``. Without ``bootstrap_servers``
+    the first source of a flow is at localhost:9092, the others where the first is.
     """
     table: Table = {
         "topics": list(topics),
@@ -77,8 +78,10 @@ def topic(
         **more,
     }
     table["format"] = dict(format) if format is not None else fields("text")
-    if watermark:
+    if isinstance(watermark, list | tuple) and len(watermark) == 2:
         table["watermark"] = {"time": watermark[0], "delay": watermark[1]}
+    elif watermark is not None:
+        table["watermark"] = watermark  # the file's table; anything else is refused with its line, as in a file
     return table
 
 
