@@ -10,7 +10,7 @@ import pytest
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.pipeline import main
-from barnabas.cli.pipeline_operations import lag_text
+from barnabas.cli.pipeline_operations import lag_text, reason_lines
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.masters import require_master
 from barnabas.pipelines.offsets import Offsets
@@ -222,3 +222,10 @@ def test_a_connection_that_breaks_in_a_run_is_no_fault_of_the_checkpoint(tmp_pat
     message = r"^the connection to Spark's JVM broke .* it goes on from its checkpoint$"
     with pytest.raises(PipelineError, match=message), _locked(tmp_path / "state"):
         raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_reasons_that_are_not_listed_are_counted() -> None:
+    """A list that is cut says so, and how all can be had."""
+    assert list(reason_lines({"rare": 1, "often": 1200})) == ["1,200: often", "1: rare"]
+    lines = list(reason_lines({f"column {number}": 100 - number for number in range(13)}))
+    assert lines[9:] == ["91: column 9", "267: 3 other reasons (all of them: --output json)"]

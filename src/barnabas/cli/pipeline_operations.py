@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,10 @@ from barnabas.pipelines.summary_text import wrong_lines
 if TYPE_CHECKING:
     from barnabas.pipelines.kafka import KafkaCluster
 
-__all__ = ["OPERATION_ACTIONS", "add_operation_actions", "lag_text"]
+__all__ = ["OPERATION_ACTIONS", "add_operation_actions", "lag_text", "reason_lines"]
 
 _SHOWN = 60
+_MOST_REASONS = 10
 _LOST = {
     "status": "lost",
     "reason": "its process ended without noting why: it was killed, or the machine went down",
@@ -356,9 +357,18 @@ def _replay(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         print(f"{result.left_out:,} records of the topic are left out: of other flows, or of other sources (--source)")
     if result.kept:
         print(f"{result.kept:,} dead letters are kept: they came from topics that the flow no longer reads")
-    for reason, count in sorted(result.reasons.items(), key=lambda each: -each[1])[:10]:
-        print(f"  {count:,}: {reason}")
+    for line in reason_lines(result.reasons):
+        print(f"  {line}")
     return 0
+
+
+def reason_lines(reasons: Mapping[str, int]) -> Iterator[str]:
+    """The most frequent reasons with their counts, and how many others there are."""
+    ordered = sorted(reasons.items(), key=lambda each: -each[1])
+    for reason, count in ordered[:_MOST_REASONS]:
+        yield f"{count:,}: {reason}"
+    if others := ordered[_MOST_REASONS:]:
+        yield f"{sum(count for _, count in others):,}: {len(others):,} other reasons (all of them: --output json)"
 
 
 def lag_text(records: int | None, catch_up_s: float | None) -> str:
