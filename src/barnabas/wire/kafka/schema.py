@@ -18,9 +18,9 @@ tagged structure is ``None`` where the message does not have it.
 Classes are cheap to define, for a broker defines hundreds: ``__init__`` is compiled when the first object is made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import chain
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 from barnabas.base.files import Buffer, FileSlice
@@ -201,18 +201,25 @@ class Struct(metaclass=_StructType):
         return shown
 
 
-def structures_in(value: object) -> list[Struct]:
+def structures_in(value: object) -> Sequence[Struct]:
     """The structures in the lists of a structure; none in any other value."""
     if not isinstance(value, Struct):
-        return []
-    return list(chain.from_iterable(getattr(value, name) or () for name in _list_names(type(value))))
+        return ()
+    lists = _lists_in(type(value))
+    if not lists:
+        return ()
+    found: list[Struct] = []
+    for structures in lists:
+        found += structures(value) or ()
+    return found
 
 
 @cache
-def _list_names(struct_type: type[Struct]) -> tuple[str, ...]:
-    """The fields that are lists of structures."""
+def _lists_in(struct_type: type[Struct]) -> tuple[Callable[[Any], list[Struct] | None], ...]:
+    """What gives each of the lists of structures."""
+    fields = struct_type.FIELDS
     return tuple(
-        field.name for field in struct_type.FIELDS if field.kind == "array" and isinstance(field.element, type)
+        attrgetter(field.name) for field in fields if field.kind == "array" and isinstance(field.element, type)
     )
 
 
