@@ -116,10 +116,11 @@ def test_slow_readers_and_writers_are_cut_off_and_others_are_served_then() -> No
     """As many connections as there may be are opened and stay silent, or ask and do not read; the next gets 503, later the page."""
 
     def use(port: int) -> None:
-        silent = [connect(port) for _ in range(16)]
         slow_readers = [connect(port, small_window=True) for _ in range(16)]
         for opened in slow_readers:
             opened.sendall(GET)
+            opened.recv(1, socket.MSG_PEEK)  # their time runs, and ends before that of those that come after
+        silent = [connect(port) for _ in range(16)]
         assert b"503 Service Unavailable" in ask(port, GET)
         for opened in silent + slow_readers:  # ends when the server has given them up
             assert len(read_all(opened)) < len(LARGE.body)

@@ -157,7 +157,8 @@ class BrokerServer:
         try:
             await self._start()
         except BaseException:
-            await self._stop(clean=False, keeps_logs=self._is_loaded)
+            if not self._closing:  # else `close` has stopped it
+                await self._stop(clean=False, keeps_logs=self._is_loaded)
             raise
 
     async def _start(self) -> None:
