@@ -259,7 +259,7 @@ def property_text(value: Any) -> str:
 
 
 def security_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that say how a connection is protected, and who the client is."""
+    """The properties that say how a connection is protected, and who the client is."""
     return {name: value for name, value in properties.items() if name.startswith(_OF_SECURITY)}
 
 

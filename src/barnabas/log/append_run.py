@@ -135,7 +135,7 @@ class AppendRun:
 
     @property
     def last_offset(self) -> int:
-        """That of the last record taken."""
+        """The offset of the last record taken."""
         return self._next_offset - 1
 
     def add(self, batch: memoryview, header: HeaderFields) -> int:

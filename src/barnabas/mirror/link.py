@@ -160,7 +160,7 @@ class MirrorLink:
             self._written[each.group, TopicPartition(each.topic, each.partition)] = each
 
     def _new_checkpoints(self) -> list[GroupCheckpoint]:
-        """Those that say something else than the last ones; for a group that goes on, never less than before."""
+        """The checkpoints that say something else than the last ones; for a group that goes on, never less than before."""
         found = []
         committed: dict[str, set[TopicPartition]] = {}
         with Admin(self._source) as source:

@@ -65,7 +65,7 @@ class TopicFilter:
         return self._exclude is None or not self._exclude.fullmatch(topic)
 
     def choose(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of ``topics`` that are mirrored."""
+        """The ``topics`` that are mirrored."""
         return frozenset(filter(self.matches, topics))
 
 

@@ -68,7 +68,7 @@ def is_for_sendfile(piece: FileSlice) -> bool:
 
 
 def small_ranges(parts: Iterable[Part]) -> list[FileSlice]:
-    """Those before the first that is for sendfile."""
+    """The ranges of files before the first that is for sendfile."""
     small = takewhile(lambda part: not isinstance(part, FileSlice) or not is_for_sendfile(part), parts)
     return [part for part in small if isinstance(part, FileSlice)]
 

@@ -71,7 +71,7 @@ _READ_LATER = (
     "PYTHON_DAEMON_",
     "PYTHON_UDF_",
 )
-"""Those of Spark's, which its modules read; the path is applied here, and this interpreter buffers nothing."""
+"""Spark's variables, which its modules read; the path is applied here, and this interpreter buffers nothing."""
 _GRACE_S = 5.0
 _REQUEST_S = 10.0
 _PAUSE_S = 0.05

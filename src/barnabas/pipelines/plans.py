@@ -393,7 +393,7 @@ def _nodes(results: DataFrame, *, only_streams: bool = False) -> Iterator[Any]:
 
 
 def _children(node: Any) -> list[Any]:
-    """Those of a node of a plan, or of an expression."""
+    """The children of a node of a plan, or of an expression."""
     return _items(node.children())
 
 

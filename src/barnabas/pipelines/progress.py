@@ -138,7 +138,7 @@ class Progress:
     ) -> None:
         self.totals = Totals()
         self.clusters: Sequence[str] = ()
-        """Those of the sources, in the order of Spark's reports. Topics of two clusters may have one name."""
+        """The clusters of the sources, in the order of Spark's reports. Topics of two clusters may have one name."""
         self._position: dict[str, Offsets] = {}
         self._clock = clock
         self._catch_up = CatchUp()
@@ -184,7 +184,7 @@ class Progress:
             self._show(totals)
 
     def _offsets(self, report: Mapping[str, Any], which: str) -> dict[str, Offsets]:
-        """Those of all sources, for each cluster."""
+        """The offsets of all sources, for each cluster."""
         sources = [_offsets(source.get(which)) for source in report["sources"]]
         return _by_cluster(sources, self.clusters)
 

@@ -195,7 +195,7 @@ class _Run:
         self._operations: list[str] = []
         """What the main query keeps state for."""
         self._later: list[Source] = []
-        """Those whose queries for bad rows are not started yet."""
+        """Sources whose queries for bad rows are not started yet."""
         self._later_at_s = 0.0
         self._deciding: set[str] = set()
         """Names of the queries that quarantine."""

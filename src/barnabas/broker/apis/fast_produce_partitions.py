@@ -138,9 +138,9 @@ class PartitionsRequest:
         self.timeout_ms = timeout_ms
         self.topics: list[_Topic] = []
         self.partitions: list[TopicPartition] = []
-        """Those of all topics."""
+        """The partitions of all topics."""
         self.batches: list[tuple[memoryview, HeaderFields]] = []
-        """That of each partition, until it is appended."""
+        """The batch of each partition, until it is appended."""
         self.records = 0
         """How many records have to be checked; each partition counts as `PARTITION_RECORDS` of them."""
         self.taken: list[tuple[_Append, int, int]] = []

@@ -52,7 +52,7 @@ class SaslSettings:
     """How clients of a listener authenticate."""
 
     mechanisms: tuple[str, ...]
-    """Those that are enabled."""
+    """The SASL mechanisms that are enabled."""
     plain_users: Mapping[str, str] = field(repr=False)
     """The passwords of users of PLAIN."""
     max_receive_bytes: int

@@ -127,7 +127,7 @@ def process_auto_preferred_leader_election(
 def _led_elsewhere(
     context: ControllerContext, broker: int, partitions: Sequence[TopicPartition]
 ) -> list[TopicPartition]:
-    """Those that have a leader, which is not ``broker``."""
+    """The partitions that have a leader, which is not ``broker``."""
     leadership = context.leadership
     return [p for p in partitions if p in leadership and leadership[p].leader_and_isr.leader != broker]
 

@@ -23,7 +23,7 @@ class Authentication(Protocol):
 
     @property
     def mechanisms(self) -> Sequence[str]:
-        """Those that the listener has enabled."""
+        """The SASL mechanisms that the listener has enabled."""
         ...
 
     @property

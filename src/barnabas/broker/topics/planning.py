@@ -79,7 +79,7 @@ class TakenNames:
         return name in self._names
 
     def colliding(self, name: str) -> list[str]:
-        """Those that `collides` with a name: found by a key, because a request may name as many as there are."""
+        """The names that `collides` with a name: found by a key, because a request may name as many as there are."""
         if self._by_metric is None:
             self._by_metric = {}
             for taken in self._names:

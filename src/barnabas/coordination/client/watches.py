@@ -28,7 +28,7 @@ _ONCE = {
 
 
 class ClientWatches:
-    """Those of a session. Paths of operations are within ``chroot``, paths of servers begin with it."""
+    """The watches of a session. Paths of operations are within ``chroot``, paths of servers begin with it."""
 
     def __init__(self, chroot: str) -> None:
         self._chroot = chroot

@@ -59,7 +59,7 @@ class NodeDeletions:
         self._parents = parents
 
     def events(self, is_watched: Callable[[str, str], bool]) -> Iterator[Event]:
-        """Those for which ``is_watched(path, path of the parent)`` holds."""
+        """The events for which ``is_watched(path, path of the parent)`` holds."""
         parents = self._parents
         for path, acl in zip(self._paths, self._acls, strict=True):
             parent_path = path[: path.rfind("/")] or "/"
@@ -151,7 +151,7 @@ class Tree:
         """Of all nodes, without a limit: `digest` is this modulo 2**64."""
         self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
         self._used_acls: set[tuple[ACL, ...]] | None = None
-        """Those that `forget_unused_acls` has found so far."""
+        """The access control lists that `forget_unused_acls` has found in use so far."""
         self._long_paths: dict[str, str] = {}
         """Paths that are worth keeping once: they are keys of `nodes`, and of `children` too."""
         self._images: list[_Image] = []

@@ -49,7 +49,7 @@ class ClientConnections:
 
     @property
     def all(self) -> list[ClientTransport]:
-        """Those that are there now, the oldest first."""
+        """The connections that are open now, the oldest first."""
         return list(self._peers)
 
     def accept(

@@ -104,7 +104,7 @@ class Learner:
         self._has_acked = False
         self._last_proposed_zxid = 0
         self._new_configuration: bytes | None = None
-        """That of NEWLEADER, in force with UPTODATE."""
+        """The configuration of NEWLEADER, in force with UPTODATE."""
 
     def start(self) -> None:
         """The connection to the leader is open."""

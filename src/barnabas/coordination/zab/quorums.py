@@ -43,7 +43,7 @@ class Quorums:
         return self.current.voters | (self.following.voters if self.following is not None else frozenset())
 
     def verifiers(self) -> list[QuorumVerifier]:
-        """Those that decide now."""
+        """The verifiers that decide now."""
         return [self.current.verifier, *([] if self.following is None else [self.following.verifier])]
 
     def contains_quorum(self, servers: Iterable[int]) -> bool:

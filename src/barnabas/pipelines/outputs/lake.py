@@ -239,7 +239,7 @@ class DeltaTableSink:
         return way, last
 
     def last_epoch(self, flow: str, query: str) -> int | None:
-        """That of the last commit that carries one."""
+        """The epoch of the last commit that carries one."""
         try:
             self._table.update_incremental()
             last = self._way(flow, query)[1]

@@ -233,7 +233,7 @@ class ReplicationObserver:
         return behind
 
     def _replicas(self, topic_partition: TopicPartition) -> list[tuple[int, PartitionLog]]:
-        """Those that are wanted: a broker that could not be reached while its replica moved away may have one still,
+        """The replicas that are wanted: a broker that could not be reached while its replica moved away may have one still,
         as with Apache's controllers, which forget it too."""
         found = []
         wanted = self._view.replicas(topic_partition)

@@ -224,7 +224,7 @@ class PacketReader:
         self._buffer = bytearray()
         self.max_data_bytes = max_data_bytes
         self._identity_bytes = _NO_IDENTITIES
-        """Those of the last packet that had some: the next one often has the same."""
+        """The identities of the last packet that had some: the next one often has the same."""
         self._identities: list[Id] | None = None
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:

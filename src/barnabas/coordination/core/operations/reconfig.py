@@ -54,6 +54,6 @@ def leader_operation(
 
 
 ALONE = _refusing(ErrorCode.UNIMPLEMENTED)
-"""That of a server alone with reconfigEnabled."""
+"""The operation of a server alone with reconfigEnabled."""
 
 OPERATIONS: Sequence[WriteOperation] = [_refusing(ErrorCode.RECONFIG_DISABLED)]
