@@ -157,8 +157,7 @@ class BrokerServer:
         try:
             await self._start()
         except BaseException:
-            if not self._closing:  # else `close` has stopped it
-                await self._stop(clean=False, keeps_logs=self._is_loaded)
+            await self.close()
             raise
 
     async def _start(self) -> None:
@@ -352,18 +351,19 @@ class BrokerServer:
     async def close(self) -> None:
         """Stop in order; nothing of the broker is left on the loop."""
         if not self._closing:
-            await self._stop(clean=self._is_started, keeps_logs=self._is_loaded)
+            await self._stop(in_order=True)
 
     async def abandon(self) -> None:
         """Stop as a killed process does, in so far as one process can: nothing is handed over, synced or marked clean."""
         if not self._closing:
-            await self._stop(clean=False, keeps_logs=False)
+            await self._stop(in_order=False)
 
-    async def _stop(self, *, clean: bool, keeps_logs: bool) -> None:
-        """Stop what was started; ``clean`` hands leaders over, ``keeps_logs`` syncs the logs and marks them as clean."""
+    async def _stop(self, *, in_order: bool) -> None:
+        """Stop what was started; ``in_order`` hands leaders over, syncs the logs and marks them as clean."""
         self._closing = True
         components = self._components
-        if clean:
+        hands_over = in_order and self._is_started
+        if hands_over:
             logger.info("[KafkaServer id=%d] shutting down", self.broker_id)
             await self.components.lifecycle.leave()
         self._takes_work = False
@@ -387,12 +387,12 @@ class BrokerServer:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._blocking, return_exceptions=True)
         if self._log_dirs is not None:
-            await self._close_log_dirs(self._log_dirs, keeps_logs)
+            await self._close_log_dirs(self._log_dirs, in_order and self._is_loaded)
         if self._coordination is not None:
             with contextlib.suppress(KeeperError, TimeoutError):
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
                     await self._coordination.close()
-        if clean:
+        if hands_over:
             logger.info("[KafkaServer id=%d] shut down completed", self.broker_id)
 
     async def _close_log_dirs(self, log_dirs: LogDirs, clean: bool) -> None:

@@ -155,21 +155,16 @@ def _validate_assignment(assignment: Mapping[int, Sequence[int]], given: int) ->
     bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if len({len(replicas) for replicas in assignment.values()}) != 1:
         raise KafkaError(bad, "All partitions should have the same number of replicas")
-    _require_few_replicas(max(map(len, assignment.values())))
+    factor = max(map(len, assignment.values()))
+    if factor > MAX_REPLICAS_A_PARTITION:
+        raise KafkaError(
+            bad, f"A partition would have {factor} replicas, but at most {MAX_REPLICAS_A_PARTITION} are possible."
+        )
     for replicas in assignment.values():
         if len(replicas) != len(set(replicas)) or not replicas:
             raise KafkaError(bad, f"Duplicate replica assignment found: {_text(assignment)}")
     if given > len(assignment) or sorted(assignment) != list(range(len(assignment))):
         raise KafkaError(bad, "partitions should be a consecutive 0-based integer sequence")
-
-
-def _require_few_replicas(count: int) -> None:
-    """Raises `KafkaError` when a partition would have too many replicas."""
-    if count > MAX_REPLICAS_A_PARTITION:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"A partition would have {count} replicas, but at most {MAX_REPLICAS_A_PARTITION} are possible.",
-        )
 
 
 def _require_storable(partitions: int, factor: int, brokers: Iterable[int]) -> None:
