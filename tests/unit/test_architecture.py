@@ -27,6 +27,7 @@ EDGE_PATHS = (
     "__main__.py",
     "base/clock.py",
     "base/files.py",
+    "base/installation.py",
     "base/memory.py",
     "base/network.py",
     "base/processes.py",

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.installation import install_command
 from barnabas.cli.pipeline import main
 from barnabas.cli.pipeline_operations import lag_text, reason_lines
 from barnabas.pipelines.errors import PipelineError
@@ -149,7 +150,7 @@ def test_a_missing_file_is_named() -> None:
 def test_a_missing_extra_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is started."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'barnabas\[pipelines\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(install_command("pipelines"))):
         require_extra()
 
 

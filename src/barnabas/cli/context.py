@@ -9,9 +9,10 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
+from barnabas.base.installation import install_command
 from barnabas.cli.common import ToolParser, add_output_option, aligned, key_values, print_json, properties_file
 from barnabas.cli.contexts import VARIABLE, Context, contexts_file, keyring_service, load_contexts, save_contexts
-from barnabas.cli.credentials import INSTALL_HINT, SECRETS, open_keyring
+from barnabas.cli.credentials import SECRETS, open_keyring
 from barnabas.client.broker_link import parse_servers
 from barnabas.client.errors import LibrdkafkaOnlyError
 from barnabas.client.link_security import LinkSecurity
@@ -115,7 +116,11 @@ def _add(given: argparse.Namespace) -> Context:
     kept = [] if given.no_keyring else _keep(keyring_service(given.name, entry_id), secrets)
     where = [name for name in secrets if name not in kept]
     if where:
-        why = "" if given.no_keyring or kept else f"; there is no keyring that can be used here ({INSTALL_HINT})"
+        why = (
+            ""
+            if given.no_keyring or kept
+            else f"; there is no keyring that can be used here ({install_command('keyring')})"
+        )
         print(f"{', '.join(where)}: kept in {contexts_file()}, which only you can read{why}", file=sys.stderr)
     return Context(
         given.name,

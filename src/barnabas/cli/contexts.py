@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.credentials import INSTALL_HINT, open_keyring
+from barnabas.base.installation import install_command
+from barnabas.cli.credentials import open_keyring
 
 __all__ = [
     "VARIABLE",
@@ -55,7 +56,7 @@ class Context:
         if keyring is None:
             raise BarnabasError(
                 f"{', '.join(self.in_keyring)} of context {self.name} is in the keyring, and no keyring can be used here: "
-                f"{INSTALL_HINT}, or give it again with barnabas context add"
+                f"{install_command('keyring')}, or give it again with barnabas context add"
             )
         return {name: keyring.find(self.name, self.service, name) for name in self.in_keyring}
 

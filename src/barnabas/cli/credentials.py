@@ -9,7 +9,7 @@ from types import ModuleType
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["INSTALL_HINT", "SECRETS", "Keyring", "open_keyring"]
+__all__ = ["SECRETS", "Keyring", "open_keyring"]
 
 SECRETS = frozenset(
     (
@@ -18,7 +18,6 @@ SECRETS = frozenset(
     )
 )
 """The properties whose values are never shown, and kept in the keyring."""
-INSTALL_HINT = "pip install 'barnabas[keyring]'"
 
 
 class Keyring:

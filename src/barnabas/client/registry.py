@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from barnabas.base.installation import install_command
 from barnabas.client.codecs import Codec
 from barnabas.client.errors import ClientError, ConfigurationError, ConnectError, SerializationError
 from barnabas.client.registry_format import (
@@ -237,7 +238,7 @@ def _needed(module: str) -> Any:
         return import_module(module)
     except ImportError:
         raise ConfigurationError(
-            f"{module} is not installed", remedy="pip install 'barnabas[pipelines]', or this library alone"
+            f"{module} is not installed", remedy=f"{install_command('pipelines')}, or this library alone"
         ) from None
 
 

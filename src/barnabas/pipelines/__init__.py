@@ -5,6 +5,6 @@ come and go through a Spark data source of our own, format name ``barnabas`` (`s
 librdkafka and takes the options of Spark's Kafka connector. Sinks take a micro-batch again without harm, so a driver
 that is killed and started again leaves nothing twice and nothing out (`database`, `topics`).
 
-Needs the extra: ``pip install 'barnabas[pipelines]'``. Importing this package, `spec`, `offsets`, `options` and `jvm`
+Needs the extra ``pipelines``: in a clone, ``pip install '.[pipelines]'``. Importing this package, `spec`, `offsets`, `options` and `jvm`
 needs no Spark.
 """

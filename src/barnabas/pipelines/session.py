@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.installation import install_command
 from barnabas.pipelines.class_archive import ClassArchive, archive_folder
 from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
 from barnabas.pipelines.java_session import open_plain_session
@@ -71,11 +72,11 @@ def require_extra() -> None:
 
     for name in ("pyspark", "pyarrow", "pandas"):
         if importlib.util.find_spec(name) is None:
-            raise MissingExtraError(f"pipelines need {name}, which is not installed: pip install 'barnabas[pipelines]'")
+            raise MissingExtraError(f"pipelines need {name}, which is not installed: {install_command('pipelines')}")
     found = importlib.metadata.version("pyspark")
     if not found.startswith(tuple(f"{each}." for each in PYSPARK_VERSIONS)):
         raise MissingExtraError(
-            f"pipelines run on PySpark {' and '.join(PYSPARK_VERSIONS)}; {found} is installed: pip install 'barnabas[pipelines]'"
+            f"pipelines run on PySpark {' and '.join(PYSPARK_VERSIONS)}; {found} is installed: {install_command('pipelines')}"
         )
 
 

@@ -21,6 +21,8 @@ import hmac
 import struct
 from typing import NamedTuple
 
+from barnabas.base.installation import install_command
+
 __all__ = ["Identity", "KeyStore", "KeyStoreError", "check_store_type", "is_pem", "read_identity", "read_trusted"]
 
 STORE_TYPES = ("", "PEM", "JKS", "PKCS12")
@@ -144,7 +146,7 @@ def _pkcs12(data: bytes, password: str) -> _Pkcs12:
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:
         raise KeyStoreError(
-            "PKCS12 needs the package cryptography: pip install 'barnabas[keystores]', "
+            f"PKCS12 needs the package cryptography: {install_command('keystores')}, "
             "or convert it with openssl pkcs12 -nodes -in STORE.p12 -out STORE.pem"
         ) from None
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from barnabas.base.installation import install_command
 from barnabas.pipelines.arrow_values import values_of
 from barnabas.pipelines.outputs.table import TableState, read_epoch, require_writable, split_deleted
 from barnabas.pipelines.spec import DatabaseSink
@@ -58,7 +59,7 @@ class DuckTable:
         try:
             import duckdb
         except ImportError as error:
-            raise DatabaseError("DuckDB needs duckdb: pip install 'barnabas[outputs]'") from error
+            raise DatabaseError(f"DuckDB needs duckdb: {install_command('outputs')}") from error
         self._duckdb: Any = duckdb
         self._sink = sink
         self._types = dict(types)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from barnabas.base.files import OsFiles
+from barnabas.base.installation import install_command
 from barnabas.pipelines.errors import REFILL_ADVICE
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError
 from barnabas.pipelines.outputs.table import DELETION_MARK, TableState, require_writable
@@ -188,7 +189,7 @@ class DeltaTableSink:
             import deltalake
             from deltalake.exceptions import DeltaError
         except ImportError as error:
-            raise OutputError("Delta tables need deltalake: pip install 'barnabas[outputs]'") from error
+            raise OutputError(f"Delta tables need deltalake: {install_command('outputs')}") from error
         self._delta: Any = deltalake
         self._error: Any = DeltaError
         self._sink = sink

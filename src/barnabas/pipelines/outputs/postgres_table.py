@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from barnabas.base.installation import install_command
 from barnabas.pipelines.outputs.table import TableState, read_epoch, split_deleted
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
@@ -57,7 +58,7 @@ class PostgresTable:
         try:
             import psycopg
         except ImportError as error:
-            raise DatabaseError("PostgreSQL needs psycopg: pip install 'barnabas[pipelines]'") from error
+            raise DatabaseError(f"PostgreSQL needs psycopg: {install_command('pipelines')}") from error
         self._psycopg: Any = psycopg
         self._sink = sink
         self._types = dict(types)
