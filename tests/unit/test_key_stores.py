@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import re
 import ssl
 import struct
 import subprocess
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.installation import install_command
 from barnabas.client.errors import ConfigurationError
 from barnabas.client.stores import translate_stores
 from barnabas.net.ssl_contexts import SslSettings, client_context, server_context
@@ -161,7 +163,7 @@ def test_a_setting_for_another_kind_of_file_is_named(tmp_path: Path) -> None:
 def test_pkcs12_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """The base installation has no library that decrypts PKCS12."""
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
-    with pytest.raises(KeyStoreError, match=r"barnabas\[keystores\]"):
+    with pytest.raises(KeyStoreError, match=re.escape(install_command("keystores"))):
         read_identity(PKCS12, PASSWORDS["p12"])
 
 
