@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,6 +28,10 @@ __all__ = [
     "print_json",
     "properties_file",
 ]
+
+
+_REQUEST_TIMEOUT_MS, _API_TIMEOUT_MS = 30_000, 60_000  # Kafka's
+_MAX_S = 1e6  # more than a week; sockets take no infinite timeout
 
 
 class ToolParser(argparse.ArgumentParser):
@@ -141,16 +146,26 @@ def add_connection_options(parser: argparse.ArgumentParser, *, has_own_timeout: 
 
 
 def add_connect_timeout(parser: argparse.ArgumentParser, *, has_own_timeout: bool = False) -> None:
-    """How long to wait for a broker: ``--connect-timeout``, and ``--timeout`` where Kafka's tool has no other time there."""
+    """The deadline: ``--connect-timeout``, and ``--timeout`` where Kafka's tool has no other time under this name."""
     options = ["--connect-timeout"] if has_own_timeout else ["--timeout", "--connect-timeout"]
     parser.add_argument(
         *options,
         dest="connect_timeout",
-        type=float,
+        type=_seconds,
         default=ANSWER_S,
         metavar="S",
-        help="how many seconds to wait for a broker's first answer",
+        help="the deadline in seconds: what is known of the cluster by then is the answer",
     )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _MAX_S:
+        raise argparse.ArgumentTypeError(f"{text}: a number of seconds above 0 is expected, such as 5 or 0.5")
+    return seconds
 
 
 def add_output_option(parser: argparse.ArgumentParser) -> None:
@@ -159,13 +174,18 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
 
 
 def connect(arguments: argparse.Namespace, client_id: str) -> "AdminConnection":
-    """A connection to the cluster that the options name; close it after use."""
+    """A connection to the cluster that the options name, with the command's deadline; close it after use."""
     from barnabas.client.admin_connection import AdminConnection
+    from barnabas.client.deadline import Deadline
 
     properties = properties_file(arguments.command_config)
     properties.setdefault("client.id", client_id)
-    properties.setdefault(CONNECT_TIMEOUT, str(round(arguments.connect_timeout * 1000)))
-    return AdminConnection(arguments.bootstrap_server, properties)
+    # The deadline alone decides: a user who allows more than these allow by default means it.
+    timeout_ms = math.ceil(arguments.connect_timeout * 1000)
+    properties.setdefault(CONNECT_TIMEOUT, str(timeout_ms))
+    properties.setdefault("request.timeout.ms", str(max(timeout_ms, _REQUEST_TIMEOUT_MS)))
+    properties.setdefault("default.api.timeout.ms", str(max(timeout_ms, _API_TIMEOUT_MS)))
+    return AdminConnection(arguments.bootstrap_server, properties, Deadline(arguments.connect_timeout))
 
 
 def properties_file(path: "str | Context | None") -> dict[str, str]:

@@ -1,8 +1,11 @@
-"""The exit codes of commands that a signal ends. It imports little: every command loads it."""
+"""The exit codes of commands that have a meaning of their own. It imports little: every command loads it."""
 
 import signal
 
-__all__ = ["INTERRUPTED", "exit_code_of"]
+__all__ = ["INCOMPLETE", "INTERRUPTED", "exit_code_of"]
+
+INCOMPLETE = 3
+"""The answer was printed, and lacks what could not be asked in time: a line on standard error names it."""
 
 INTERRUPTED = 130
 """What a shell reports for a process that SIGINT ended."""

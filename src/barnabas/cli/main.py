@@ -1,6 +1,7 @@
 """The entry point: find the command's module, run it, and turn its errors into one line and an exit code.
 
-Exit codes: 0 done, 1 failed (a `BarnabasError`, one line on standard error), 2 wrong usage, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 failed (a `BarnabasError`, one line on standard error), 2 wrong usage, 3 the answer is incomplete,
+130 stopped by Ctrl-C.
 Only the command's own module is imported, so that each tool starts in a fraction of a second.
 """
 

@@ -5,10 +5,17 @@ broker, to the controller, to a group's coordinator, to one broker. Requests tha
 reached the wrong broker or came too early are repeated with fresh metadata until ``default.api.timeout.ms``; all other
 answers go to the caller. A tool lives too briefly to need more than one request in flight.
 
+With a `Deadline` all of this ends by it: names, connections, answers, repetitions. A request that changes something is the
+exception once it is sent: it keeps ``request.timeout.ms``, and the deadline starts again after its answer. A question whose
+broker is away is repeated for a moment only, for an election takes longer than its reader waits. Several brokers are asked
+at the same time by `each_broker.ask_each`.
+
 In Kafka: `KafkaAdminClient`.
 """
 
 import contextlib
+import copy
+import itertools
 import queue
 import threading
 import time
@@ -16,8 +23,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from barnabas.client.broker_link import BrokerLink, parse_servers
-from barnabas.client.errors import ClosedError, ConfigurationError, ConnectError, refusal
+from barnabas.client.deadline import Deadline, sooner
+from barnabas.client.errors import ClientError, ClosedError, ConfigurationError, ConnectError, refusal
 from barnabas.client.properties import refuse_unprotected, renamed_for_all
+from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
@@ -46,10 +55,26 @@ ROUTING_ERRORS = frozenset(
     )
 )
 
+# They change something, and may take long; what they do is not known until they answer.
+_CHANGES = frozenset(
+    (
+        *(ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_RECORDS),
+        *(ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CLIENT_QUOTAS),
+        *(ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
+        *(ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ALTER_REPLICA_LOG_DIRS),
+        *(ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_DELETE, ApiKey.DELETE_GROUPS, ApiKey.LEAVE_GROUP),
+        *(ApiKey.PRODUCE, ApiKey.UNREGISTER_BROKER),
+    )
+)
+# These pass within seconds: the groups' topic is being created, or read.
+_COMING = frozenset((ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+
 _GROUP = 0  # FindCoordinator's key type
 _FIND_COORDINATORS_FROM = 4  # the version from which it asks for several at once
 _STAGGER_S = 0.25  # between the first attempts to several addresses, as RFC 8305 has it
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4)
+_SECOND_LOOK_S = 1.0  # how long a question with a deadline is repeated where no election can be awaited
+_PATIENCE = 2 / 3  # of what is left: the rest is for what follows
 
 
 class Broker(NamedTuple):
@@ -74,11 +99,16 @@ class AdminConnection:
 
     ``bootstrap`` is ``host:port,host:port``. Supported properties: ``client.id``, ``request.timeout.ms`` (one answer),
     ``default.api.timeout.ms`` (a call with its repetitions), ``socket.connection.setup.timeout.ms``, and those for TLS and
-    SASL that `LinkSecurity` has.
+    SASL that `LinkSecurity` has. ``deadline`` is the end of everything that the caller wants to know.
     """
 
-    def __init__(self, bootstrap: str, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, bootstrap: str, properties: Mapping[str, str] | None = None, deadline: Deadline | None = None
+    ) -> None:
         properties = properties or {}
+        self.deadline = deadline
+        self.unreachable: dict[int, ClientError] = {}
+        """The brokers that `each_broker.ask_each` did not reach by the deadline, with why; it does not ask them again."""
         self._security = _security(properties)
         self._servers = parse_servers(bootstrap)
         self.client_id = properties.get("client.id", "barnabas-admin")
@@ -86,6 +116,7 @@ class AdminConnection:
         self.api_timeout_ms = _milliseconds(properties, "default.api.timeout.ms", 60_000)
         self._connect_timeout_ms = _milliseconds(properties, "socket.connection.setup.timeout.ms", 10_000)
         self._links: dict[tuple[str, int], BrokerLink] = {}
+        self._branches: dict[int, AdminConnection] = {}
         self._cluster: ClusterDescription | None = None
         self._closed = False
 
@@ -99,14 +130,42 @@ class AdminConnection:
         Raises `ConnectError`, and `KafkaError` with UNSUPPORTED_VERSION when the broker does not have the API.
         """
         if broker_id is None:
-            return self._any_link().exchange(request, answer, max_version)
-        address = self._address(broker_id)
+            response = self._send_to_any(request, answer, max_version)
+        else:
+            response = self._send_to(self._address(broker_id), request, answer, max_version)
+        if self.deadline is not None and request.API_KEY in _CHANGES:
+            self.deadline.restart()
+        return response
+
+    def _send_to(
+        self, address: tuple[str, int], request: Message, answer: type[ResponseType], max_version: int
+    ) -> ResponseType:
+        end = self._end_of(request)
         try:
-            return self._link(address).exchange(request, answer, max_version)
+            return self._link(address).exchange(request, answer, max_version, end)
         except ConnectError:
-            # A connection kept from before may have ended long ago; a new one shows whether the broker is there.
             self._drop(address)
-            return self._link(address).exchange(request, answer, max_version)
+            if self.deadline is not None and self.deadline.is_over:
+                raise
+        # A connection kept from before may have ended long ago; a new one shows whether the broker is there.
+        return self._link(address).exchange(request, answer, max_version, end)
+
+    def _send_to_any(self, request: Message, answer: type[ResponseType], max_version: int) -> ResponseType:
+        link = self._any_link()
+        end = self._end_of(request)
+        others = [address for address in self._addresses() if address != link.address]
+        try:
+            # A broker that stopped answering leaves time for another one.
+            return link.exchange(request, answer, max_version, end.share(_PATIENCE) if end and others else end)
+        except ConnectError:
+            self._drop(link.address)
+            if not others:
+                raise
+        return self._first_link(others).exchange(request, answer, max_version, end)
+
+    def _end_of(self, request: Message) -> Deadline | None:
+        """When an answer must be there; what changes something has its own time."""
+        return None if request.API_KEY in _CHANGES else self.deadline
 
     def negotiated(self, request_type: type[Message], broker_id: int | None = None, *, max_version: int = 32767) -> int:
         """The version in which `send` would send; raises as it does."""
@@ -128,7 +187,7 @@ class AdminConnection:
                 raise refusal(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
             return self.send(request, answer, controller_id)
 
-        return self.retry(attempt, codes)
+        return self.retry(attempt, codes, changes=request.API_KEY in _CHANGES)
 
     def send_to_coordinator(
         self,
@@ -144,29 +203,44 @@ class AdminConnection:
         def attempt() -> ResponseType:
             return self.send(request, answer, self.find_coordinator(group_id).id, max_version=max_version)
 
-        return self.retry(attempt, codes)
+        return self.retry(attempt, codes, changes=request.API_KEY in _CHANGES)
 
     def retry(
-        self, attempt: Callable[[], ResponseType], codes: Callable[[ResponseType], Iterable[int]]
+        self,
+        attempt: Callable[[], ResponseType],
+        codes: Callable[[ResponseType], Iterable[int]],
+        *,
+        changes: bool = False,
     ) -> ResponseType:
-        """Repeat ``attempt`` while its errors are of the kind that pass; then return or raise what came last."""
-        end = time.monotonic() + self.api_timeout_ms / 1000
-        tries = 0
-        while True:
-            late = time.monotonic() >= end
+        """Repeat ``attempt`` while its errors are of the kind that pass; then return or raise what came last.
+
+        ``changes`` something: repeat until the deadline, where there is one.
+        """
+        end = sooner(self.deadline, self.api_timeout_ms / 1000)
+        is_brief = self.deadline is not None and not changes
+        look = end.within(_SECOND_LOOK_S) if is_brief else end
+        coming = end.share(_PATIENCE) if is_brief else end
+        for tries in itertools.count():
+            backoff_s = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
+            # Without a deadline it is tried once more at the end; at a deadline there is no time for it.
+            least_s = 0.0 if self.deadline is None else backoff_s
+            until = look
             try:
                 response = attempt()
-                if late or not any(code in ROUTING_ERRORS for code in codes(response)):
+                wrong = [code for code in codes(response) if code in ROUTING_ERRORS]
+                until = coming if _COMING.issuperset(wrong) else look
+                if not wrong or until.left_s() <= least_s:
                     return response
             except KafkaError as error:
-                if late or error.code not in ROUTING_ERRORS:
+                until = coming if error.code in _COMING else look
+                if error.code not in ROUTING_ERRORS or until.left_s() <= least_s:
                     raise
             except ConnectError:
-                if late or not self._any_broker_is_there():
+                if until.left_s() <= least_s or not self._any_broker_is_there():
                     raise
             self._cluster = None
-            time.sleep(_BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)])
-            tries += 1
+            time.sleep(min(backoff_s, until.left_s()))
+        raise AssertionError("it counts for ever")
 
     def _any_broker_is_there(self) -> bool:
         try:
@@ -232,13 +306,19 @@ class AdminConnection:
         for link in self._links.values():
             if link.is_alive():
                 return link
-        addresses = list(dict.fromkeys([*self._servers, *self._known_addresses()]))
-        if len(addresses) == 1:
-            return self._link(addresses[0])
-        return self._first_link(addresses)
+        return self._first_link(self._addresses())
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        known = [] if self._cluster is None else [(broker.host, broker.port) for broker in self._cluster.brokers]
+        return list(dict.fromkeys([*self._servers, *known]))
 
     def _first_link(self, addresses: list[tuple[str, int]]) -> "BrokerLink":
         """A connection to the first broker that answers. A dead address costs a quarter of a second, not its timeout."""
+        if len(addresses) == 1:
+            return self._link(addresses[0])
+        stagger_s = _STAGGER_S
+        if self.deadline is not None:
+            stagger_s = min(stagger_s, self.deadline.left_s() / (2 * len(addresses)))
         outcomes: queue.Queue[BrokerLink | Exception] = queue.Queue()
         is_over = threading.Event()
         choice = threading.Lock()
@@ -266,7 +346,7 @@ class AdminConnection:
                     threading.Thread(target=attempt, args=(remaining.pop(0),), daemon=True).start()
                     waiting += 1
                 try:
-                    outcome = outcomes.get(timeout=_STAGGER_S if remaining else None)
+                    outcome = outcomes.get(timeout=stagger_s if remaining else None)
                 except queue.Empty:
                     continue
                 waiting -= 1
@@ -281,10 +361,7 @@ class AdminConnection:
             with choice:
                 is_over.set()
             _close_all(outcomes)
-        raise ConnectError("no broker answers:\n  " + "\n  ".join(dict.fromkeys(map(str, failures))))
-
-    def _known_addresses(self) -> list[tuple[str, int]]:
-        return [] if self._cluster is None else [(broker.host, broker.port) for broker in self._cluster.brokers]
+        raise ConnectError(f"no broker answers: {'; '.join(dict.fromkeys(map(str, failures)))}")
 
     def _link(self, address: tuple[str, int]) -> "BrokerLink":
         self.check_open()
@@ -295,7 +372,34 @@ class AdminConnection:
         return link
 
     def _connect(self, address: tuple[str, int]) -> "BrokerLink":
-        return BrokerLink(address, self.client_id, self._connect_timeout_ms, self.request_timeout_ms, self._security)
+        return BrokerLink(
+            address, self.client_id, self._connect_timeout_ms, self.request_timeout_ms, self._security, self.deadline
+        )
+
+    # Several brokers at the same time
+
+    def restart(self) -> None:
+        """Begin another round, as ``--watch`` does: the deadline starts again, and all brokers are asked again."""
+        self.unreachable.clear()
+        if self.deadline is not None:
+            self.deadline.restart()
+
+    def branch(self, broker_id: int, *, is_alone: bool) -> "AdminConnection":
+        """A connection with links of its own, for the thread that asks one broker; closed with this one.
+
+        Its deadline leaves time for what follows, unless the broker is asked alone.
+        """
+        branch = self._branches.get(broker_id)
+        if branch is None:
+            branch = self._branches[broker_id] = copy.copy(self)
+            branch._links, branch._branches, branch.unreachable = {}, {}, {}
+        # A broker that has answered is asked first for what any broker knows.
+        answered = [link.address for link in self._links.values()]
+        branch._servers = list(dict.fromkeys([*answered, *self._servers]))
+        branch._cluster = self._cluster
+        if self.deadline is not None:
+            branch.deadline = self.deadline if is_alone else self.deadline.share(_PATIENCE)
+        return branch
 
     def _drop(self, address: tuple[str, int]) -> None:
         link = self._links.pop(address, None)
@@ -305,6 +409,8 @@ class AdminConnection:
     def close(self) -> None:
         """Close all connections; nothing can be sent after it."""
         self._closed = True
+        for branch in self._branches.values():
+            branch.close()
         for address in list(self._links):
             self._drop(address)
 

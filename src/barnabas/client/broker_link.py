@@ -5,7 +5,6 @@ Counterpart: NetworkClient with one request in flight.
 In Kafka: `NetworkClient`.
 """
 
-import socket
 import struct
 import time
 from collections.abc import Sequence
@@ -14,7 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 from barnabas import __version__
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Part
-from barnabas.client.errors import ConfigurationError, ConnectError, UnknownHostError, refusal
+from barnabas.client.deadline import Deadline, sooner
+from barnabas.client.errors import ConfigurationError, ConnectError, refusal
+from barnabas.client.link_sockets import open_socket, receive_exactly, send_all
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_response_header, encode_request, response_version
@@ -45,8 +46,12 @@ class BrokerLink:
         connect_timeout_ms: int,
         timeout_ms: int,
         security: "LinkSecurity | None",
+        deadline: Deadline | None = None,
     ) -> None:
-        """Connect. Raises `ConnectError`, `AuthenticationError`, and `RefusedError` for a broker that is too old."""
+        """Connect, within the timeout for connections as a whole: name, TCP, TLS, versions and authentication.
+
+        Raises `ConnectError`, `AuthenticationError`, and `RefusedError` for a broker that is too old.
+        """
         self.address = address
         self._name = f"{address[0]}:{address[1]}"
         self._client_id = client_id
@@ -54,41 +59,33 @@ class BrokerLink:
         self._broken = False
         self._security = security
         self._expires_s: float | None = None
-        self._timeout_ms = min(connect_timeout_ms, timeout_ms)
-        try:
-            self._socket = socket.create_connection(address, connect_timeout_ms / 1000)
-        except ConnectionRefusedError:
-            raise ConnectError(f"{self._name} refused the connection: is a broker running there?") from None
-        except socket.gaierror:
-            raise UnknownHostError(f"{self._name}: there is no host of this name") from None
-        except TimeoutError:
-            raise ConnectError(f"{self._name} did not answer within {connect_timeout_ms} ms") from None
-        except OSError as error:
-            raise ConnectError(f"{self._name} cannot be reached: {error.strerror or error}") from None
-        self._socket.settimeout(self._timeout_ms / 1000)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._timeout_s = timeout_ms / 1000
+        end = sooner(deadline, connect_timeout_ms / 1000)
+
+        def exchange_now(request: Message, answer: type[ResponseType]) -> ResponseType:
+            return self.exchange(request, answer, _ANY_VERSION, end)
+
+        self._socket = open_socket(address, self._name, end)
         try:
             if security is not None:
+                self._socket.settimeout(max(end.left_s(), 0.001))
                 self._socket = security.encrypt(self._socket, address[0], self._name)
-            self._versions = self._negotiate()
-            lifetime_s = None if security is None else security.authenticate(self._exchange_now, self._name)
+            self._versions = self._negotiate(end)
+            lifetime_s = None if security is None else security.authenticate(exchange_now, self._name)
         except BaseException:
             self._socket.close()
             raise
         if lifetime_s is not None:
             self._expires_s = time.monotonic() + lifetime_s * _LIFETIME_USED
-        # A broker that accepts connections and answers nothing is as good as none: the long timeout is for later answers.
-        self._timeout_ms = timeout_ms
-        self._socket.settimeout(timeout_ms / 1000)
 
-    def _negotiate(self) -> dict[int, tuple[int, int]]:
+    def _negotiate(self, end: Deadline) -> dict[int, tuple[int, int]]:
         """Ask with the newest version; a broker that does not know it answers in version 0 with its range."""
         version = ApiVersionsRequest.VERSIONS.last
         asked = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
-        response = self._exchange(asked, ApiVersionsResponse, version)
+        response = self._exchange(asked, ApiVersionsResponse, version, end)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             offered = next((api.max_version for api in response.api_keys if api.api_key == asked.API_KEY), 0)
-            response = self._exchange(asked, ApiVersionsResponse, min(offered, version - 1))
+            response = self._exchange(asked, ApiVersionsResponse, min(offered, version - 1), end)
         if response.error_code:
             raise refusal(response.error_code, f"{self._name} does not answer which APIs it supports")
         return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
@@ -107,20 +104,21 @@ class BrokerLink:
         first, last = self._versions.get(request_type.API_KEY, (1, 0))
         return max(first, request_type.VERSIONS.first) <= min(last, request_type.VERSIONS.last)
 
-    def exchange(self, request: Message, answer: type[ResponseType], max_version: int) -> ResponseType:
-        """One request and its response."""
-        return self._exchange(request, answer, self.version(type(request), max_version))
+    def exchange(
+        self, request: Message, answer: type[ResponseType], max_version: int, deadline: Deadline | None = None
+    ) -> ResponseType:
+        """One request and its response, whole within the timeout for requests, and within the deadline if there is one."""
+        return self._exchange(request, answer, self.version(type(request), max_version), deadline)
 
-    def _exchange_now(self, request: Message, answer: type[ResponseType]) -> ResponseType:
-        return self.exchange(request, answer, _ANY_VERSION)
-
-    def _exchange(self, request: Message, answer: type[ResponseType], version: int) -> ResponseType:
+    def _exchange(
+        self, request: Message, answer: type[ResponseType], version: int, deadline: Deadline | None
+    ) -> ResponseType:
         self._correlation_id += 1
         try:
             parts = encode_request(request, version, self._correlation_id, self._client_id)
         except ValueError as error:  # a number too large for its field, for one
             raise ConfigurationError(f"the request cannot be sent: {error}") from error
-        frame = self._roundtrip(parts)
+        frame = self._roundtrip(parts, sooner(deadline, self._timeout_s))
         version = response_version(frame, request.API_KEY, version)
         try:
             header = decode_response_header(frame, request.API_KEY, version)
@@ -131,35 +129,32 @@ class BrokerLink:
             self._broken = True
             raise ConnectError(f"{self._name} does not speak Kafka's protocol: {error}") from error
 
-    def _roundtrip(self, parts: Sequence[Part]) -> memoryview:
+    def _roundtrip(self, parts: Sequence[Part], end: Deadline) -> memoryview:
         try:
             for part in parts:
-                self._socket.sendall(part.read() if isinstance(part, FileSlice) else part)
-            return self._receive()
+                send_all(self._socket, part.read() if isinstance(part, FileSlice) else part, end)
+            return self._receive(end)
         except TimeoutError:
             self._broken = True
-            raise ConnectError(f"{self._name} did not answer within {self._timeout_ms} ms") from None
+            raise ConnectError(f"{self._name} did not answer within {end}") from None
         except OSError as error:
             self._broken = True
             if self._security is not None and (refused := self._security.certificate_error(error, self._name)):
                 raise refused from None
             raise ConnectError(f"the connection to {self._name} broke: {error.strerror or error}") from None
 
-    def _receive(self) -> memoryview:
-        (size,) = _LENGTH.unpack(self._read(4))
+    def _receive(self, end: Deadline) -> memoryview:
+        (size,) = _LENGTH.unpack(self._read(4, end))
         if not 4 <= size <= _MAX_RESPONSE_BYTES:
             self._broken = True
             raise ConnectError(f"{self._name} does not speak Kafka's protocol (or wants TLS)")
-        return memoryview(self._read(size))
+        return memoryview(self._read(size, end))
 
-    def _read(self, size: int) -> bytearray:
-        data = bytearray()
-        while len(data) < size:
-            piece = self._socket.recv(min(size - len(data), 1024 * 1024))
-            if not piece:
-                self._broken = True
-                raise ConnectError(f"{self._name} closed the connection (does it want TLS, or another protocol?)")
-            data += piece
+    def _read(self, size: int, end: Deadline) -> bytearray:
+        data = receive_exactly(self._socket, size, end)
+        if len(data) < size:
+            self._broken = True
+            raise ConnectError(f"{self._name} closed the connection (does it want TLS, or another protocol?)")
         return data
 
     def is_alive(self) -> bool:
@@ -172,8 +167,6 @@ class BrokerLink:
         except OSError as error:
             if isinstance(error, BlockingIOError) if self._security is None else self._security.is_idle(error):
                 return True
-        finally:
-            self._socket.settimeout(self._timeout_ms / 1000)
         self._broken = True
         return False
 

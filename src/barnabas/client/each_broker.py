@@ -1,0 +1,66 @@
+"""Asking several brokers at the same time, so that one that does not answer costs the others nothing.
+
+Each broker has a thread with a connection of its own. A broker without an answer by the deadline, or whose connection is
+refused, is noted in `AdminConnection.unreachable` and not asked again until the next round.
+
+In Kafka: the calls of `KafkaAdminClient`, which are all under way at once.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.errors import ClientError, ConnectError
+
+__all__ = ["ask_each"]
+
+T = TypeVar("T")
+
+_MAX_THREADS = 64
+
+
+def ask_each(
+    connection: AdminConnection, broker_ids: Iterable[int], ask: Callable[[AdminConnection, int], T]
+) -> dict[int, T | ClientError]:
+    """What ``ask(connection, broker_id)`` returns for each broker, or its error; in the order of the ids.
+
+    ``ask`` runs in a thread, with a connection that it may use freely.
+    """
+    wanted = list(dict.fromkeys(broker_ids))
+    left: queue.SimpleQueue[int] = queue.SimpleQueue()
+    outcomes: queue.SimpleQueue[tuple[int, T | Exception]] = queue.SimpleQueue()
+    found: dict[int, T | ClientError] = {}
+    branches = {}
+    asked = [broker_id for broker_id in wanted if broker_id not in connection.unreachable]
+    for broker_id in asked:
+        branches[broker_id] = connection.branch(broker_id, is_alone=len(asked) == 1)
+        left.put(broker_id)
+
+    def work() -> None:
+        while True:
+            try:
+                broker_id = left.get_nowait()
+            except queue.Empty:
+                return
+            outcome: T | Exception
+            try:
+                outcome = ask(branches[broker_id], broker_id)
+            except Exception as error:  # raised or returned by the thread that waits
+                outcome = error
+            outcomes.put((broker_id, outcome))
+
+    for _ in range(min(len(asked), _MAX_THREADS)):
+        threading.Thread(target=work, name="barnabas-ask", daemon=True).start()
+    for _ in asked:
+        broker_id, outcome = outcomes.get()  # each ends by its connection's timeouts
+        if isinstance(outcome, Exception) and not isinstance(outcome, ClientError):
+            raise outcome
+        found[broker_id] = outcome
+        if connection.deadline is not None and isinstance(outcome, ConnectError):
+            connection.unreachable[broker_id] = outcome
+    for broker_id in wanted:
+        if broker_id not in found:
+            found[broker_id] = connection.unreachable[broker_id]
+    return {broker_id: found[broker_id] for broker_id in wanted}
