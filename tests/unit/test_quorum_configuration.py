@@ -13,14 +13,9 @@ from barnabas.coordination.quorum.configuration import QuorumConfiguration, pars
 from barnabas.coordination.quorum.configuration_files import with_dynamic_file
 from barnabas.coordination.quorum.members import HostAndPort, LearnerType, QuorumServer
 from barnabas.coordination.quorum.verifiers import AckTracker, HierarchicalQuorum, MajorityQuorum
+from barnabas.coordination.server.peer_config import client_endpoint, parse_my_id
 from barnabas.coordination.server.server import CoordinationServer
-from barnabas.coordination.server.settings import (
-    client_endpoint,
-    ensemble_of,
-    ineffective_lines,
-    parse_my_id,
-    parse_settings,
-)
+from barnabas.coordination.server.settings import ensemble_of, ineffective_lines, parse_settings
 
 BASE = {"dataDir": "/d", "clientPort": "2181", "initLimit": "5", "syncLimit": "2"}
 THREE = {f"server.{number}": f"zoo{number}:2888:3888" for number in (1, 2, 3)}

@@ -251,9 +251,8 @@ def test_sasl_is_required_as_the_settings_say() -> None:
 )
 def test_sasl_between_members_that_cannot_work_ends_the_start(texts: dict[str, str], message: str) -> None:
     """The error says what is missing, and nothing of what is secret."""
-    values = parse_settings({**ENSEMBLE, **SASL, **texts})
     with pytest.raises(ConfigError, match=message) as refused:
-        quorum_authentication(values, read_text, random.Random(1).randbytes)
+        quorum_authentication(parse_settings({**ENSEMBLE, **SASL, **texts}), read_text, random.Random(1).randbytes)
     assert '"pw"' not in str(refused.value)
 
 

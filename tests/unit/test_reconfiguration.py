@@ -151,7 +151,7 @@ def test_a_proposed_configuration_survives_a_restart_until_it_is_in_force() -> N
     assert (again.current, again.following) == (proposed, None)
     assert sorted(files.content) == [CONFIG, f"{CONFIG}.bak", f"{CONFIG}.dynamic.1f"]
     assert files.content[CONFIG] == b"# ours\ntickTime=2000\ndynamicConfigFile=/conf/zoo.cfg.dynamic.1f\n"
-    texts = read_zoo_cfg(lambda path: dict(line.split("=", 1) for line in lines_of(files, path)), CONFIG)
+    texts = read_zoo_cfg(files.read, CONFIG)
     assert (texts["version"], texts["server.4"]) == ("1f", "10.0.0.4:2888:3888:participant;0.0.0.0:2181")
 
 

@@ -10,11 +10,13 @@ import signal
 import sys
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.base.settings import Values, read_properties
+from barnabas.base.files import OsFiles
+from barnabas.base.settings import Values
 from barnabas.cli.server_faults import parts_with_faults
 from barnabas.cli.up_files import coordination_name
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.quorum.configuration_files import read_zoo_cfg
+from barnabas.coordination.server.peer_config import configuration_warnings, read_peer_config
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import ineffective_lines, parse_settings
 from barnabas.net.descriptors import raise_descriptor_limit
@@ -23,21 +25,29 @@ from barnabas.net.event_loop import count_pauses, limit_pauses, new_event_loop
 __all__ = ["main"]
 
 logger = logging.getLogger(__name__)
+_INVALID_INVOCATION = 2  # as ZooKeeper's ExitCode
 
 
 def main(argv: list[str]) -> int:
-    """Run until SIGINT or SIGTERM; 0 after a clean stop, 1 for a configuration or a disk that cannot be used."""
+    """Run until SIGINT or SIGTERM; 0 after a clean stop, 2 for a configuration and 1 for a disk that cannot be used."""
     arguments = _parser().parse_args(argv)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
     try:
         settings = _settings(arguments.config, arguments.override)
+    except BarnabasError as error:
+        return _refused(error, _INVALID_INVOCATION)
+    try:
         raise_descriptor_limit()
         return _run(settings, os.path.realpath(arguments.config))
     except BarnabasError as error:
-        print(f"zookeeper-server-start: {error}", file=sys.stderr)
-        return 1
+        return _refused(error, 1)
+
+
+def _refused(error: BarnabasError, status: int) -> int:
+    print(f"zookeeper-server-start: {error}", file=sys.stderr)
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,16 +66,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read(path: str) -> dict[str, str]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return read_properties(file.read())
-    except OSError as error:
-        raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"the configuration {path} is not UTF-8 text") from None
-
-
 def _settings(path: str, overrides: list[str]) -> Values:
     given: dict[str, str] = {}
     for override in overrides:
@@ -73,8 +73,11 @@ def _settings(path: str, overrides: list[str]) -> Values:
         if not equals:
             raise ConfigError(f"--override {override}: key=value is expected")
         given[name.strip()] = text.strip()
-    settings = parse_settings(read_zoo_cfg(_read, path, given))
-    for line in ineffective_lines(settings):
+    logger.info("Reading configuration from: %s", path)
+    files = OsFiles()
+    settings = parse_settings(read_zoo_cfg(files.read, path, given))
+    config = read_peer_config(settings, files)
+    for line in (*ineffective_lines(settings), *configuration_warnings(settings, config)):
         logger.warning("%s", line)
     return settings
 

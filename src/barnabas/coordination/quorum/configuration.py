@@ -18,7 +18,11 @@ from barnabas.coordination.quorum.verifiers import HierarchicalQuorum, MajorityQ
 __all__ = ["QuorumConfiguration", "is_dynamic", "parse_dynamic_text"]
 
 _MAX_SERVERS = 256
-_DYNAMIC = ("server.", "group.", "weight.")
+_DYNAMIC = (
+    "server.",
+    "group",
+    "weight",
+)  # as Apache's server begins to compare: "group" without a number is wrong there
 
 
 def is_dynamic(name: str) -> bool:

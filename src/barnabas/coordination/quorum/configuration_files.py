@@ -12,6 +12,7 @@ In ZooKeeper: `QuorumPeerConfig.writeDynamicConfig` and `editStaticConfig`. Apac
 the order of its lines, which stay here.
 """
 
+import re
 from collections.abc import Callable, Mapping
 
 from barnabas.base.errors import ConfigError
@@ -33,21 +34,44 @@ def with_dynamic_file(texts: Mapping[str, str], file_name: str, file_texts: Mapp
         if is_dynamic(name):
             raise ConfigError(f"{name} must be in the file that dynamicConfigFile names ({file_name}), not beside it")
     for name in file_texts:
-        if not is_dynamic(name) and name != "version":
+        if name == "version":
+            raise ConfigError(f"{file_name} sets version: the version of such a file is the last part of its name")
+        if not is_dynamic(name):
             raise ConfigError(f"{file_name} sets {name}: such a file may have server, group and weight lines only")
     suffix = file_name.rpartition(".")[2]
-    is_version = 0 < len(suffix) <= 16 and all(digit in "0123456789abcdef" for digit in suffix)
+    is_version = 0 < len(suffix) <= 16 and all(digit in "0123456789abcdef" for digit in suffix.lower())
     return {**texts, **file_texts, **({"version": suffix} if is_version else {})}
 
 
-def read_zoo_cfg(
-    read: Callable[[str], dict[str, str]], path: str, overrides: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """The texts of a zoo.cfg, and of the dynamic file that it names; ``read`` reads one file."""
-    texts = read(path) | dict(overrides or {})
-    if dynamic_path := texts.get("dynamicConfigFile", "").strip():
-        texts = with_dynamic_file(texts, dynamic_path, read(dynamic_path))
+def read_zoo_cfg(read: Callable[[str], bytes], path: str, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The texts of a zoo.cfg, and of the dynamic file that it names; ``read`` reads one file, and raises OSError.
+
+    Names and values are without the blanks around them, as ZooKeeper's server takes them. Raises `ConfigError`.
+    """
+    texts = _read_texts(read, path) | dict(overrides or {})
+    if dynamic_path := texts.get("dynamicConfigFile"):
+        texts = with_dynamic_file(texts, dynamic_path, _read_texts(read, dynamic_path))
     return texts
+
+
+def _read_texts(read: Callable[[str], bytes], path: str) -> dict[str, str]:
+    try:
+        data = read(path)
+        texts = read_properties(data.decode(_encoding_of(data)))
+    except OSError as error:
+        raise ConfigError(f"the configuration {path} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ConfigError(f"the configuration {path} is not a properties file: {error}") from None
+    return {name.strip(): text.strip() for name, text in texts.items()}
+
+
+def _encoding_of(data: bytes) -> str:
+    """That of a properties file: UTF-8 if it can be, otherwise Latin-1, in which Java reads all of them."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
 
 
 class ConfigurationFiles:
@@ -80,15 +104,17 @@ class ConfigurationFiles:
     def back_up(self) -> None:
         """Copy zoo.cfg, unless its lines are in a dynamic file already."""
         text = self._files.read(self._path)
-        if "dynamicConfigFile" not in read_properties(text.decode()):
+        if "dynamicConfigFile" not in read_properties(text.decode(_encoding_of(text))):
             self._files.write_atomically(f"{self._path}.bak", text)
 
     def activate(self, configuration: QuorumConfiguration, *, keeps_client_port: bool) -> None:
         """Write a configuration that is in force, and let zoo.cfg name it. Durable at return."""
         dynamic_path = f"{self._path}.dynamic.{configuration.version:x}"
         self._files.write_atomically(dynamic_path, configuration.file_text().encode())
-        text = _edited(self._files.read(self._path).decode(), dynamic_path, keeps_client_port=keeps_client_port)
-        self._files.write_atomically(self._path, text.encode())
+        data = self._files.read(self._path)
+        encoding = _encoding_of(data)
+        text = _edited(data.decode(encoding), dynamic_path, keeps_client_port=keeps_client_port)
+        self._files.write_atomically(self._path, text.encode(encoding))
 
 
 def _edited(text: str, dynamic_path: str, *, keeps_client_port: bool) -> str:
@@ -106,7 +132,7 @@ def _logical_lines(text: str) -> list[str]:
     """The lines of a properties file, each with the lines that continue it, ended by a line feed."""
     lines: list[str] = []
     continues = False
-    for line in text.splitlines():
+    for line in re.split("\r\n|\r|\n", text.rstrip("\r\n")):  # Java ends lines there only; `splitlines` at others, too
         if continues:
             lines[-1] += f"{line}\n"
         else:

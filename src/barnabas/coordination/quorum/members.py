@@ -71,7 +71,7 @@ class QuorumServer:
         line = f"server.{server_id}={text}"
         if "|" in text:
             raise ConfigError(f"{line} names several addresses. Give each server one: multiAddress is not supported")
-        server_text, separator, client_text = text.strip().partition(";")
+        server_text, _, client_text = text.strip().partition(";")
         parts = _split(server_text)
         if not 3 <= len(parts) <= 4 or not all(parts):
             raise ConfigError(f"{line} does not have the form {_FORM}")
@@ -81,7 +81,7 @@ class QuorumServer:
         quorum_port, election_port = _port(line, parts[1]), _port(line, parts[2])
         if quorum_port == election_port:
             raise ConfigError(f"{line}: the quorum port and the election port must be different")
-        client = _client(line, client_text) if separator else None
+        client = _client(line, client_text) if client_text.strip() else None  # nothing behind the semicolon is none
         if client is not None and client.port in (quorum_port, election_port):
             raise ConfigError(f"{line}: the client port must differ from the quorum port and the election port")
         return cls(server_id, parts[0], quorum_port, election_port, LearnerType(role_text), client)

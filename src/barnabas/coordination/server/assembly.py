@@ -24,8 +24,9 @@ from barnabas.coordination.quorum.authentication import QuorumAuthentication
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.quorum.configuration_files import ConfigurationFiles
 from barnabas.coordination.server.authentication import access_rules
+from barnabas.coordination.server.peer_config import PeerConfig
 from barnabas.coordination.server.quorum_security import quorum_authentication, quorum_tls_options
-from barnabas.coordination.server.settings import ensemble_of, parse_my_id, session_timeouts_ms
+from barnabas.coordination.server.settings import ensemble_of, session_timeouts_ms
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.configurations import Configurations
 from barnabas.coordination.zab.leader import Timing
@@ -75,7 +76,7 @@ class MemberAssembly:
     def __init__(
         self,
         settings: Values,
-        ensemble: QuorumConfiguration,
+        config: PeerConfig,
         config_path: str | None,
         files: Files,
         clock: Clock,
@@ -85,16 +86,13 @@ class MemberAssembly:
         self._files = files
         self._clock = clock
         self._rng = rng
-        path = posixpath.join(settings["dataDir"], "myid")
-        try:
-            my_id = parse_my_id(files.read(path).decode("utf-8", "replace"))
-        except FileNotFoundError:
-            raise ConfigError(
-                f"{path} is missing: write this server's number, as in its server.N line, to it"
-            ) from None
-        if my_id not in ensemble.servers:
-            raise ConfigError(f"{path} has the id {my_id}, and there is no line server.{my_id}")
+        assert config.ensemble is not None, "the server is alone"
+        assert config.my_id is not None
+        my_id, ensemble = config.my_id, config.ensemble
         self.my_id = my_id
+        if my_id not in ensemble.servers:
+            path = posixpath.join(settings["dataDir"], "myid")
+            raise ConfigError(f"{path} has the id {my_id}, and there is no line server.{my_id}")
         can_reconfigure = settings["reconfigEnabled"]
         self._configurations = Configurations(
             my_id, ensemble, _configuration_files(files, config_path) if can_reconfigure else None

@@ -14,7 +14,6 @@ from barnabas.base.settings import Values
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
 from barnabas.coordination.server.assembly import read_text
 from barnabas.coordination.server.authentication import tls_options
-from barnabas.coordination.server.settings import client_endpoint
 
 __all__ = ["ClientPorts"]
 
@@ -32,7 +31,7 @@ class ClientPorts:
         self._listener: Listener | None = None
         self._secure_listener: Listener | None = None
         self.endpoint: HostAndPort | None = None
-        """Where clients connect without TLS, if the server's line in its ensemble says it."""
+        """Where clients connect without TLS, if they do."""
 
     @property
     def port(self) -> int:
@@ -44,16 +43,10 @@ class ClientPorts:
         """The port with TLS; -1 if there is none."""
         return self._secure_listener.port if self._secure_listener is not None else -1
 
-    async def open(self, settings: Values, files: Files, my_id: int | None) -> None:
-        """Listen where the settings say, or the line of the server with this id. Raises `ConfigError`."""
-        host, port = settings["clientPortAddress"], settings["clientPort"]
+    async def open(self, settings: Values, files: Files, endpoint: HostAndPort | None) -> None:
+        """Listen at the endpoint, and where the settings say with TLS. Raises `ConfigError`."""
+        self.endpoint = endpoint
         secure_port = settings["secureClientPort"]
-        if my_id is not None:
-            endpoint = client_endpoint(settings, my_id)
-            if endpoint is None and secure_port is None:
-                raise ConfigError(f"neither clientPort nor the line server.{my_id} names a port for clients")
-            self.endpoint = endpoint
-            host, port = (endpoint.host, endpoint.port) if endpoint is not None else ("", None)
         if secure_port is not None:
             from barnabas.net.ssl_contexts import server_context
             from barnabas.net.tls import TlsNetwork
@@ -61,8 +54,8 @@ class ClientPorts:
             network = TlsNetwork(server=server_context(tls_options(settings, partial(read_text, files))))
             accept, address = partial(self._accept, True), settings["secureClientPortAddress"]
             self._secure_listener = await _open(network, address, secure_port, accept, "secureClientPort")
-        if port is not None:
-            self._listener = await self._open(host, port, "clientPort")
+        if endpoint is not None:
+            self._listener = await self._open(endpoint.host, endpoint.port, "clientPort")
 
     async def move(self, endpoint: HostAndPort) -> None:
         """Listen without TLS at another address; connections that stand remain."""

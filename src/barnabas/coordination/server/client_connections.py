@@ -62,7 +62,7 @@ class ClientConnections:
         address, limit = peer.client.address, self._max_of_address
         self._peers[peer] = None
         self._by_address[address] += 1
-        if limit and self._by_address[address] > limit:
+        if limit > 0 and self._by_address[address] > limit:
             self._metrics.counters["connection_rejected"] += 1
             logger.warning("Too many connections from %s - max is %d (maxClientCnxns)", address, limit)
             connection.close()

@@ -20,7 +20,13 @@ from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server
 from barnabas.security.jaas import JAAS_FILE, digest_credentials, digest_users
 from barnabas.security.key_stores import check_store_type
 
-__all__ = ["QUORUM_SECURITY_SETTINGS", "QuorumTlsOptions", "quorum_authentication", "quorum_tls_options"]
+__all__ = [
+    "QUORUM_SECURITY_SETTINGS",
+    "QuorumTlsOptions",
+    "check_quorum_authentication",
+    "quorum_authentication",
+    "quorum_tls_options",
+]
 
 _SERVICE, _SERVER_NAME = "zookeeper-quorum", "zk-quorum-sasl-md5"  # those of ZooKeeper's servers
 _ENABLED, _LEARNER, _SERVER = (
@@ -118,18 +124,22 @@ def quorum_tls_options(settings: Values, read_text: Callable[[str], str]) -> Quo
     )
 
 
+def check_quorum_authentication(settings: Values) -> None:
+    """Raises `ConfigError` for settings of SASL between members that contradict each other."""
+    for name in (_LEARNER, _SERVER):
+        if settings[name] and not settings[_ENABLED]:
+            raise ConfigError(f"{_ENABLED} is disabled, so {name} cannot be enabled: set both, or none")
+    if settings[_SERVER] and not settings[_LEARNER]:
+        raise ConfigError(
+            f"{_LEARNER} is disabled, so {_SERVER} cannot be enabled: the other members would refuse this server"
+        )
+
+
 def quorum_authentication(
     settings: Values, read_text: Callable[[str], str], random_bytes: Callable[[int], bytes]
 ) -> QuorumAuthentication | None:
     """None without SASL. ``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
     is_enabled, connects_with_sasl, is_required = (settings[name] for name in (_ENABLED, _LEARNER, _SERVER))
-    for name in (_LEARNER, _SERVER):
-        if settings[name] and not is_enabled:
-            raise ConfigError(f"{_ENABLED} is disabled, so {name} cannot be enabled: set both, or none")
-    if is_required and not connects_with_sasl:
-        raise ConfigError(
-            f"{_LEARNER} is disabled, so {_SERVER} cannot be enabled: the other members would refuse this server"
-        )
     if not is_enabled:
         return None
     if not settings[JAAS_FILE]:

@@ -31,13 +31,13 @@ from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.coordination.election.peers import ElectionPeers
 from barnabas.coordination.quorum.channels import AuthenticatedNetwork
-from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.server.assembly import MemberAssembly, client_limits
 from barnabas.coordination.server.channels import ClientPorts
 from barnabas.coordination.server.client_connections import ClientConnections
 from barnabas.coordination.server.client_transport import ClientTransport
+from barnabas.coordination.server.peer_config import PeerConfig, read_peer_config
 from barnabas.coordination.server.server_metrics import ServerMetrics
-from barnabas.coordination.server.settings import ensemble_of
+from barnabas.coordination.server.settings import LEAST_SNAPSHOTS
 from barnabas.coordination.server.snapshot_schedule import SnapshotSchedule
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.service import SnapshotService
@@ -116,7 +116,6 @@ class CoordinationServer:
         executor: Executor | None = None,
         elector: Elector | None = None,
     ) -> None:
-        self._ensemble = ensemble_of(settings)
         self._config_path = config_path
         self._settings = settings
         self._files = files or OsFiles()
@@ -179,6 +178,7 @@ class CoordinationServer:
     async def start(self) -> None:
         """Load the state and open the port. Raises `BarnabasError` with what to do."""
         settings, clock = self._settings, self._clock
+        config = read_peer_config(settings, self._files)
         self._loop = asyncio.get_running_loop()
         self._failure = self._loop.create_future()
         if self._executor is None:
@@ -197,7 +197,7 @@ class CoordinationServer:
             raise ConfigError(f"the data directory {settings['dataDir']} cannot be used: {error}") from error
         try:
             limits = self._limits = client_limits(settings, self._files, self._rng, _user())
-            peer = self._make_quorum_peer(self._ensemble, limits) if self._ensemble is not None else None
+            peer = self._make_quorum_peer(config, limits) if config.ensemble is not None else None
             load = self._storage.load if peer is None else peer.member.load
             database, replayed = await self._loop.run_in_executor(self._executor, load)
             if not self._storage.any_snapshot():
@@ -208,7 +208,7 @@ class CoordinationServer:
             self._processor = self._new_processor(database)
             self._log_source = self._processor if peer is None else peer.member.log
             self._is_serving = peer is None
-            await self._ports.open(settings, self._files, self._server_id if peer is not None else None)
+            await self._ports.open(settings, self._files, config.client)
         except OSError as error:
             self._storage.close()
             self._shut_executor()
@@ -249,10 +249,10 @@ class CoordinationServer:
         )
         return processor
 
-    def _make_quorum_peer(self, ensemble: QuorumConfiguration, limits: Limits) -> QuorumPeer:
+    def _make_quorum_peer(self, config: PeerConfig, limits: Limits) -> QuorumPeer:
         """This server as a member of its ensemble."""
         settings, files = self._settings, self._files
-        assembly = MemberAssembly(settings, ensemble, self._config_path, files, self._clock, self._rng)
+        assembly = MemberAssembly(settings, config, self._config_path, files, self._clock, self._rng)
         self._server_id = assembly.my_id
         member = assembly.member(limits, self._storage, self, self.commit_turns)
         network = assembly.quorum_network() or self._network
@@ -565,9 +565,9 @@ class CoordinationServer:
             self._end_due()
         self._connections.close_sessionless(now_ms)
         interval_ms = settings["autopurge.purgeInterval"] * 3_600_000
-        if interval_ms and now_ms - self._last_purge_ms >= interval_ms and self._is_serving:
+        if interval_ms > 0 and now_ms - self._last_purge_ms >= interval_ms and self._is_serving:
             self._last_purge_ms = now_ms
-            self.snapshots.purge(settings["autopurge.snapRetainCount"])
+            self.snapshots.purge(max(settings["autopurge.snapRetainCount"], LEAST_SNAPSHOTS))
         if not self._is_closing:
             self._timers = [self._loop.call_later(min(settings["tickTime"], 1000) / 2000, self._tick)]
 

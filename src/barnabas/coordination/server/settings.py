@@ -4,8 +4,8 @@ ZooKeeper reads some of them from ``zoo.cfg`` and others as Java system properti
 these may be written without ``zookeeper.``. Here both spellings mean the same. In ZooKeeper: QuorumPeerConfig and
 ServerConfig.
 
-The ``server.N``, ``group.N`` and ``weight.N`` lines are read by `barnabas.coordination.quorum`; `ensemble_of` says what they
-mean for this server.
+The ``server.N``, ``group.N`` and ``weight.N`` lines are read by `barnabas.coordination.quorum`;
+`barnabas.coordination.server.peer_config` says what they mean for this server, alone or as a member.
 
 A setting works, or it has no effect (and the start says so), or it asks for protection that this version does not have.
 In the last case the server does not start: it would look protected and be open. A name that is not in the table is
@@ -17,27 +17,26 @@ from dataclasses import dataclass
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least, between, one_of
-from barnabas.coordination.core.sessions import MAX_SERVER_ID
 from barnabas.coordination.quorum.configuration import QuorumConfiguration, is_dynamic
-from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
 from barnabas.coordination.server.access_settings import (
     AUTHENTICATION_PROVIDERS,
     CLIENT_ACCESS_SETTINGS,
     OPERATOR_SETTINGS,
     TLS_SETTINGS,
 )
-from barnabas.coordination.server.quorum_security import QUORUM_SECURITY_SETTINGS
+from barnabas.coordination.server.quorum_security import QUORUM_SECURITY_SETTINGS, check_quorum_authentication
 
 __all__ = [
+    "LEAST_SNAPSHOTS",
     "ZOO_CFG_DEFINITIONS",
     "ZOO_CFG_REFUSED",
     "ZOO_CFG_WITHOUT_EFFECT",
     "RefusedSetting",
-    "client_endpoint",
     "ensemble_of",
     "ineffective_lines",
-    "parse_my_id",
+    "is_distributed",
     "parse_settings",
+    "quorum_of",
     "session_timeouts_ms",
 ]
 
@@ -45,10 +44,16 @@ _HARMLESS = frozenset(("", "false", "no", "none", "0"))
 _ACCESS_SETTINGS = (*CLIENT_ACCESS_SETTINGS, *TLS_SETTINGS, *QUORUM_SECURITY_SETTINGS)
 _ACCESS_BY_LOWER = {setting.name.lower(): setting.name for setting in _ACCESS_SETTINGS}
 _PREFIX = "zookeeper."
+LEAST_SNAPSHOTS = 3
+"""Purging leaves as many, whatever autopurge.snapRetainCount says."""
 
 
 def _not_empty(value: str) -> str | None:
     return None if value else "it must name a directory"  # an empty name would be the working directory
+
+
+def _peer_type(value: str) -> str | None:
+    return one_of("participant", "observer")(value.lower())
 
 
 ZOO_CFG_DEFINITIONS = Definitions(
@@ -65,7 +70,7 @@ ZOO_CFG_DEFINITIONS = Definitions(
         Setting("clientPortAddress", Kind.STRING, "", "The address to listen on; empty for all."),
         Setting("minSessionTimeout", Kind.INT, "-1", "In ms; -1 for two ticks.", at_least(-1)),
         Setting("maxSessionTimeout", Kind.INT, "-1", "In ms; -1 for twenty ticks.", at_least(-1)),
-        Setting("maxClientCnxns", Kind.INT, "60", "Connections of one address; 0 for no limit.", at_least(0)),
+        Setting("maxClientCnxns", Kind.INT, "60", "Connections of one address; 0 or less for no limit."),
         Setting("maxCnxns", Kind.INT, "0", "Connections in all; 0 for no limit.", at_least(0)),
         Setting("4lw.commands.whitelist", Kind.LIST, "srvr", "Four-letter words that are answered; * for all."),
         Setting("snapCount", Kind.INT, "100000", "Transactions between snapshots.", at_least(2)),
@@ -85,8 +90,8 @@ ZOO_CFG_DEFINITIONS = Definitions(
         ),
         Setting("txnLogSizeLimitInKb", Kind.LONG, "-1", "Kilobytes after which a new log file begins; 0 or less for no limit."),
         Setting("preAllocSize", Kind.INT, "65536", "Kilobytes that a log file is extended by.", at_least(0)),
-        Setting("autopurge.snapRetainCount", Kind.INT, "3", "Snapshots that purging leaves.", at_least(3)),
-        Setting("autopurge.purgeInterval", Kind.INT, "0", "Hours between purges; 0 for none.", at_least(0)),
+        Setting("autopurge.snapRetainCount", Kind.INT, "3", "Snapshots that purging leaves, at least 3."),
+        Setting("autopurge.purgeInterval", Kind.INT, "0", "Hours between purges; 0 or less for none."),
         Setting("jute.maxbuffer", Kind.INT, "1048575", "Bytes that a request may have.", at_least(1024)),
         Setting(
             "globalOutstandingLimit", Kind.INT, "1000",
@@ -112,7 +117,7 @@ ZOO_CFG_DEFINITIONS = Definitions(
         Setting("syncLimit", Kind.INT, "0", "Ticks that a follower may be behind or silent.", at_least(0)),
         Setting(
             "peerType", Kind.STRING, "participant",
-            "Whether this server votes; its server.N line decides.", one_of("participant", "observer"),
+            "Whether this server votes; its server.N line decides.", _peer_type,
         ),
         Setting("electionAlg", Kind.INT, "3", "3, fast leader election, is the only one.", between(3, 3)),
         Setting(
@@ -254,17 +259,18 @@ def parse_settings(texts: Mapping[str, str]) -> Values:
     """Typed settings from the texts of a zoo.cfg. Raises `ConfigError` for what cannot be used."""
     for given, text in texts.items():
         _refuse_protection(given, text.strip())
-    texts = {name.removeprefix(_PREFIX): text for name, text in texts.items()}
-    values = ZOO_CFG_DEFINITIONS.parse(texts)
+    values = ZOO_CFG_DEFINITIONS.parse(_under_one_name(texts))
     low, high = session_timeouts_ms(values)
     if low > high:
         raise ConfigError(f"minSessionTimeout ({low} ms) is above maxSessionTimeout ({high} ms)")
     if values["dynamicConfigFile"] and not any(is_dynamic(name) for name in values.texts):
         raise ConfigError(f"the file {values['dynamicConfigFile']} (dynamicConfigFile) has no server.N lines")
-    ensemble = ensemble_of(values)
-    if ensemble is None and values["clientPort"] is None and values["secureClientPort"] is None:
-        raise ConfigError('Missing required configuration "clientPort" which has no default value.')
-    if ensemble is not None:
+    for port in ("clientPort", "secureClientPort"):
+        if values[port] is None and values.is_set(f"{port}Address"):
+            raise ConfigError(f"{port}Address is set but {port} is not set: set both, or none")
+    _check_ports(values)
+    check_quorum_authentication(values)
+    if ensemble_of(values) is not None:
         for name in ("initLimit", "syncLimit"):
             if not values[name]:
                 raise ConfigError(
@@ -273,58 +279,57 @@ def parse_settings(texts: Mapping[str, str]) -> Values:
     return values
 
 
-def ensemble_of(values: Values) -> QuorumConfiguration | None:
-    """The ensemble that the ``server.N`` lines describe; None for a server alone.
+def _under_one_name(texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts by the names without ``zookeeper.``."""
+    found: dict[str, str] = {}
+    for given, text in texts.items():
+        name = given.removeprefix(_PREFIX)
+        if found.setdefault(name, text) != text:
+            raise ConfigError(f"{name} and {_PREFIX}{name} are one setting and have two values: remove one")
+    return found
 
-    One voter means a server alone, unless ``standaloneEnabled`` is false, as in ZooKeeper.
-    """
+
+def _check_ports(values: Values) -> None:
+    """A server that no client can reach is a mistake in the file, of a server alone before it knows its id."""
+    quorum = quorum_of(values)
+    if is_distributed(values, quorum) or values["clientPort"] is not None or values["secureClientPort"] is not None:
+        return
+    if quorum is None or not any(server.client for server in quorum.servers.values()):
+        raise ConfigError('Missing required configuration "clientPort" which has no default value.')
+
+
+def quorum_of(values: Values) -> QuorumConfiguration | None:
+    """What the ``server.N`` lines describe, also those of a server alone; None without such lines."""
     lines = {name: text for name, text in values.texts.items() if is_dynamic(name)}
     if not lines:
+        if not values["standaloneEnabled"]:
+            raise ConfigError(
+                "standaloneEnabled is false, and no server.N line names a participant: add the lines, or remove it"
+            )
         return None
     if "version" in values.texts:
         lines["version"] = values.texts["version"]
-    ensemble = QuorumConfiguration.parse(lines)
-    if not ensemble.voters:
+    quorum = QuorumConfiguration.parse(lines)
+    if not quorum.voters:
         raise ConfigError(
             "the configuration names observers without a participant: give one server the role participant"
         )
-    if len(ensemble.voters) > 1 or not values["standaloneEnabled"]:
-        return ensemble
-    if ensemble.observers:
+    if quorum.observers and not is_distributed(values, quorum):
         raise ConfigError(
             "the configuration names one participant with observers: set standaloneEnabled=false, or add participants"
         )
-    return None
+    return quorum
 
 
-def parse_my_id(text: str) -> int:
-    """The id in a file ``myid``. Raises `ConfigError`."""
-    stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdigit() and int(stripped) <= MAX_SERVER_ID):
-        raise ConfigError(
-            f"the file myid has {stripped[:20]!r}: it must have the server's number, 0 to {MAX_SERVER_ID}, alone"
-        )
-    return int(stripped)
+def is_distributed(values: Values, quorum: QuorumConfiguration | None) -> bool:
+    """Whether the server is a member of an ensemble: one voter means a server alone, unless standaloneEnabled is false."""
+    return quorum is not None and (len(quorum.voters) > 1 or not values["standaloneEnabled"])
 
 
-def client_endpoint(values: Values, my_id: int | None = None) -> HostAndPort | None:
-    """Where this server listens for clients; None if neither clientPort nor its ``server.N`` line names a port."""
-    host, port = values["clientPortAddress"], values["clientPort"]
-    given = None if port is None else HostAndPort(host or ANY_ADDRESS, port)
-    ensemble = ensemble_of(values)
-    if ensemble is None or my_id is None or my_id not in ensemble.servers:
-        return given
-    line = ensemble.servers[my_id].client
-    if (
-        line is not None
-        and given is not None
-        and line != given
-        and (given.host, given.port) != (ANY_ADDRESS, line.port)
-    ):
-        raise ConfigError(
-            f"the line server.{my_id} names {line} for clients, and clientPort with clientPortAddress {given}: remove one"
-        )
-    return line or given
+def ensemble_of(values: Values) -> QuorumConfiguration | None:
+    """The ensemble that the ``server.N`` lines describe; None for a server alone."""
+    quorum = quorum_of(values)
+    return quorum if is_distributed(values, quorum) else None
 
 
 def _refuse_protection(given: str, text: str) -> None:

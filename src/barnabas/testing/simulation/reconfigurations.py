@@ -10,7 +10,6 @@ import contextlib
 from barnabas.base.files import Files
 from barnabas.base.network import Network
 from barnabas.base.randomness import Random
-from barnabas.base.settings import read_properties
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client.operations import Operation
 from barnabas.coordination.core.paths import CONFIG_PATH
@@ -47,7 +46,7 @@ def prepare_zoo_cfg(
     """The settings in a server's zoo.cfg, which is written if it is not there or does not name the server."""
     own = f"server.{name.rpartition('-')[2]}"
     if files.exists(ZOO_CFG):
-        texts = read_zoo_cfg(lambda path: read_properties(files.read(path).decode()), ZOO_CFG)
+        texts = read_zoo_cfg(files.read, ZOO_CFG)
         if own in texts:
             return texts
     texts = {**settings, own: server_line(name, role), **present_lines}
