@@ -3,23 +3,26 @@
 ``python docs/terminal_recording.py [NAME ...]`` writes ``docs/pictures/NAME.svg``:
 
 - ``a-broker-is-killed``: what ``examples/labs/kill_the_controller.py`` prints, line by line as it came; long waits are cut short.
-- ``first-steps``: a session of tmux, with ``up``, ``tail``, ``overview`` and a producer in windows of their own, as tmux shows
-  it. It takes the usual ports, and needs tmux.
+- ``first-steps``: a session of tmux, with ``up``, ``tail``, ``overview`` and a producer in panes of their own, as a terminal
+  (pyte) shows what tmux sends. It takes the usual ports, and needs tmux.
 """
 
 import os
+import pty
 import re
+import select
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.terminal_theme import DIMMED_MONOKAI
-from rich.text import Text
+import pyte
+from terminal_picture import Pane, draw
 
 from barnabas.client import Consumer
 from barnabas.client.admin_connection import AdminConnection
@@ -30,7 +33,7 @@ PICTURES = ROOT / "docs" / "pictures"
 LAB = ROOT / "examples" / "labs" / "kill_the_controller.py"
 WIDTH = 118
 LINES = 42
-LONGEST_WAIT_S, LAST_S = 2.0, 8.0
+LONGEST_WAIT_S = 2.0
 COLUMNS, ROWS = 140, 27
 PATIENCE_S = 60
 ORDERS = ("table-7:one espresso", "table-2:two teas", "table-4:one cake", "table-7:the bill")
@@ -38,45 +41,21 @@ SERVERS = "localhost:9092"
 OVERVIEW = re.compile(r"kitchen\s+\w+\s+\d+\s+1\b")
 
 
-def styled(line: str) -> Text:
+def styled(line: str) -> str:
     """A line in the colours that the lab has on a terminal."""
     if line.startswith("$ "):
-        return Text(line, "cyan")
+        return f"\x1b[36m{line}\x1b[m"
     if line.startswith("ok "):
-        return Text("ok", "green") + Text(line[2:])
-    if re.match(r"\d\. ", line):
-        return Text(line, "bold")
-    return Text(line)
+        return f"\x1b[32mok\x1b[m{line[2:]}"
+    return f"\x1b[1m{line}\x1b[m" if re.match(r"\d\. ", line) else line
 
 
-def draw(name: str, title: str, lines: Sequence[Text], width: int, times_s: Sequence[float] = ()) -> None:
-    """Write a picture; with ``times_s`` each line appears at its time, over and over, where pictures may move."""
-    # The file lives as long as this program.
-    console = Console(record=True, width=width, file=open(os.devnull, "w"))  # noqa: SIM115
-    for line in lines:
-        line.truncate(width)
-        console.print(line, no_wrap=True, crop=True)
-    svg = console.export_svg(title=title, theme=DIMMED_MONOKAI, unique_id="t")
-    # The font is one of the viewer's: nothing is loaded from elsewhere.
-    svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
-    if times_s:
-        svg = svg.replace("</style>", f"{animation(times_s)}</style>", 1)
+def write(name: str, picture: str) -> None:
+    """Keep a picture."""
     PICTURES.mkdir(exist_ok=True)
-    picture = PICTURES / f"{name}.svg"
-    picture.write_text(svg)
-    print(f"wrote {picture.relative_to(ROOT)}, {picture.stat().st_size:,} bytes")
-
-
-def animation(times_s: Sequence[float]) -> str:
-    """Style rules that show line after line. A viewer that ignores them shows all lines."""
-    whole_s = times_s[-1] + LAST_S
-    rules = []
-    for number, at_s in enumerate(times_s):
-        part = 100 * at_s / whole_s
-        rules.append(f"@keyframes l{number}{{0%,{part:.2f}%{{opacity:0}}{part + 0.01:.2f}%,100%{{opacity:1}}}}")
-        rules.append(f'[clip-path="url(#t-line-{number})"]{{animation:l{number} {whole_s:.1f}s step-end infinite}}')
-    still = "@media (prefers-reduced-motion:reduce){[clip-path]{animation:none!important}}"
-    return "\n" + "\n".join([*rules, still]) + "\n"
+    path = PICTURES / f"{name}.svg"
+    path.write_text(picture)
+    print(f"wrote {path.relative_to(ROOT)}, {path.stat().st_size:,} bytes")
 
 
 def lab() -> tuple[list[str], list[float]]:
@@ -99,65 +78,97 @@ def lab() -> tuple[list[str], list[float]]:
 
 
 class Tmux:
-    """A session with windows side by side, and a second tmux around it that sees what a person sees."""
+    """A session with panes, attached to a terminal emulator, which sees what a person sees."""
 
-    def __init__(self, folder: str) -> None:
-        self._sockets = [f"{folder}/inner", f"{folder}/outer"]
+    def __init__(self, folder: str, columns: int = COLUMNS, rows: int = ROWS) -> None:
+        self._socket = f"{folder}/tmux"
         (Path(folder) / "rc").write_text("PS1='$ '\n")
-        shell = f"bash --noprofile --rcfile {folder}/rc"
-        size = ["-x", str(COLUMNS), "-y", str(ROWS)]
+        self._shell = f"bash --noprofile --rcfile {shlex.quote(folder)}/rc"
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("TMUX")}
-        self._environment |= {"LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
-        self._tmux(0, "new-session", "-d", *size, "-s", "barnabas", shell)
-        self._tmux(0, "set", "-g", "status-right", "")
-        self._tmux(0, "split-window", "-h", "-t", "barnabas:0.0", shell)
-        self._tmux(0, "split-window", "-v", "-t", "barnabas:0.0", "-l", "18", shell)
-        self._tmux(0, "split-window", "-v", "-t", "barnabas:0.2", "-l", "14", shell)
-        self._tmux(1, "new-session", "-d", *size, "-s", "eye", f"tmux -u -S {self._sockets[0]} attach -t barnabas")
-        self._tmux(1, "set", "-g", "status", "off")
+        # pyte is compatible with the console of Linux.
+        self._environment |= {"LC_ALL": "C.UTF-8", "TERM": "linux"}
+        self.emulator = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self.emulator)
+        self._tmux("new-session", "-d", "-x", str(columns), "-y", str(rows), "-s", "barnabas", self._shell)
+        self._tmux("set", "-g", "status-right", "")
+        ours, its = pty.openpty()
+        termios.tcsetwinsize(its, (rows, columns))
+        attach = ["tmux", "-u", "-S", self._socket, "attach", "-t", "barnabas"]
+        self._terminal = open(ours, "rb", buffering=0)  # noqa: SIM115
+        with open(its, "wb") as other_end:
+            self._attached = subprocess.Popen(
+                attach,
+                stdin=other_end,
+                stdout=other_end,
+                stderr=other_end,
+                env=self._environment,
+                start_new_session=True,
+            )
 
-    def _tmux(self, which: int, *words: str) -> str:
-        command = ["tmux", "-u", "-f", "/dev/null", "-S", self._sockets[which], *words]
+    def _tmux(self, *words: str) -> str:
+        command = ["tmux", "-u", "-f", "/dev/null", "-S", self._socket, *words]
         return subprocess.run(command, env=self._environment, check=True, capture_output=True, text=True).stdout
 
-    def type(self, window: int, line: str) -> None:
-        """A line and Enter, in one of the windows."""
-        self._tmux(0, "send-keys", "-t", f"barnabas:0.{window}", "-l", line)
-        self._tmux(0, "send-keys", "-t", f"barnabas:0.{window}", "Enter")
+    def split(self, pane: int, direction: str, *options: str) -> None:
+        """A pane beside (``-h``) or below (``-v``) another one."""
+        self._tmux("split-window", direction, "-t", f"barnabas:0.{pane}", *options, self._shell)
 
-    def text(self, window: int) -> str:
-        """What a window shows."""
-        return self._tmux(0, "capture-pane", "-p", "-t", f"barnabas:0.{window}")
+    def type(self, pane: int, line: str) -> None:
+        """A line and Enter, in one of the panes."""
+        self._tmux("send-keys", "-t", f"barnabas:0.{pane}", "-l", line)
+        self._tmux("send-keys", "-t", f"barnabas:0.{pane}", "Enter")
 
-    def until(self, window: int, holds: Callable[[str], object]) -> None:
-        """Wait for what a window shows."""
+    def text(self, pane: int) -> str:
+        """What a pane holds."""
+        return self._tmux("capture-pane", "-p", "-t", f"barnabas:0.{pane}")
+
+    def until(self, pane: int, holds: Callable[[str], object]) -> None:
+        """Wait for what a pane holds."""
         end = time.monotonic() + PATIENCE_S
-        while not holds(self.text(window)):
+        while not holds(self.text(pane)):
             if time.monotonic() > end:
-                sys.exit(f"window {window} shows:\n{self.text(window)}")
-            time.sleep(0.1)
+                sys.exit(f"pane {pane} shows:\n{self.text(pane)}")
+            self._look(0.1)
 
-    def screen(self) -> list[Text]:
-        """All that is seen, with its colours."""
-        # For what is drawn last.
-        time.sleep(1)
-        shown = self._tmux(1, "capture-pane", "-p", "-e", "-t", "eye")
-        return [Text.from_ansi(line) for line in shown.rstrip("\n").split("\n")]
+    def panes(self) -> list[Pane]:
+        """All panes, with their texts."""
+        shape = "#{pane_index} #{pane_left} #{pane_top} #{pane_width} #{pane_height}"
+        found = [[int(word) for word in line.split()] for line in self._tmux("list-panes", "-F", shape).splitlines()]
+        return [Pane(*place, self.text(pane)) for pane, *place in found]
 
-    def interrupt(self, window: int) -> None:
+    def picture(self, title: str) -> str:
+        """All that is seen, when it has not changed for half a second."""
+        while self._look(0.5):
+            pass
+        return draw(self.emulator, title, self.panes())
+
+    def _look(self, wait_s: float) -> bool:
+        """Whether something was drawn meanwhile."""
+        has_news = False
+        end = time.monotonic() + wait_s
+        while select.select([self._terminal], [], [], max(0.0, end - time.monotonic()))[0]:
+            self._stream.feed(self._terminal.read(65536))
+            has_news = True
+        return has_news
+
+    def interrupt(self, pane: int) -> None:
         """Ctrl-C."""
-        self._tmux(0, "send-keys", "-t", f"barnabas:0.{window}", "C-c")
+        self._tmux("send-keys", "-t", f"barnabas:0.{pane}", "C-c")
 
     def end(self) -> None:
-        for which in (1, 0):
-            self._tmux(which, "kill-server")
+        self._tmux("kill-server")
+        self._attached.wait()
+        self._terminal.close()
 
 
-def first_steps() -> list[Text]:
-    """``up``, ``tail``, ``overview`` and a producer, each in its window."""
+def first_steps() -> str:
+    """``up``, ``tail``, ``overview`` and a producer, each in its pane."""
     with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
         tmux = Tmux(folder)
         up, overview, tail, producer = 0, 1, 2, 3
+        tmux.split(up, "-h")
+        tmux.split(up, "-v", "-l", "18")
+        tmux.split(tail, "-v", "-l", "14")
         try:
             tmux.type(up, "barnabas up --brokers 3")
             tmux.until(up, lambda text: "ready" in text)
@@ -176,7 +187,7 @@ def first_steps() -> list[Text]:
                     read(number)
             tmux.type(overview, "barnabas overview")
             tmux.until(overview, OVERVIEW.search)
-            return tmux.screen()
+            return tmux.picture("tmux: barnabas up, tail, overview")
         finally:
             tmux.interrupt(up)
             tmux.until(up, lambda text: text.rstrip().endswith("$"))
@@ -199,12 +210,14 @@ def main(names: Sequence[str]) -> int:
     try:
         if not names or "a-broker-is-killed" in names:
             lines, times_s = lab()
+            screen = pyte.Screen(WIDTH, len(lines))
+            pyte.Stream(screen).feed("\r\n".join(styled(line[:WIDTH]) for line in lines))
             title = "python examples/labs/kill_the_controller.py"
-            draw("a-broker-is-killed", title, [styled(line) for line in lines], WIDTH, times_s)
+            write("a-broker-is-killed", draw(screen, title, times_s=times_s))
         if not names or "first-steps" in names:
             if not shutil.which("tmux"):
                 sys.exit("tmux is needed for first-steps")
-            draw("first-steps", "tmux: barnabas up, tail, overview", first_steps(), COLUMNS)
+            write("first-steps", first_steps())
     except subprocess.CalledProcessError as error:
         sys.stderr.write(f"{error}\n{error.stdout}{error.stderr}")
         return 1
