@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.settings import read_properties
+from barnabas.cli.help_text import HelpText
 from barnabas.cli.reachability import ANSWER_S, CONNECT_TIMEOUT
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class ToolParser(argparse.ArgumentParser):
             prog=f"barnabas {command}",
             description=description,
             allow_abbrev=True,
-            formatter_class=_HelpWithDefaults,
+            formatter_class=HelpText,
         )
         self.add_argument("--version", action="version", version=_version())
 
@@ -101,17 +102,6 @@ class ToolParser(argparse.ArgumentParser):
         """Whether an option was given on the command line, rather than left at its default."""
         value = getattr(given, option.replace("-", "_").replace(".", "_"))
         return value is not None and value is not False and value != []
-
-
-class _HelpWithDefaults(argparse.HelpFormatter):
-    """Shows an option's default after its help, unless the help says it already."""
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        text = action.help
-        is_shown = action.option_strings and action.default not in (None, False, [], "", argparse.SUPPRESS)
-        if text is None or not is_shown or "default" in text:
-            return text
-        return f"{text} (default %(default)s)"
 
 
 def _names_servers(given: argparse.Namespace) -> bool:

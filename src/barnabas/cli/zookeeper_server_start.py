@@ -12,6 +12,7 @@ import sys
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
 from barnabas.base.settings import Values
+from barnabas.cli.help_text import HelpText
 from barnabas.cli.server_faults import parts_with_faults
 from barnabas.cli.up_files import coordination_name
 from barnabas.coordination.admin.server import AdminServer
@@ -54,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barnabas zookeeper-server-start",
         description="Run a coordination server that speaks Apache ZooKeeper's protocol.",
+        formatter_class=HelpText,
     )
     parser.add_argument("config", metavar="zoo.cfg", help="settings as ZooKeeper's zoo.cfg names them")
     parser.add_argument(
