@@ -58,9 +58,9 @@ def main(argv: list[str]) -> int:
                 )
                 break
             if figures.detailed and now - figures.interval_began >= given.reporting_interval / 1000:
-                print(figures.interval(), flush=True)
+                print(figures.interval())
     if not figures.detailed:
-        print(figures.total(), flush=True)
+        print(figures.total())
     return 0
 
 

@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     for cluster in running_clusters() if given.all else [choose_cluster(given.data_dir)]:
         stop_cluster(cluster, given.timeout)
         if given.output == "json":
-            print(json.dumps({"stopped": cluster.bootstrap_servers, "data_dir": cluster.data_dir}), flush=True)
+            print(json.dumps({"stopped": cluster.bootstrap_servers, "data_dir": cluster.data_dir}))
         else:
             print(f"stopped {cluster.bootstrap_servers}")
     return 0

@@ -18,6 +18,7 @@ from crc32c import crc32c
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import File, OsFiles
 from barnabas.cli.common import ToolParser, add_output_option
+from barnabas.cli.standard_streams import in_blocks
 from barnabas.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from barnabas.log.producer_state import decode_snapshot
 from barnabas.log.segment.batches import locate
@@ -136,17 +137,15 @@ def main(argv: list[str]) -> int:
     try:
         printer = _Printer(as_json=arguments.output == "json")
         decode = _decoder(arguments, printer)
-        for path in paths:
-            printer.path = path
-            _dump(path, arguments, decode, findings, printer)
+        with in_blocks():
+            for path in paths:
+                printer.path = path
+                _dump(path, arguments, decode, findings, printer)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise
     except (BarnabasError, OSError) as error:
-        sys.stdout.flush()
         _complain(str(error))
         return 1
-    sys.stdout.flush()
     findings.print()
     return 0
 

@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
                 )
             latencies_ms.append(latency_ms)
             if number % 1000 == 0 and given.output == "text":
-                print(f"{number}\t{latency_ms}", flush=True)
+                print(f"{number}\t{latency_ms}")
     ordered = sorted(latencies_ms)
     marks = [ordered[min(len(ordered) - 1, int(len(ordered) * part))] for part in (0.5, 0.99, 0.999)]
     if given.output == "json":

@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
             )
         asked = wanted or there
         if given.output == "text":
-            print("Querying brokers for log directories information", flush=True)
+            print("Querying brokers for log directories information")
         found = {broker: describe_log_dirs(connection, broker) for broker in asked}
     # Names stand in the order in which Kafka's tool happens to write them, for scripts that look at the text.
     document = {

@@ -1,7 +1,6 @@
 """``barnabas logs``: the logs of a cluster that ``barnabas up`` runs on this machine."""
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import IO
@@ -9,6 +8,7 @@ from typing import IO
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_output_option
 from barnabas.cli.local_clusters import LocalCluster, choose_cluster
+from barnabas.cli.standard_streams import in_blocks
 from barnabas.cli.up_files import log_of
 
 __all__ = ["main"]
@@ -38,16 +38,17 @@ def main(argv: list[str]) -> int:
             print(f"{name:<{width}} | {line}")
 
     opened: dict[str, IO[str]] = {}
-    for name, path in files.items():
-        opened[name] = path.open(encoding="utf-8", errors="replace")
-        for line in opened[name].read().splitlines()[-given.lines :] if given.lines else ():
-            show(name, line)
-    while given.follow:
-        sys.stdout.flush()
-        time.sleep(_FOLLOW_S)
-        for name, file in opened.items():
-            for line in file.read().splitlines():
+    with in_blocks():
+        for name, path in files.items():
+            opened[name] = path.open(encoding="utf-8", errors="replace")
+            for line in opened[name].read().splitlines()[-given.lines :] if given.lines else ():
                 show(name, line)
+    while given.follow:
+        time.sleep(_FOLLOW_S)
+        with in_blocks():
+            for name, file in opened.items():
+                for line in file.read().splitlines():
+                    show(name, line)
     return 0
 
 

@@ -1,11 +1,10 @@
 """The entry point: find the command's module, run it, and turn its errors into one line and an exit code.
 
 Exit codes: 0 done, 1 failed (a `BarnabasError`, one line on standard error), 2 wrong usage, 3 the answer is incomplete,
-130 stopped by Ctrl-C.
+130 stopped by Ctrl-C, 141 when the reader of the output is gone (`standard_streams`).
 Only the command's own module is imported, so that each tool starts in a fraction of a second.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,7 +14,7 @@ from typing import NamedTuple
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.cli.exit_codes import INTERRUPTED
-from barnabas.cli.standard_streams import prepare_streams
+from barnabas.cli.standard_streams import finish_output, forget_output, prepare_streams
 
 __all__ = ["COMMANDS", "main"]
 
@@ -70,39 +69,37 @@ COMMANDS = {
     "pipeline": _Command("pipeline", "run declared streaming pipelines on Spark"),
 }
 
-_PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``barnabas COMMAND ...`` and return the exit code; ``argv`` is without the program's name."""
+    if argv is None:
+        prepare_streams()
     try:
-        if argv is None:
-            prepare_streams()
-        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
-        return code
-    except BarnabasError as error:
-        _flush_quietly()
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
+        return finish_output(_run(list(sys.argv[1:] if argv is None else argv)))
     except KeyboardInterrupt:
-        _flush_quietly()
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output is gone (`| head`). That is no error, but Python must not try to write the rest.
-        _forget_output()
-        return _PIPE_CLOSED
+        return finish_output(INTERRUPTED)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        return _dispatch(arguments)
+    except BarnabasError as error:
+        return _failed(str(error))
+    except BrokenPipeError:  # the reader of our output is gone (`| head`), which is no error
+        return forget_output()
     except OSError as error:  # what commands expect, they report themselves; a full disk may come with any line
-        _flush_quietly()
         place = f"{error.filename}: " if error.filename else ""
-        print(f"Error: {place}{error.strerror or error}", file=sys.stderr)
-        return 1
+        return _failed(f"{place}{error.strerror or error}")
     except UnicodeError as error:
-        _flush_quietly()
-        print(f"Error: a text cannot be used, for it is not UTF-8: {error}", file=sys.stderr)
-        return 1
+        return _failed(f"a text cannot be used, for it is not UTF-8: {error}")
     except SystemExit as stop:  # argparse: --help, or wrong usage
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+
+
+def _failed(problem: str) -> int:
+    code = finish_output(1)  # first what the command has printed
+    print(f"Error: {problem}", file=sys.stderr)
+    return code
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -124,17 +121,6 @@ def _dispatch(arguments: list[str]) -> int:
         return 2
     code: int = import_module(f"barnabas.cli.{command.module}").main(arguments[1:])
     return code
-
-
-def _flush_quietly() -> None:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        _forget_output()
-
-
-def _forget_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _exists(command: _Command) -> bool:

@@ -16,6 +16,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file
 from barnabas.cli.exit_codes import INTERRUPTED
 from barnabas.cli.reachability import require_broker
+from barnabas.cli.standard_streams import outlive_output
 from barnabas.mirror.maker import MirrorMaker
 from barnabas.mirror.replication_policy import ReplicationPolicy
 from barnabas.mirror.settings import LinkSettings, MirrorSettings, TopicFilter, bootstrap_servers
@@ -45,6 +46,7 @@ def main(argv: list[str]) -> int:
     """Run until SIGINT (130) or SIGTERM (0), or until a record cannot be delivered (1)."""
     parser = _parser()
     given = parser.parse_args(argv)
+    outlive_output()
     for option, reason in _REFUSED.items():
         if parser.has(given, option):
             parser.error(f"--{option} is not supported: {reason}")

@@ -12,6 +12,7 @@ from barnabas.cli.pipeline_progress import RunDisplay
 from barnabas.cli.pipeline_templates import add_new_action, add_test_action, run_tests, write_flow
 from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.cli.reachability import ANSWER_S, require_broker
+from barnabas.cli.standard_streams import outlive_output
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import sink_name
 from barnabas.pipelines.flows import load_flow
@@ -77,6 +78,7 @@ def main(argv: list[str]) -> int:
         return _check(flow, arguments.output, with_spark=not arguments.without_spark)
     from barnabas.pipelines.run import run_flow
 
+    outlive_output()
     _require_topics(flow)
     accepts = arguments.accept_bad_rows
     with RunDisplay(quiet=arguments.quiet) as display:
@@ -121,7 +123,7 @@ def _require_topics(flow: spec.Flow) -> None:
         partitions = KafkaCluster(options, timeout_ms=round(ANSWER_S * 1000)).partitions()
         if not partitions:
             text = f"warning: no topic matches {source.pattern}, the pattern of {source.name}: there is nothing to read yet"
-            print(text, file=sys.stderr, flush=True)
+            print(text, file=sys.stderr)
 
 
 def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:

@@ -86,7 +86,7 @@ def _dry_run(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         for each in try_flow(spark, flow):
             findings.append(each)
             if arguments.output != "json":
-                print(f"{each.state:<8} {each.what}: {each.message}", flush=True)
+                print(f"{each.state:<8} {each.what}: {each.message}")
     if arguments.output == "json":
         print_json([asdict(each) for each in findings])
     return 1 if any(each.state == "error" for each in findings) else 0

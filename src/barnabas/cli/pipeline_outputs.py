@@ -10,6 +10,7 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import print_json
 from barnabas.cli.pipeline_waiting import WaitDisplay
+from barnabas.cli.standard_streams import outlive_output
 from barnabas.pipelines import spec
 from barnabas.pipelines.models.declared import Model
 from barnabas.pipelines.outputs.declared import SearchSink
@@ -49,7 +50,8 @@ def _dashboard(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         server = DashboardServer(dashboard, arguments.host, arguments.port)
     except OSError as error:
         raise ConfigError(f"cannot serve on {arguments.host}:{arguments.port}: {error.strerror}") from error
-    print(f"ready {server.url}", flush=True)
+    outlive_output()
+    print(f"ready {server.url}")
     with contextlib.suppress(KeyboardInterrupt), server:
         server.serve_forever()
     return 0

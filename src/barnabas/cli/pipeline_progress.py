@@ -57,7 +57,7 @@ class RunDisplay:
             sys.stderr.flush()
             self._last_line = line
         elif time.monotonic() >= self._next_line and line != self._last_line:
-            print(line, file=sys.stderr, flush=True)
+            print(line, file=sys.stderr)
             self._next_line = time.monotonic() + _PLAIN_LINE_EVERY_S
             self._last_line = line
 

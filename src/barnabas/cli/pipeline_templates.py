@@ -93,9 +93,9 @@ def run_tests(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         for result in run_cases(flow, cases, spark, servers, folder):
             results.append(result)
             if arguments.output == "text":
-                print(f"{'FAILED' if result.problem else 'passed'}  {result.name}", flush=True)
+                print(f"{'FAILED' if result.problem else 'passed'}  {result.name}")
                 if result.problem:
-                    print("\n".join(f"  {line}" for line in result.problem.splitlines()), flush=True)
+                    print("\n".join(f"  {line}" for line in result.problem.splitlines()))
     failed = sum(1 for each in results if each.problem)
     if arguments.output == "json":
         shown = [{"name": each.name, "passed": not each.problem, "problem": each.problem or None} for each in results]

@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     with Producer(properties, serializer=BYTES, key_serializer=BYTES) as producer:
         stats = LatencyStats(given.num_records)
         _send_all(given, producer, payload, stats)
-    print(stats.total(as_json=given.output == "json"), flush=True)
+    print(stats.total(as_json=given.output == "json"))
     return 1 if stats.failed else 0
 
 
@@ -125,7 +125,6 @@ class LatencyStats:
         print(
             f"{count} records sent, {count / elapsed_s:.1f} records/sec ({self._window_bytes / elapsed_s / _MIB:.2f} MB/sec), "
             f"{self._window_sum_ms / max(count, 1):.1f} ms avg latency, {self._window_max_ms:.1f} ms max latency.",
-            flush=True,
         )
         self._window_began = now
         self._window_count = self._window_bytes = 0

@@ -199,7 +199,7 @@ class _Verification:
         """Report a difference once, and again after it has gone or changed."""
         if self._troubles.get(key) != text:
             self._troubles[key] = text
-            print(f"{_now()}: {text}", file=sys.stderr, flush=True)
+            print(f"{_now()}: {text}", file=sys.stderr)
 
     def _is_done(self) -> bool:
         ends = self._ends
@@ -230,9 +230,9 @@ class _Verification:
 
     def _print(self, text: str, event: dict[str, object]) -> None:
         if self._given.output == "json":
-            print(compact({"time_ms": time.time_ns() // 1_000_000, **event}), flush=True)
+            print(compact({"time_ms": time.time_ns() // 1_000_000, **event}))
         else:
-            print(f"{_now()}: {text}", flush=True)
+            print(f"{_now()}: {text}")
 
 
 def _now() -> str:

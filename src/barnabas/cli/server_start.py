@@ -11,6 +11,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import read_properties
 from barnabas.cli.common import ToolParser
 from barnabas.cli.server_faults import parts_with_faults
+from barnabas.cli.standard_streams import outlive_output
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
 from barnabas.net.event_loop import budget_of, count_pauses, limit_pauses, new_event_loop
 
@@ -29,6 +30,7 @@ _FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
 def main(argv: list[str]) -> int:
     """Run until a signal; 0 after a clean stop, 1 when the broker cannot start, or has to stop."""
     given = _parser().parse_args(argv)
+    outlive_output()
     texts = _settings(given.properties, given.override)
     logging.basicConfig(level=given.log_level.upper(), format=_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
     sys.setswitchinterval(_SWITCH_S)

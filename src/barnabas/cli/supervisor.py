@@ -222,7 +222,7 @@ def _blocked_signals() -> Iterator[None]:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(line, file=sys.stderr)
 
 
 def _last_lines(log: Path) -> list[str]:

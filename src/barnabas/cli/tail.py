@@ -12,6 +12,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.readable import json_line, record_text
+from barnabas.cli.standard_streams import in_blocks
 from barnabas.cli.times import parse_time_ms
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
@@ -48,14 +49,13 @@ def main(argv: list[str]) -> int:
         shown = [record for record in history if _matches(record, pattern)]
         if since_ms is None:
             shown = shown[-given.last :] if given.last else []
-        for record in shown:
-            print(json_line(record) if given.output == "json" else record_text(record, pretty=pretty))
-        sys.stdout.flush()
-        while not given.no_follow:
-            for record in consumer.consume(500, 0.5):
-                if _matches(record, pattern):
+        while True:
+            with in_blocks():
+                for record in shown:
                     print(json_line(record) if given.output == "json" else record_text(record, pretty=pretty))
-            sys.stdout.flush()
+            if given.no_follow:
+                break
+            shown = [record for record in consumer.consume(500, 0.5) if _matches(record, pattern)]
     return 0
 
 

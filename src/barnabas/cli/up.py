@@ -22,6 +22,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser
 from barnabas.cli.local_clusters import LocalCluster, locked, record
 from barnabas.cli.reachability import require_coordination
+from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.supervisor import ServerPlan, Supervisor
 from barnabas.cli.up_files import BrokerFiles, CoordinationPlan, check_ports, free_ports, properties_text
 from barnabas.testing.private_files import write_private
@@ -43,13 +44,12 @@ _METRICS_HELP = (
 def main(argv: list[str]) -> int:
     """Run until SIGINT (130) or SIGTERM (0); 1 when the cluster does not come up."""
     given = _parser().parse_args(argv)
+    outlive_output()
     if given.detach:
         return _detach([argument for argument in argv if argument not in ("--detach", "-d")])
     try:
         with _data_dir(given.data_dir) as directory:
             return _run(given, directory)
-    except BrokenPipeError:  # of standard output
-        raise
     except OSError as error:
         where = error.filename or given.data_dir or tempfile.gettempdir()
         remedy = "free some space, or " if error.errno == errno.ENOSPC else ""
@@ -158,7 +158,7 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
             security.prepare()
         check_ports(given.host, [*ports, *metrics_ports, *([] if given.zookeeper else coordination.ports)])
         for warning in files.check():
-            print(f"warning: {warning}", file=sys.stderr, flush=True)
+            print(f"warning: {warning}", file=sys.stderr)
         plans = []
         if not given.zookeeper:
             paths = zip(coordination.names, coordination.write_files(), strict=True)
@@ -217,7 +217,7 @@ def _supervise(supervisor: Supervisor, cluster: LocalCluster, security: "Cluster
         cluster.output = os.environ.get(_OUTPUT, "")
         record(cluster)
         pids = ",".join(f"{name}:{pid}" for name, pid in cluster.pids.items())
-        print(f"ready {cluster.bootstrap_servers} zk={cluster.zookeeper_connect} pids={pids}", flush=True)
+        print(f"ready {cluster.bootstrap_servers} zk={cluster.zookeeper_connect} pids={pids}")
         supervisor.watch()
         return supervisor.exit_code
     finally:
@@ -238,9 +238,9 @@ def _keep_logs(directory: Path) -> None:
         for path in (directory / "logs", *directory.glob("*.cfg"), *directory.glob("*.properties")):
             shutil.move(path, kept)
     except OSError as error:
-        print(f"the logs cannot be kept: {error}", file=sys.stderr, flush=True)
+        print(f"the logs cannot be kept: {error}", file=sys.stderr)
     else:
-        print(f"the logs are kept in {kept}", file=sys.stderr, flush=True)
+        print(f"the logs are kept in {kept}", file=sys.stderr)
 
 
 def _detach(argv: list[str]) -> int:
@@ -259,7 +259,7 @@ def _detach(argv: list[str]) -> int:
     while child.poll() is None and time.monotonic() < end:
         lines = Path(output).read_text().splitlines(keepends=True)
         if any(line.startswith("ready ") and line.endswith("\n") for line in lines):
-            print("".join(lines), end="", flush=True)
+            print("".join(lines), end="")
             return 0
         time.sleep(_POLL_S)
     child.terminate()

@@ -22,7 +22,6 @@ def show_repeatedly(show: Callable[[], object], interval_s: float) -> None:
         except ClientError as error:
             if is_first or not error.retriable:
                 raise
-            print(f"Error: {error}", file=sys.stderr, flush=True)
+            print(f"Error: {error}", file=sys.stderr)
         is_first = False
-        sys.stdout.flush()
         time.sleep(interval_s)

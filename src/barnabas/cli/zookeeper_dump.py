@@ -12,6 +12,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.cli.common import ToolParser, add_output_option
+from barnabas.cli.standard_streams import in_blocks
 from barnabas.coordination.storage.snapshot import SNAPSHOT_MAGIC, read_snapshot
 from barnabas.coordination.storage.transaction_log import LOG_MAGIC, read_transaction_log, zxid_of_name
 from barnabas.wire.jute.codec import MalformedRecordError, decode
@@ -36,18 +37,24 @@ def main(argv: list[str]) -> int:
         if arguments.output == "json":
             _print_json(path, kind, items)
         else:
-            print(f"{path}: {kind}")
-            for item in items:
-                print("  " + " ".join(f"{name}={_shown(value)}" for name, value in item.items()))
+            _print_text(path, kind, items)
     return 0
+
+
+def _print_text(path: str, kind: str, items: Iterable[Item]) -> None:
+    with in_blocks():
+        print(f"{path}: {kind}")
+        for item in items:
+            print("  " + " ".join(f"{name}={_shown(value)}" for name, value in item.items()))
 
 
 def _print_json(path: str, kind: str, items: Iterable[Item]) -> None:
     """One document for each file, written as it is read."""
-    print(f'{{"file": {json.dumps(path)}, "kind": {json.dumps(kind)}, "items": [', end="")
-    for number, item in enumerate(items):
-        print(",\n" if number else "\n", json.dumps(item, ensure_ascii=False), sep="", end="")
-    print("\n]}")
+    with in_blocks():
+        print(f'{{"file": {json.dumps(path)}, "kind": {json.dumps(kind)}, "items": [', end="")
+        for number, item in enumerate(items):
+            print(",\n" if number else "\n", json.dumps(item, ensure_ascii=False), sep="", end="")
+        print("\n]}")
 
 
 def _shown(value: object) -> str:

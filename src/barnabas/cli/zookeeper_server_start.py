@@ -14,6 +14,7 @@ from barnabas.base.files import OsFiles
 from barnabas.base.settings import Values
 from barnabas.cli.help_text import HelpText
 from barnabas.cli.server_faults import parts_with_faults
+from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.up_files import coordination_name
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.quorum.configuration_files import read_zoo_cfg
@@ -32,6 +33,7 @@ _INVALID_INVOCATION = 2  # as ZooKeeper's ExitCode
 def main(argv: list[str]) -> int:
     """Run until SIGINT or SIGTERM; 0 after a clean stop, 2 for a configuration and 1 for a disk that cannot be used."""
     arguments = _parser().parse_args(argv)
+    outlive_output()
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )

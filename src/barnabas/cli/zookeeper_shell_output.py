@@ -48,17 +48,16 @@ class ShellOutput(ABC):
     def fail(self, command: str, message: str, code: str | None = None) -> None:
         """It has not: the message is on standard error; ``code`` is the service's error."""
         del command, code
-        sys.stdout.flush()
-        print(message, file=sys.stderr, flush=True)
+        print(message, file=sys.stderr)
 
     @abstractmethod
     def event(self, state: str, kind: str | None, path: str | None) -> None:
         """A watch event, or with ``kind`` None a change of the session."""
 
     def _print_event(self, line: str) -> None:
-        # The reader has closed the pipe. Only the main thread ends for that, not the one that receives events.
-        with contextlib.suppress(BrokenPipeError), self._printing:
-            print(line, flush=True)
+        # Only the main thread ends where nothing can be printed, not the one that receives events.
+        with contextlib.suppress(OSError), self._printing:
+            print(line)
 
 
 class TextOutput(ShellOutput):
@@ -86,7 +85,7 @@ class TextOutput(ShellOutput):
             print(f"{name} = {value}")
 
     def remark(self, text: str) -> None:
-        print(text, flush=True)
+        print(text)
 
     def end(self, command: str) -> None:
         pass
@@ -131,7 +130,7 @@ class JsonOutput(ShellOutput):
     def _print_document(self, document: dict[str, Any]) -> None:
         self._document = {}
         with self._printing:
-            print(_line(document), flush=True)
+            print(_line(document))
 
 
 def _line(document: dict[str, Any]) -> str:
