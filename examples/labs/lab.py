@@ -53,6 +53,8 @@ def run(
 ) -> int:
     """Start a cluster, let the lab work on it, stop it; returns the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left running
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script
+        signal.signal(signal.SIGINT, lambda *_: None)  # what a lab starts would ignore it too, and not end
     print(_styled(title, "1"), flush=True)
     try:
         with tempfile.TemporaryDirectory(prefix="barnabas-lab-", ignore_cleanup_errors=True) as folder:
