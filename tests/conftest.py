@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -26,8 +27,17 @@ LONGEST_FIRST = (
     "test_ensemble",
 )
 """Parts of the suites that start other programs: with these first, two workers end at about the same time."""
+IGNORED_IN_THE_BACKGROUND = {signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL}
+"""What a shell lets a script's job in the background ignore, and the handlers that the job has in the foreground."""
 OURS_ALONE = {Path(__file__).parent / name for name in ("unit", "fuzz", "simulation")}
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+def pytest_configure() -> None:
+    """Start as in the foreground: what a test starts inherits ignored signals, and would not end at Ctrl-C."""
+    for number, handler in IGNORED_IN_THE_BACKGROUND.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
