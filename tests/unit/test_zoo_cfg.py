@@ -115,7 +115,7 @@ def test_a_reconfiguration_keeps_the_encoding_of_zoo_cfg(tmp_path: Path) -> None
     files.back_up()
     files.activate(QuorumConfiguration.parse({"server.1": "a:1:2", "version": "1f"}), keeps_client_port=True)
     written = path.read_bytes().decode("latin-1")
-    assert written == f"# f\u00fcr \u0085\ntickTime=2000\ndynamicConfigFile={path}.dynamic.1f\n"
+    assert written == f"# f\u00fcr \u0085\r\ntickTime=2000\r\ndynamicConfigFile={path}.dynamic.1f\n"
 
 
 @pytest.mark.parametrize(

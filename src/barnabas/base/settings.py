@@ -5,7 +5,9 @@ dictionary of texts (a .properties file, ``--override``, a config znode). Values
 kept as they were given, because the tools show them. A name that no definition knows is kept aside as unknown.
 """
 
+import contextlib
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -20,9 +22,13 @@ __all__ = [
     "Values",
     "at_least",
     "between",
+    "edited_properties",
     "invalid_value",
+    "list_text",
     "one_of",
+    "properties_text",
     "read_properties",
+    "utf8_warnings",
 ]
 
 
@@ -206,7 +212,75 @@ class Values:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """A Java .properties text as a dictionary; the last of equal names wins, as in Java."""
+    """A Java .properties text as a dictionary; the last of equal names wins, as in Java. Raises ValueError."""
     import javaproperties  # here, for most processes read no properties file and start faster without it
 
     return {str(key): str(value) for key, value in javaproperties.loads(text).items()}
+
+
+def utf8_warnings(path: str, text: str) -> list[str]:
+    """A line for each value in UTF-8 of a .properties file; ``text`` is its contents, read as ISO-8859-1 as Java reads them."""
+    return [
+        f"{path}: {name} has characters in UTF-8, and .properties files are read as ISO-8859-1, as Java reads them: write "
+        "characters beyond ASCII as escapes, such as \\u00fc for \u00fc"
+        for name in ([] if text.isascii() else _names_in_utf8(text))
+    ]
+
+
+def _names_in_utf8(text: str) -> list[str]:
+    import javaproperties
+
+    found = []
+    for element in javaproperties.parse(text):
+        if isinstance(element, javaproperties.KeyValue) and not element.source.isascii():
+            with contextlib.suppress(UnicodeDecodeError):
+                element.source.encode("latin-1").decode()
+                found.append(str(element.key))
+    return found
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """A .properties text that Java and `read_properties` read back equal: ASCII, with escapes for what is not."""
+    return "".join(_property_line(name, value) for name, value in properties.items())
+
+
+def edited_properties(text: str, changes: Mapping[str, str | None]) -> str:
+    """A .properties text with some values changed, added, or (None) removed; its comments and other lines stay."""
+    import javaproperties
+
+    if text and not text.endswith(("\n", "\r")):
+        text += "\n\n" if _CONTINUED.search(text) else "\n"  # a backslash takes the first
+    lines, rest = [], dict(changes)
+    for element in javaproperties.parse(text):
+        name = str(element.key) if isinstance(element, javaproperties.KeyValue) else None
+        if name is None or name not in changes:
+            lines.append(str(element.source))
+        elif (value := rest.pop(name, None)) is not None:
+            lines.append(_property_line(name, value))
+    return "".join(lines) + properties_text({name: value for name, value in rest.items() if value is not None})
+
+
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
+
+
+def _property_line(name: str, value: str) -> str:
+    import javaproperties
+
+    escaped: str = javaproperties.join_key_value("", value)[1:]
+    # The library escapes these everywhere, as Java does. They need it in names alone, and host\\:port is hard to read.
+    readable = re.sub(r"\\(.)", lambda match: match[1] if match[1] in ":=#!" else match[0], escaped)
+    return f"{javaproperties.escape(name)}={readable}\n"
+
+
+def list_text(name: str, items: Iterable[str]) -> str:
+    """The text of a setting that is a list; raises `ConfigError` for an item that would be read as another one, or as two.
+
+    Kafka's lists have no quoting: a comma always separates, and blanks around an item are dropped.
+    """
+    given = list(items)
+    for item in given:
+        if item.strip() != item or "," in item or not item:
+            raise ConfigError(
+                f"{item!r} cannot be one of {name}: commas separate these, and blanks around them are dropped"
+            )
+    return ",".join(given)

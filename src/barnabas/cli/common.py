@@ -4,12 +4,13 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
-from barnabas.base.settings import read_properties
+from barnabas.base.settings import read_properties, utf8_warnings
 from barnabas.cli.help_text import HelpText
 from barnabas.cli.reachability import ANSWER_S, CONNECT_TIMEOUT
 
@@ -28,6 +29,7 @@ __all__ = [
     "key_values",
     "print_json",
     "properties_file",
+    "read_properties_file",
 ]
 
 
@@ -187,12 +189,35 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
 
         return overridden(properties_file(path.command_config), {**path.properties, **path.secrets()})
     try:
-        with open(path, encoding="utf-8") as file:
-            return read_properties(file.read())
+        given = read_properties_file(path, _warn)
     except OSError as error:
         raise BarnabasError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"{path} is not a .properties file: {error}") from None
+    from barnabas.client.properties import FREE_TEXT
+
+    for name in FREE_TEXT.intersection(given):
+        if given[name] != given[name].strip():
+            _warn(
+                f"{path}: {name} begins or ends with a blank, which belongs to the value here; Java's clients drop it"
+            )
+    return given
+
+
+def read_properties_file(path: str | Path, warn: Callable[[str], None]) -> dict[str, str]:
+    """The properties of a file, whose bytes are ISO-8859-1, as for Java. Raises OSError and ValueError.
+
+    ``warn`` gets a line for each value in UTF-8, in which Java sees other characters, too.
+    """
+    with open(path, encoding="latin-1", newline="") as file:
+        text = file.read()
+    for line in utf8_warnings(str(path), text):
+        warn(line)
+    return read_properties(text)
+
+
+def _warn(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr)
 
 
 def client_properties_file(path: "str | Context | None") -> dict[str, str]:
@@ -207,7 +232,7 @@ def client_properties_file(path: "str | Context | None") -> dict[str, str]:
         del given[name]
         hint = did_you_mean(name, CLIENT_PROPERTIES)
         where = f" in {path}" if isinstance(path, str) else ""
-        print(f"warning: {name}{where} is not a property of clients, and has no effect{hint}", file=sys.stderr)
+        _warn(f"{name}{where} is not a property of clients, and has no effect{hint}")
     return given
 
 

@@ -21,8 +21,11 @@ __all__ = ["main", "words"]
 _TIMEOUT_MS = "1000"
 _SCRIPTS = {
     "bash": """_barnabas() {
-    local IFS=$'\\n'
-    COMPREPLY=($(barnabas completion --words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+    local IFS=$'\\n' word
+    COMPREPLY=()
+    while read -r word; do
+        COMPREPLY+=("$(printf %q "$word")")
+    done < <(barnabas completion --words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 complete -o default -F _barnabas barnabas
 """,
@@ -51,7 +54,8 @@ def main(argv: list[str]) -> int:
     """Print a shell's script, or with ``--words`` what may follow."""
     if argv[:1] == ["--words"]:
         for word in words(argv[1:]):
-            print(word)
+            if word.isprintable():  # what a line feed is in would be two words, and no shell's line can hold it
+                print(word)
         return 0
     parser = ToolParser(
         "completion",

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import IO
 
 from barnabas.base.errors import BarnabasError
@@ -48,7 +49,7 @@ def locked(directory: Path) -> Iterator[None]:
             found = _read(directory)
             who = f" (process {found.pid}, at {found.bootstrap_servers})" if found else ""
             raise BarnabasError(
-                f"{directory} is in use by a running cluster{who}: stop it with barnabas down --data-dir {directory}, or "
+                f"{directory} is in use by a running cluster{who}: stop it with barnabas down --data-dir {quote(str(directory))}, or "
                 "choose another --data-dir"
             )
         (directory / _RECORD).unlink(missing_ok=True)
@@ -66,7 +67,7 @@ def record(cluster: LocalCluster) -> None:
     with contextlib.suppress(OSError):
         pointer = _pointer(directory)
         pointer.parent.mkdir(parents=True, exist_ok=True)
-        pointer.write_text(str(directory))
+        pointer.write_bytes(os.fsencode(directory))
 
 
 def running_clusters() -> list[LocalCluster]:
@@ -74,7 +75,7 @@ def running_clusters() -> list[LocalCluster]:
     found = []
     for pointer in sorted(_state_folder().glob("*.path")):
         with contextlib.suppress(OSError):
-            cluster = _running(Path(pointer.read_text()))
+            cluster = _running(Path(os.fsdecode(pointer.read_bytes())))
             if cluster is None:
                 pointer.unlink()
             else:
@@ -87,7 +88,9 @@ def choose_cluster(data_dir: str | None) -> LocalCluster:
     if data_dir is not None:
         cluster = _running(Path(data_dir).absolute())
         if cluster is None:
-            raise BarnabasError(f"no cluster runs in {data_dir}; start one with barnabas up --data-dir {data_dir}")
+            raise BarnabasError(
+                f"no cluster runs in {data_dir}; start one with barnabas up --data-dir {quote(data_dir)}"
+            )
         return cluster
     clusters = running_clusters()
     if not clusters:
@@ -161,4 +164,4 @@ def _state_folder() -> Path:
 def _pointer(directory: Path) -> Path:
     from hashlib import sha256
 
-    return _state_folder() / f"{sha256(str(directory).encode()).hexdigest()[:16]}.path"
+    return _state_folder() / f"{sha256(os.fsencode(directory)).hexdigest()[:16]}.path"

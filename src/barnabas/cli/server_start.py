@@ -8,8 +8,7 @@ import signal
 import sys
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.base.settings import read_properties
-from barnabas.cli.common import ToolParser
+from barnabas.cli.common import ToolParser, key_values, read_properties_file
 from barnabas.cli.server_faults import parts_with_faults
 from barnabas.cli.standard_streams import outlive_output
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
@@ -31,8 +30,8 @@ def main(argv: list[str]) -> int:
     """Run until a signal; 0 after a clean stop, 1 when the broker cannot start, or has to stop."""
     given = _parser().parse_args(argv)
     outlive_output()
-    texts = _settings(given.properties, given.override)
     logging.basicConfig(level=given.log_level.upper(), format=_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
+    texts = _settings(given.properties, given.override)
     sys.setswitchinterval(_SWITCH_S)
     check_descriptor_limit(raise_descriptor_limit())
     limit_pauses()
@@ -61,17 +60,12 @@ def _parser() -> ToolParser:
 
 def _settings(path: str, overrides: list[str]) -> dict[str, str]:
     try:
-        with open(path, encoding="latin-1") as file:
-            texts = read_properties(file.read())
+        texts = read_properties_file(path, logger.warning)
     except OSError as error:
         raise BarnabasError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise BarnabasError(f"{path} is not a properties file: {error}") from error
-    for override in overrides:
-        name, equals, value = override.partition("=")
-        if not equals or not name:
-            raise BarnabasError(f"--override {override}: NAME=VALUE is expected")
-        texts[name.strip()] = value.strip()
+    texts |= key_values(overrides, "--override")
     _refuse_kraft(path, texts)
     return texts
 

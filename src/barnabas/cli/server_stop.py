@@ -10,8 +10,7 @@ import signal
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.settings import read_properties
-from barnabas.cli.common import ToolParser
+from barnabas.cli.common import ToolParser, read_properties_file
 
 __all__ = ["main", "started_by"]
 
@@ -44,7 +43,7 @@ def started_by(command: str) -> list[tuple[int, Path]]:
         try:
             if folder.stat().st_uid != os.getuid():
                 continue
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            words = os.fsdecode((folder / "cmdline").read_bytes()).split("\0")
             where = words.index(command)
             runs_ours = where > 0 and (
                 Path(words[where - 1]).name == "barnabas" or words[where - 2 : where] == ["-m", "barnabas"]
@@ -60,7 +59,7 @@ def started_by(command: str) -> list[tuple[int, Path]]:
 
 def _broker_id(path: Path) -> int | None:
     try:
-        texts = read_properties(path.read_text(encoding="latin-1"))
+        texts = read_properties_file(path, lambda _: None)
         return int(texts.get("broker.id", texts.get("node.id", "")))
     except (OSError, ValueError):
         return None

@@ -1,5 +1,6 @@
 """``barnabas shims``: ``kafka-topics.sh`` and the other scripts, so that the command lines of any tutorial work unchanged."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -34,6 +35,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("directory", metavar="DIR", help="the folder, to be put in front of PATH")
     given = parser.parse_args(argv)
     directory = Path(given.directory).absolute()
+    if os.pathsep in str(directory):
+        raise BarnabasError(
+            f"{directory} cannot be in PATH, in which {os.pathsep} separates folders: choose another folder"
+        )
     interpreter = shlex.quote(sys.executable)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -41,7 +46,7 @@ def main(argv: list[str]) -> int:
             if command not in COMMANDS:
                 continue
             for path in (directory / name, directory / f"{name}.sh"):
-                path.write_text(_script(interpreter, command))
+                path.write_bytes(os.fsencode(_script(interpreter, command)))
                 path.chmod(0o755)
     except OSError as error:
         raise BarnabasError(f"{directory} cannot be written: {error.strerror}; choose another folder") from None

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
@@ -176,7 +177,7 @@ class Supervisor:
             self._explain(name, log)
         if code and self._keeps_files:
             plan = self._plans[name]
-            _say(f"  its log is {log}; start it again with: barnabas {plan.command} {plan.config}")
+            _say(f"  its log is {log}; start it again with: barnabas {plan.command} {quote(str(plan.config))}")
 
     def _explain(self, name: str, log: Path) -> None:
         reason = ""

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.settings import properties_text
 from barnabas.cli.common import ToolParser
 from barnabas.cli.local_clusters import LocalCluster, locked, record
 from barnabas.cli.reachability import require_coordination
 from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.supervisor import ServerPlan, Supervisor
-from barnabas.cli.up_files import BrokerFiles, CoordinationPlan, check_ports, free_ports, properties_text
+from barnabas.cli.up_files import BrokerFiles, CoordinationPlan, check_ports, free_ports
 from barnabas.testing.private_files import write_private
 
 if TYPE_CHECKING:
@@ -122,18 +123,29 @@ def _parser() -> ToolParser:
 def _data_dir(given: str | None) -> Iterator[Path]:
     if given:
         path = Path(given).absolute()
+        _check_name(path)
         path.mkdir(parents=True, exist_ok=True)
         yield path
     else:
         with tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True) as temporary:
+            _check_name(Path(temporary))
             yield Path(temporary)
+
+
+def _check_name(directory: Path) -> None:
+    """Refuse a folder that `log.dirs` cannot name, before it is made: the records would be elsewhere."""
+    if "," in str(directory):
+        raise BarnabasError(
+            f"{directory} cannot hold a cluster: log.dirs, which names the folders of the records, separates them with "
+            "commas. Choose a folder without a comma with --data-dir"
+        )
 
 
 def _name_value(option: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise BarnabasError(f"{option} {text if option == '--override' else '...'}: NAME=VALUE is expected")
-    return name.strip(), value.strip()
+    return name.strip(), value
 
 
 def _run(given: argparse.Namespace, directory: Path) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
+from barnabas.base.settings import list_text, properties_text
 from barnabas.testing.private_files import write_private
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ __all__ = [
     "coordination_name",
     "free_ports",
     "log_of",
-    "properties_text",
 ]
 
 COORDINATION_NAME = "zookeeper"
@@ -66,11 +66,6 @@ def check_ports(host: str, ports: list[int]) -> None:
                     f"port {port} on {host} cannot be used ({error.strerror}): choose others with --port, --zk-port and --metrics-port, or "
                     "stop what listens there (barnabas status shows running clusters)"
                 ) from None
-
-
-def properties_text(properties: Mapping[str, str]) -> str:
-    """As a Java .properties file, in which a backslash begins an escape."""
-    return "".join(f"{name}={value}\n".replace("\\", "\\\\") for name, value in properties.items())
 
 
 def log_of(logs: Path, name: str) -> Path:
@@ -122,17 +117,17 @@ class CoordinationPlan:
             data = self._directory / name
             data.mkdir(exist_ok=True)
             settings = {
-                "tickTime": 2000,
-                "dataDir": data,
-                "clientPort": port,
+                "tickTime": "2000",
+                "dataDir": str(data),
+                "clientPort": str(port),
                 "clientPortAddress": self._host,
-                "maxClientCnxns": 0,
+                "maxClientCnxns": "0",
                 "4lw.commands.whitelist": "*",
             }
             if members:
-                settings |= {"initLimit": 5, "syncLimit": 2, **members}
+                settings |= {"initLimit": "5", "syncLimit": "2", **members}
                 (data / "myid").write_text(f"{n + 1}\n")
-            path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+            path.write_text(properties_text(settings))
             paths.append(path)
         return paths
 
@@ -182,7 +177,7 @@ class BrokerFiles:
         settings: dict[str, object] = {
             "broker.id": broker_id,
             "listeners": f"{protocol}://{self._host}:{self._ports[broker_id]}",
-            "log.dirs": self._directory / f"kafka-logs{broker_id or ''}",
+            "log.dirs": list_text("log.dirs", [str(self._directory / f"kafka-logs{broker_id or ''}")]),
             "zookeeper.connect": self._zookeeper_connect,
             "offsets.topic.replication.factor": min(3, count),
             "group.initial.rebalance.delay.ms": 0,

@@ -76,10 +76,10 @@ def _settings(path: str, overrides: list[str]) -> Values:
         name, equals, text = override.partition("=")
         if not equals:
             raise ConfigError(f"--override {override}: key=value is expected")
-        given[name.strip()] = text.strip()
+        given[name.strip()] = text
     logger.info("Reading configuration from: %s", path)
     files = OsFiles()
-    settings = parse_settings(read_zoo_cfg(files.read, path, given))
+    settings = parse_settings(read_zoo_cfg(files.read, path, given, logger.warning))
     config = read_peer_config(settings, files)
     for line in (*ineffective_lines(settings), *configuration_warnings(settings, config)):
         logger.warning("%s", line)

@@ -52,7 +52,7 @@ def _is_server(pid: int, config: str | None) -> bool:
         if os.stat(f"/proc/{pid}").st_uid != os.getuid():
             return False
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read().decode(errors="replace").split("\0")
+            words = os.fsdecode(file.read()).split("\0")
         working_dir = os.readlink(f"/proc/{pid}/cwd")
     except OSError:  # it has ended meanwhile
         return False

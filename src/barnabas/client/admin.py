@@ -38,7 +38,7 @@ class Admin:
     """Manages a cluster. Not for several threads at once."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        given = {RENAMED_IN_ALL.get(name, name): property_text(value) for name, value in properties.items()}
+        given = {RENAMED_IN_ALL.get(name, name): property_text(value, name) for name, value in properties.items()}
         self.connection = AdminConnection(given.get("bootstrap.servers", ""), given)
         """The connection underneath, for requests that this class does not wrap."""
 

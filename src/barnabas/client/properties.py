@@ -24,6 +24,7 @@ from barnabas.security.jaas import login_module
 from barnabas.security.mechanisms import LOGIN_MODULES
 
 __all__ = [
+    "FREE_TEXT",
     "KNOWN_FOR_LOGIN",
     "RENAMED_IN_ALL",
     "ConsumerPlan",
@@ -148,6 +149,14 @@ KNOWN_FOR_LOGIN = frozenset(
 _OF_SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
 _PROTOCOL = "security.protocol"
 _LOGIN_MODULES = tuple(name.rpartition(".")[2] for name in LOGIN_MODULES.values())
+FREE_TEXT = frozenset(
+    (
+        *("client.id", "client.rack", "group.id", "group.instance.id", "transactional.id"),
+        *("sasl.username", "sasl.password", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"),
+        *("ssl.key.password", "ssl.keystore.password", "ssl.truststore.password"),
+    )
+)
+"""Properties whose values are names and passwords, which may begin and end with blanks."""
 _CREDENTIALS = ("sasl.password", "sasl.jaas.config", "sasl.oauthbearer.client.secret")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SAME_TWICE = ("sasl.mechanisms",)  # and two values would be two ways to send a password
@@ -253,9 +262,10 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
     return plan
 
 
-def property_text(value: Any) -> str:
-    """A property's value as a .properties file would hold it."""
-    return str(value).lower() if isinstance(value, bool) else str(value).strip()
+def property_text(value: Any, name: str = "") -> str:
+    """The text of a property's value. Blanks around it belong to the value of `FREE_TEXT` alone."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if name in FREE_TEXT else text.strip()
 
 
 def security_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,10 +279,10 @@ def renamed_for_all(properties: Mapping[str, Any]) -> dict[str, str]:
     Raises `ConfigurationError` for two mechanisms.
     """
     _refuse_two_values(properties)
-    given = {name: property_text(value) for name, value in properties.items() if name not in RENAMED_IN_ALL}
+    given = {name: property_text(value, name) for name, value in properties.items() if name not in RENAMED_IN_ALL}
     for name, new in RENAMED_IN_ALL.items():
         if name in properties:
-            given.setdefault(new, property_text(properties[name]))
+            given.setdefault(new, property_text(properties[name], new))
     return given
 
 
@@ -311,12 +321,14 @@ def _renamed(properties: Mapping[str, Any], names: Mapping[str, str], warnings: 
                 )
         else:
             given[new] = value
-    return {name: value if callable(value) or name.endswith("_cb") else _plain(value) for name, value in given.items()}
+    return {
+        name: value if callable(value) or name.endswith("_cb") else _plain(value, name) for name, value in given.items()
+    }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, name: str) -> Any:
     if isinstance(value, bool | int | float | str):
-        return property_text(value)
+        return property_text(value, name)
     return value  # objects: serializers, loggers, callbacks
 
 

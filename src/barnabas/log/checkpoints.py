@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from barnabas.base.errors import ConfigError, CorruptDataError
 from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition, Uuid, uuid_from_text, uuid_text
-from barnabas.base.settings import read_properties
+from barnabas.base.settings import properties_text, read_properties
 
 __all__ = [
     "CLEANER_OFFSETS",
@@ -156,8 +156,8 @@ class MetaProperties:
 
     def write(self, files: Files, path: str) -> None:
         """Replace the file, synced."""
-        text = f"#\n#\nbroker.id={self.broker_id}\nversion=0\ncluster.id={self.cluster_id}\n"
-        files.write_atomically(path, text.encode("latin-1"))
+        properties = {"broker.id": str(self.broker_id), "version": "0", "cluster.id": self.cluster_id}
+        files.write_atomically(path, f"#\n#\n{properties_text(properties)}".encode("latin-1"))
 
 
 class CleanShutdown:

@@ -13,6 +13,7 @@ spark.jsa   Spark's classes, on top of Java's
 import contextlib
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -81,7 +82,8 @@ class ClassArchive:
         if not self._folder.is_dir():
             self._folder.mkdir(parents=True)
             return
-        if " " in str(self._folder) or shutil.disk_usage(self._folder).free < _NEEDED_BYTES:
+        # The shell script that starts Spark, and Spark itself, would divide the options with other names.
+        if shlex.quote(str(self._folder)) != str(self._folder) or shutil.disk_usage(self._folder).free < _NEEDED_BYTES:
             return
         try:
             self._lock.enter_context(OsFiles().lock(str(self._folder / ".lock")))

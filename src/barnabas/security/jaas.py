@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import ConfigError
 
-__all__ = ["JAAS_FILE", "LoginModule", "digest_credentials", "digest_users", "login_module", "parse_jaas"]
+__all__ = ["JAAS_FILE", "LoginModule", "digest_credentials", "digest_users", "jaas_text", "login_module", "parse_jaas"]
 
 JAAS_FILE = "java.security.auth.login.config"
 """Java's system property with the name of such a file; here a property of brokers and of coordination servers."""
@@ -27,6 +27,8 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _CONTROL = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+_QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
 _DIGEST_MODULE = "DigestLoginModule"
 _USER = "user_"
 
@@ -62,6 +64,20 @@ def login_module(text: str, name: str) -> LoginModule:
     return module
 
 
+def jaas_text(module: LoginModule) -> str:
+    """The entry that `login_module` and Java read back equal, as ``sasl.jaas.config`` has it."""
+    options = (
+        f"{name if _PLAIN_NAME.fullmatch(name) else _quoted(name)}={_quoted(value)}"
+        for name, value in module.options.items()
+    )
+    return f"{' '.join((module.name, module.control, *options))};"
+
+
+def _quoted(text: str) -> str:
+    """In quotation marks, which a line feed would end in Java."""
+    return f'"{text.translate(_QUOTED)}"'
+
+
 def _tokens(text: str, name: str) -> "_Tokens":
     tokens = [match["text"] for match in _TOKEN.finditer(text) if match["text"]]
     if sum(len(match[0]) for match in _TOKEN.finditer(text)) != len(text):
@@ -86,7 +102,7 @@ def _module(reader: "_Tokens") -> LoginModule:
     )
     options: dict[str, str] = {}
     while not reader.skip(";"):
-        option = reader.word("the name of an option, or a semicolon")
+        option = _unquoted(reader.word("the name of an option, or a semicolon"))
         reader.expect("=")
         if option in options:
             raise ConfigError(f"{reader.name} gives an option twice, number {len(options) + 1} of its login module")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.settings import list_text
 from barnabas.broker.apis.releases import check_release
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.server import BrokerServer
@@ -389,7 +390,7 @@ class Cluster:
             "offsets.topic.replication.factor": str(min(3, len(self._ids))),
             "broker.id": str(broker_id),
             "listeners": f"{protocol}://{_HOST}:{self._ports.get(broker_id, 0)}",
-            "log.dirs": str(self.data_dir / f"kafka-logs-{broker_id}"),
+            "log.dirs": list_text("log.dirs", [str(self.data_dir / f"kafka-logs-{broker_id}")]),
             "zookeeper.connect": self.zookeeper_connect,
             **self._settings,
         }

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Self
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.settings import read_properties
+from barnabas.coordination.quorum.members import QuorumServer
 from barnabas.testing.process_faults import FaultLinks
 from barnabas.testing.security import ClusterSecurity
 from barnabas.testing.server_processes import COMMAND, ServerProcesses, title_of, wait_until
@@ -291,9 +293,11 @@ def _ports_of_servers(
     ports = {str(number): frozenset((_port(address),)) for number, address in enumerate(bootstrap.split(","))}
     for number, address in enumerate(zookeeper_connect.split(","), 1):
         name = coordination[number]
-        config = (directory / _coordination_config(name)).read_text()
-        members = re.findall(rf"^server\.{number}=[^:]+:(\d+):(\d+)", config, re.MULTILINE)
-        ports[name] = frozenset((_port(address), *(int(port) for member in members for port in member)))
+        lines = read_properties((directory / _coordination_config(name)).read_text())
+        members = [QuorumServer.parse(number, text) for key, text in lines.items() if key == f"server.{number}"]
+        ports[name] = frozenset(
+            (_port(address), *(port for each in members for port in (each.quorum_port, each.election_port)))
+        )
     return ports
 
 

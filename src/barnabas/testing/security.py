@@ -16,6 +16,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.scram_users import ScramPassword, alter_scram_users
+from barnabas.security.jaas import LoginModule, jaas_text
 from barnabas.security.mechanisms import LOGIN_MODULES, SASL_MECHANISMS, SCRAM_MECHANISMS
 from barnabas.testing.private_files import write_private
 
@@ -197,5 +198,4 @@ class ClusterSecurity:
 
 
 def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
-    quoted = ('{}="{}"'.format(name, text.replace("\\", "\\\\").replace('"', '\\"')) for name, text in options.items())
-    return f"{LOGIN_MODULES[mechanism]} required {' '.join(quoted)};"
+    return jaas_text(LoginModule(LOGIN_MODULES[mechanism], "required", dict(options)))

@@ -12,17 +12,17 @@ In ZooKeeper: `QuorumPeerConfig.writeDynamicConfig` and `editStaticConfig`. Apac
 the order of its lines, which stay here.
 """
 
-import re
 from collections.abc import Callable, Mapping
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.files import Files
-from barnabas.base.settings import read_properties
+from barnabas.base.settings import edited_properties, properties_text, read_properties, utf8_warnings
 from barnabas.coordination.quorum.configuration import QuorumConfiguration, is_dynamic, parse_dynamic_text
 
 __all__ = ["ConfigurationFiles", "read_zoo_cfg", "with_dynamic_file"]
 
 _CLIENT = ("clientPort", "clientPortAddress")
+_ENCODING = "latin-1"
 
 
 def with_dynamic_file(texts: Mapping[str, str], file_name: str, file_texts: Mapping[str, str]) -> dict[str, str]:
@@ -43,35 +43,34 @@ def with_dynamic_file(texts: Mapping[str, str], file_name: str, file_texts: Mapp
     return {**texts, **file_texts, **({"version": suffix} if is_version else {})}
 
 
-def read_zoo_cfg(read: Callable[[str], bytes], path: str, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
+def read_zoo_cfg(
+    read: Callable[[str], bytes],
+    path: str,
+    overrides: Mapping[str, str] | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> dict[str, str]:
     """The texts of a zoo.cfg, and of the dynamic file that it names; ``read`` reads one file, and raises OSError.
 
-    Names and values are without the blanks around them, as ZooKeeper's server takes them. Raises `ConfigError`.
+    Names and values are without the blanks around them, as ZooKeeper's server takes them. ``warn`` gets a line for each
+    value in UTF-8, for the files are read as ISO-8859-1, as Java reads them. Raises `ConfigError`.
     """
-    texts = _read_texts(read, path) | dict(overrides or {})
+    texts = _read_texts(read, path, warn) | dict(overrides or {})
     if dynamic_path := texts.get("dynamicConfigFile"):
-        texts = with_dynamic_file(texts, dynamic_path, _read_texts(read, dynamic_path))
+        texts = with_dynamic_file(texts, dynamic_path, _read_texts(read, dynamic_path, warn))
     return texts
 
 
-def _read_texts(read: Callable[[str], bytes], path: str) -> dict[str, str]:
+def _read_texts(read: Callable[[str], bytes], path: str, warn: Callable[[str], None]) -> dict[str, str]:
     try:
-        data = read(path)
-        texts = read_properties(data.decode(_encoding_of(data)))
+        text = read(path).decode(_ENCODING)
+        texts = read_properties(text)
     except OSError as error:
         raise ConfigError(f"the configuration {path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise ConfigError(f"the configuration {path} is not a properties file: {error}") from None
+    for line in utf8_warnings(path, text):
+        warn(line)
     return {name.strip(): text.strip() for name, text in texts.items()}
-
-
-def _encoding_of(data: bytes) -> str:
-    """That of a properties file: UTF-8 if it can be, otherwise Latin-1, in which Java reads all of them."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return "latin-1"
-    return "utf-8"
 
 
 class ConfigurationFiles:
@@ -104,39 +103,20 @@ class ConfigurationFiles:
     def back_up(self) -> None:
         """Copy zoo.cfg, unless its lines are in a dynamic file already."""
         text = self._files.read(self._path)
-        if "dynamicConfigFile" not in read_properties(text.decode(_encoding_of(text))):
+        if "dynamicConfigFile" not in read_properties(text.decode(_ENCODING)):
             self._files.write_atomically(f"{self._path}.bak", text)
 
     def activate(self, configuration: QuorumConfiguration, *, keeps_client_port: bool) -> None:
         """Write a configuration that is in force, and let zoo.cfg name it. Durable at return."""
         dynamic_path = f"{self._path}.dynamic.{configuration.version:x}"
         self._files.write_atomically(dynamic_path, configuration.file_text().encode())
-        data = self._files.read(self._path)
-        encoding = _encoding_of(data)
-        text = _edited(data.decode(encoding), dynamic_path, keeps_client_port=keeps_client_port)
-        self._files.write_atomically(self._path, text.encode(encoding))
+        text = self._files.read(self._path).decode(_ENCODING)
+        text = _edited(text, dynamic_path, keeps_client_port=keeps_client_port)
+        self._files.write_atomically(self._path, text.encode(_ENCODING))
 
 
 def _edited(text: str, dynamic_path: str, *, keeps_client_port: bool) -> str:
     """zoo.cfg without what the dynamic file says, and with its name."""
     dropped = {"dynamicConfigFile", "peerType", *(() if keeps_client_port else _CLIENT)}
-    kept = [
-        line
-        for line in _logical_lines(text)
-        if not any(name in dropped or is_dynamic(name) for name in read_properties(line))
-    ]
-    return "".join([*kept, f"dynamicConfigFile={dynamic_path}\n"])
-
-
-def _logical_lines(text: str) -> list[str]:
-    """The lines of a properties file, each with the lines that continue it, ended by a line feed."""
-    lines: list[str] = []
-    continues = False
-    for line in re.split("\r\n|\r|\n", text.rstrip("\r\n")):  # Java ends lines there only; `splitlines` at others, too
-        if continues:
-            lines[-1] += f"{line}\n"
-        else:
-            lines.append(f"{line}\n")
-        is_comment = not continues and line.lstrip().startswith(("#", "!"))
-        continues = not is_comment and (len(line) - len(line.rstrip("\\"))) % 2 == 1
-    return lines
+    removed = {name: None for name in read_properties(text) if name in dropped or is_dynamic(name)}
+    return edited_properties(text, removed) + properties_text({"dynamicConfigFile": dynamic_path})

@@ -10,6 +10,7 @@ import contextlib
 from barnabas.base.files import Files
 from barnabas.base.network import Network
 from barnabas.base.randomness import Random
+from barnabas.base.settings import properties_text
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client.operations import Operation
 from barnabas.coordination.core.paths import CONFIG_PATH
@@ -51,7 +52,7 @@ def prepare_zoo_cfg(
             return texts
     texts = {**settings, own: server_line(name, role), **present_lines}
     with contextlib.suppress(OSError):  # the server meets the same disk, and does not start
-        files.write_atomically(ZOO_CFG, "".join(f"{each}={text}\n" for each, text in texts.items()).encode())
+        files.write_atomically(ZOO_CFG, properties_text(texts).encode())
     return texts
 
 
