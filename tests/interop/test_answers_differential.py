@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from barnabas.wire.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from barnabas.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.wire.kafka.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -206,3 +211,42 @@ def end_offset(port: int, topic: str) -> int:
     wanted = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
     answer = ask(port, ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[wanted]), 5)
     return int(answer.topics[0].partitions[0].offset)
+
+
+def credential(name: str, mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:
+    return ScramCredentialUpsertion(
+        name=name, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=b"p" * 32
+    )
+
+
+def test_scram_credentials_that_cannot_be_altered_are_answered_alike(ports: tuple[int, int]) -> None:
+    """Each user has one result; empty names and other wrong entries come before duplicates, missing ones and successes."""
+    requests = [
+        ([credential("")], []),
+        ([credential(""), credential("")], [("", 1), ("", 2), ("", 9)]),
+        ([credential("good"), credential("", 0, 1)], []),
+        ([credential("a", 0), credential("a", 9), credential("b", 1, 4095), credential("c", 2, 16385)], []),
+        ([credential("a", 9), credential("a", 1, 1)], [("a", 1)]),
+        ([credential("a", 1, 99999), credential("a", 3)], [("a", 7)]),
+        ([credential("a"), credential("a")], []),
+        ([credential("a")], [("a", 1)]),
+        ([credential("a", 1, 1), credential("a", 1, 1)], []),
+        ([], [("nobody", 1)]),
+        ([credential("a")], [("a", 2)]),
+        ([credential("ok"), credential("d"), credential("d"), credential("", 1)], [("gone", 1)]),
+        ([credential("ok", 1, 16384), credential("ok", 2)], []),
+        ([], [("ok", 1), ("ok", 2)]),
+        ([], [("ok", 1)]),
+        ([], [("ok", 0)]),
+        ([], []),
+    ]
+    for upsertions, deletions in requests:
+        request = AlterUserScramCredentialsRequest(
+            upsertions=upsertions,
+            deletions=[ScramCredentialDeletion(name=name, mechanism=kind) for name, kind in deletions],
+        )
+        theirs, ours = (
+            [(each.user, each.error_code, each.error_message) for each in ask(port, request, 0).results]
+            for port in ports
+        )
+        assert ours == theirs

@@ -18,7 +18,7 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.repository import ConfigChange, ConfigRepository
-from barnabas.broker.configuration.scram_credentials import ScramChange, ScramCredentials
+from barnabas.broker.configuration.scram_credentials import ScramChange, ScramCredentials, check_changes
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.znode_steps import Znodes
@@ -339,3 +339,23 @@ def test_notes_whose_time_has_come_are_deleted_in_batches_up_to_the_first_that_s
     assert len(znodes.children(CONFIG_CHANGES)) == 1
     broker.look()
     assert len(znodes.children(CONFIG_CHANGES)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([ScramChange("", 1), ScramChange("", 1)], ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ([ScramChange("ann", 9), ScramChange("ann", 9)], ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        ([ScramChange("ann", 9), ScramChange("ann", 1, 1, b"s", b"p")], ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (
+            [ScramChange("ann", 1, 1, b"s", b"p"), ScramChange("ann", 9, 1, b"s", b"p")],
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ),
+        ([ScramChange("ann", 1), ScramChange("ann", 1, 4096, b"s", b"p")], ErrorCode.DUPLICATE_RESOURCE),
+    ],
+)
+def test_a_wrong_credential_is_reported_before_a_duplicate_one(changes: list[ScramChange], code: ErrorCode) -> None:
+    """Of several wrong ones of a user the last counts, as in the map of Apache's broker."""
+    with pytest.raises(KafkaError) as refused:
+        check_changes(changes)
+    assert refused.value.code is code

@@ -3,6 +3,10 @@
 Sets and deletes SCRAM credentials of users (KIP-554), at the controller. A client sends salted passwords; the passwords
 themselves never leave it.
 
+Each user has one result, whatever the number of its entries: an error of one entry is that of the user, and changes nothing.
+A wrong entry comes before a duplicate one; of several wrong entries of a user the last one counts, and one that sets a
+credential before one that deletes it. The results of users with errors come first, in the order of Apache's broker.
+
 Errors: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, NOT_CONTROLLER,
 REQUEST_TIMED_OUT.
 """
@@ -14,7 +18,7 @@ from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps, in_turns, turn_after
-from barnabas.broker.configuration.scram_credentials import ScramChange
+from barnabas.broker.configuration.scram_credentials import ScramChange, check_changes
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
@@ -27,7 +31,14 @@ from barnabas.wire.kafka.messages.alter_user_scram_credentials import (
 
 __all__ = ["API"]
 
-_TWICE = "A user credential cannot be altered twice in the same request"
+_ORDER = {
+    ErrorCode.UNACCEPTABLE_CREDENTIAL: 0,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: 0,
+    ErrorCode.DUPLICATE_RESOURCE: 1,
+    ErrorCode.RESOURCE_NOT_FOUND: 2,
+    ErrorCode.NONE: 4,
+}
+_OF_OTHER_ERRORS = 3
 
 
 def _handle(services: Services, request: Request) -> None:
@@ -50,22 +61,24 @@ def _alter(services: Services, request: Request) -> Steps[None]:
         yield from turn_after(number)
         error: KafkaError | None = None
         try:
-            if len({change.mechanism_type for change in mine}) < len(mine):
-                raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, _TWICE)
-            for change in mine:
-                change.check()
+            check_changes(mine)
             yield from services.config_repository.alter_user(user, mine)
         except KafkaError as failure:
             error = failure
         except KeeperError as failure:
             error = keeper_failure(failure)
         results.append(_result(user, error))
+    results.sort(key=_order)
     reply_once(request, AlterUserScramCredentialsResponse(results=results))
+
+
+def _order(result: AlterUserScramCredentialsResult) -> int:
+    return _ORDER.get(ErrorCode(result.error_code), _OF_OTHER_ERRORS)
 
 
 def _result(user: str, error: KafkaError | None) -> AlterUserScramCredentialsResult:
     if error is None:
-        return AlterUserScramCredentialsResult(user=user, error_code=ErrorCode.NONE, error_message=None)
+        return AlterUserScramCredentialsResult(user=user, error_code=ErrorCode.NONE, error_message="")
     return AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)
 
 

@@ -27,6 +27,7 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 __all__ = [
     "ScramChange",
     "ScramCredentials",
+    "check_changes",
     "credential_text",
     "credentials_of",
     "sanitized",
@@ -135,6 +136,24 @@ class ScramChange(NamedTuple):
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
         if not self.salted_password or not self.salt:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt and the salted password must not be empty")
+
+
+def check_changes(changes: Sequence[ScramChange]) -> None:
+    """Check all changes of one user in a request, deletions first. Raises `KafkaError`.
+
+    A wrong change comes before one that is there twice. Of several the last one counts, and one that sets a credential
+    before a deletion: so Apache's broker fills its map of errors.
+    """
+    wrong: KafkaError | None = None
+    for change in changes:
+        try:
+            change.check()
+        except KafkaError as error:
+            wrong = error
+    if wrong is not None:
+        raise wrong
+    if len({change.mechanism_type for change in changes}) < len(changes):
+        raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 
 def texts_after_changes(texts: Mapping[str, str], changes: Sequence[ScramChange]) -> dict[str, str]:
