@@ -320,6 +320,53 @@ def test_every_setting_that_does_nothing_is_reported_with_the_reason() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("texts", "name", "missing"),
+    [
+        (
+            {"ssl.keyStore.location": "/k", "ssl.protocol": "TLSv1.3"},
+            "ssl.keyStore.location",
+            "secureClientPort is not set",
+        ),
+        ({"ssl.clientAuth": "need"}, "ssl.clientAuth", "secureClientPort is not set"),
+        ({"ssl.quorum.trustStore.location": "/t"}, "ssl.quorum.trustStore.location", "members connect without TLS"),
+        ({"enforce.auth.schemes": "sasl"}, "enforce.auth.schemes", "enforce.auth.enabled is not true"),
+    ],
+)
+def test_protection_without_the_setting_that_switches_it_on_ends_the_start(
+    texts: dict[str, str], name: str, missing: str
+) -> None:
+    """The server would look protected and be open."""
+    with pytest.raises(ConfigError, match=f"{name} is set, and .*{missing}"):
+        parse_settings({"dataDir": "/d", "clientPort": "1", **texts})
+
+
+@pytest.mark.parametrize(
+    ("texts", "named"),
+    [
+        ({"sslQuorum": "false", "ssl.quorum.keyStore.location": "/k"}, ["ssl.quorum.keyStore.location"]),
+        ({"enforce.auth.enabled": "false", "enforce.auth.schemes": "sasl"}, ["enforce.auth.schemes"]),
+        ({"ssl.keyStore.type": "PEM", "ssl.protocol": "TLSv1.3"}, ["ssl.keyStore.type", "ssl.protocol"]),
+        ({"quorum.auth.server.saslLoginContext": "Q"}, ["quorum.auth.server.saslLoginContext"]),
+        ({"sslQuorum": "true", "ssl.quorum.keyStore.location": "/k"}, ["ssl.quorum.keyStore.location", "sslQuorum"]),
+        ({"quorum.auth.enableSasl": "true"}, ["quorum.auth.enableSasl"]),
+        (
+            {"superUser": "ann", "X509AuthenticationProvider.superUser": "CN=a"},
+            ["X509AuthenticationProvider.superUser", "superUser"],
+        ),
+        (
+            {"DigestAuthenticationProvider.enabled": "false", "DigestAuthenticationProvider.digestAlg": "SHA1"},
+            ["DigestAuthenticationProvider.digestAlg"],
+        ),
+        ({"sslQuorum": "false", "quorum.auth.enableSasl": "false", "ssl.keyStore.location": ""}, []),
+    ],
+)
+def test_a_setting_of_security_that_another_one_makes_idle_is_reported(texts: dict[str, str], named: list[str]) -> None:
+    """One line each, with the name; what is off is not reported."""
+    lines = ineffective_lines(parse_settings({"dataDir": "/d", "clientPort": "1", **texts}))
+    assert [line.partition(" has no effect: ")[0] for line in lines] == named
+
+
 def test_no_setting_has_two_effects() -> None:
     """It works, or it does nothing, or it is refused."""
     names = [setting.name for setting in ZOO_CFG_DEFINITIONS] + list(ZOO_CFG_WITHOUT_EFFECT)

@@ -275,3 +275,35 @@ def test_no_property_of_a_listener_is_for_all_brokers() -> None:
     parsed = DEFINITIONS.parse({"zookeeper.connect": "z:1", **EVERYTHING})
     with pytest.raises(ConfigError, match="Cannot update these configs at default cluster level"):
         validate_broker_config(parsed, {"listener.name.brokers.ssl.client.auth": "required"}, per_broker=False)
+
+
+PLAINTEXT = {"zookeeper.connect": "h:1", "listeners": "PLAINTEXT://h:1"}
+
+
+@pytest.mark.parametrize("name", [full for name in SECURITY_SETTINGS for full in names_of(name)])
+@pytest.mark.parametrize("empty", [True, False], ids=["empty", "default"])
+def test_what_asks_for_nothing_is_reported_where_no_listener_can_use_it(name: str, empty: bool) -> None:
+    """GSSAPI, an empty algorithm: the value is that of a broker without the property, and a line says that it does nothing."""
+    found = listener_setting(name)
+    text = "" if empty else (SECURITY_SETTINGS[name] if found is None else found.setting).default
+    try:
+        values = DEFINITIONS.parse({**PLAINTEXT, name: text or ""})
+    except ConfigError:
+        assert empty  # no number, or a value that the property cannot have
+        return
+    assert list(settings_without_effect(values)) == [name]
+
+
+@pytest.mark.parametrize(
+    ("texts", "named"),
+    [
+        ({"listeners": "SSL://h:1,PLAINTEXT://h:2"}, ["ssl.endpoint.identification.algorithm"]),
+        ({"listeners": "SSL://h:1,PLAINTEXT://h:2", "security.inter.broker.protocol": "SSL"}, []),
+    ],
+)
+def test_the_host_names_of_brokers_are_verified_on_their_own_listener_only(
+    texts: dict[str, str], named: list[str]
+) -> None:
+    """Elsewhere the algorithm has no effect."""
+    values = DEFINITIONS.parse({**PLAINTEXT, **texts, "ssl.endpoint.identification.algorithm": ""})
+    assert list(settings_without_effect(values)) == named

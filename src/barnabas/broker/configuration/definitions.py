@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, ValueCheck, Values, at_least, between, one_of
-from barnabas.broker.configuration.listener_security import check_listener_security
+from barnabas.broker.configuration.listener_security import check_listener_security, security_without_effect
 from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, wrong_unlisted
 from barnabas.broker.configuration.security_settings import ROWS_SECURITY, listener_setting
 from barnabas.broker.configuration.table import UpdateMode
@@ -568,7 +568,7 @@ def settings_without_effect(values: Values) -> dict[str, str]:
         name: WITHOUT_EFFECT.get(name, "it is not known")
         for name in values.texts
         if name in WITHOUT_EFFECT or (name not in DEFINITIONS and listener_setting(name) is None)
-    }
+    } | security_without_effect(values)
 
 
 def check_thread_counts(before: Values, after: Values, changed: Collection[str]) -> None:

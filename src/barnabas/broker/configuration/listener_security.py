@@ -6,7 +6,7 @@ says, and a property that asks for security is never without effect: one that no
 In Kafka: `ChannelBuilders`, `KafkaConfig.valuesWithPrefixOverride`, `JaasContext.loadServerContext`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ __all__ = [
     "check_listener_security",
     "effective_text",
     "read_listener_security",
+    "security_without_effect",
 ]
 
 _USER = "user_"
@@ -83,46 +84,72 @@ def _has_sasl(address: ListenerAddress) -> bool:
 
 def check_listener_security(values: Values) -> None:
     """Raises `ConfigError` for a property that asks for security which no listener can give."""
-    for name, text in values.texts.items():
-        setting = SECURITY_SETTINGS.get(name)
-        if setting is None and name != JAAS_FILE and listener_setting(name) is None:
+    for name, missing in _unusable(values):
+        found = listener_setting(name)
+        setting = SECURITY_SETTINGS.get(name) if found is None else found.setting
+        text = values.texts[name]
+        if not (bool(text.strip()) if setting is None else asks_for_security(setting, text)):
             continue
-        addresses = listeners(values)
-        if name == JAAS_FILE and text.strip():
-            _require(any(map(_has_sasl, addresses)), name, "no listener has SASL")
-        elif setting is not None and asks_for_security(setting, text):
-            if name == "sasl.jaas.config":
-                raise invalid_value(
-                    name,
-                    "[hidden]",
-                    "brokers read it with the names of a listener and of a mechanism: "
-                    "listener.name.LISTENER.MECHANISM.sasl.jaas.config",
-                )
-            if name == "ssl.client.auth" and any(map(_has_sasl, addresses)):
-                _require(
-                    any(address.protocol == "SSL" for address in addresses),
-                    name,
-                    "listeners with SASL ignore it unless it is their own (listener.name.LISTENER.ssl.client.auth)",
-                )
-            usable = _has_tls if name.startswith("ssl.") else _has_sasl
-            missing = "no listener has TLS" if name.startswith("ssl.") else "no listener has SASL"
-            _require(any(map(usable, addresses)), name, missing)
-        elif (found := listener_setting(name)) is not None and asks_for_security(found.setting, text):
-            usable = _has_tls if found.setting.name.startswith("ssl.") else _has_sasl
-            missing = "TLS" if usable is _has_tls else "SASL"
-            _require(
-                any(usable(address) for address in addresses if address.name == found.listener),
-                name,
-                f"there is no listener {found.listener} with {missing}",
-            )
-
-
-def _require(holds: bool, name: str, missing: str) -> None:
-    if not holds:
+        if name == "sasl.jaas.config":
+            raise invalid_value(name, "[hidden]", missing)
         raise ConfigError(
             f"{name} is set, and {missing}: nothing would be secured by it. Remove {name}, or give the listener in "
             "listeners and listener.security.protocol.map a protocol that has it"
         )
+
+
+def security_without_effect(values: Values) -> dict[str, str]:
+    """The given properties that no listener uses, each with the reason: they ask for nothing, or the start would end."""
+    found = dict(_unusable(values))
+    among_brokers = next(each for each in listeners(values) if each.name == inter_broker_listener(values))
+    for name in values.texts:
+        if name in found:
+            continue
+        listener = listener_setting(name)
+        if listener is None and name not in SECURITY_SETTINGS:
+            continue
+        inner = name if listener is None else listener.setting.name
+        if inner == "ssl.endpoint.identification.algorithm" and not (
+            _has_tls(among_brokers) and (listener is None or listener.listener == among_brokers.name)
+        ):
+            found[name] = f"it is for connections to other brokers, whose listener is {among_brokers.name}"
+            found[name] += "" if _has_tls(among_brokers) else ", without TLS"
+        elif inner == "sasl.mechanism.inter.broker.protocol" and not _has_sasl(among_brokers):
+            found[name] = f"the listener of the brokers, {among_brokers.name}, has no SASL"
+    return found
+
+
+def _unusable(values: Values) -> Iterator[tuple[str, str]]:
+    """The given properties of listeners that no listener can use, each with what is missing."""
+    for name in values.texts:
+        setting, found = SECURITY_SETTINGS.get(name), listener_setting(name)
+        if setting is None and found is None and name != JAAS_FILE:
+            continue
+        if (missing := _missing(name, listeners(values))) is not None:
+            yield name, missing
+
+
+def _missing(name: str, addresses: list[ListenerAddress]) -> str | None:
+    """What a property needs that the listeners do not have; None if one of them can use it."""
+    if name == "sasl.jaas.config":
+        return (
+            "brokers read it with the names of a listener and of a mechanism: "
+            "listener.name.LISTENER.MECHANISM.sasl.jaas.config"
+        )
+    found = listener_setting(name)
+    if found is not None:
+        is_tls = found.setting.name.startswith("ssl.")
+        usable = _has_tls if is_tls else _has_sasl
+        if any(usable(address) for address in addresses if address.name == found.listener):
+            return None
+        return f"there is no listener {found.listener} with {'TLS' if is_tls else 'SASL'}"
+    if name == "ssl.client.auth" and any(map(_has_sasl, addresses)):
+        if any(address.protocol == "SSL" for address in addresses):
+            return None
+        return "listeners with SASL ignore it unless it is their own (listener.name.LISTENER.ssl.client.auth)"
+    if name.startswith("ssl."):
+        return None if any(map(_has_tls, addresses)) else "no listener has TLS"
+    return None if any(map(_has_sasl, addresses)) else "no listener has SASL"
 
 
 def read_listener_security(values: Values, jaas_text: str | None) -> dict[str, ListenerSecurity]:

@@ -25,6 +25,7 @@ from barnabas.coordination.server.access_settings import (
     TLS_SETTINGS,
 )
 from barnabas.coordination.server.quorum_security import QUORUM_SECURITY_SETTINGS, check_quorum_authentication
+from barnabas.coordination.server.unused_security import check_unused_security, unused_security
 
 __all__ = [
     "LEAST_SNAPSHOTS",
@@ -270,6 +271,7 @@ def parse_settings(texts: Mapping[str, str]) -> Values:
             raise ConfigError(f"{port}Address is set but {port} is not set: set both, or none")
     _check_ports(values)
     check_quorum_authentication(values)
+    check_unused_security(values)
     if ensemble_of(values) is not None:
         for name in ("initLimit", "syncLimit"):
             if not values[name]:
@@ -356,7 +358,11 @@ def ineffective_lines(values: Values) -> list[str]:
             continue  # its value asks for no protection
         reason = ZOO_CFG_WITHOUT_EFFECT.get(name)
         lines.append(f"{name} has no effect: {reason}" if reason else f"{name} is unknown and has no effect")
-    return lines
+    is_member = ensemble_of(values) is not None
+    return lines + [
+        f"{name} has no effect: {reason}"
+        for name, reason in sorted(unused_security(values, is_member=is_member).items())
+    ]
 
 
 def session_timeouts_ms(values: Values) -> tuple[int, int]:
