@@ -185,6 +185,10 @@ def commands() -> str:
         "of Kafka's tools print such a line and end with 0), 2 when it cannot be typed like this (1 with Kafka's), 130 at Ctrl-C, and",
         "141 when the reader of its output went away.",
         "",
+        "On a terminal, what is not printable in names, settings, records and messages is shown with escapes such as `\\x1b` and `\\n`,",
+        "so that it neither controls the terminal nor forges a row. Files and pipes get it as it is; for scripts, `--output json`",
+        "separates names with newlines safely.",
+        "",
     ]
     for name in COMMANDS:
         lines += [f"## {name}", "", "```text", _help(name), "```", ""]

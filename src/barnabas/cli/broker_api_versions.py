@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
+from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection, Broker
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.errors import KafkaError
@@ -35,7 +36,8 @@ def main(argv: list[str]) -> int:
         if isinstance(answer, BarnabasError):
             print(f"{name} -> ERROR: {answer}")
         else:
-            print(f"{name} -> (\n\t" + ",\n\t".join(_lines(answer)) + "\n)")
+            print(f"{name} -> (", end="\n\t")
+            print(*_lines(answer), sep=",\n\t", end="\n)\n")
     return 0
 
 

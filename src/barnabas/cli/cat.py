@@ -13,6 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file, key_values
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.readable import json_line
+from barnabas.cli.terminal import print
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
 from barnabas.client.producer import Producer

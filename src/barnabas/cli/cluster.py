@@ -1,9 +1,11 @@
 """``barnabas cluster``: the cluster's id and endpoints, with the options of Kafka's ClusterTool."""
 
+import sys
 from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, connect, print_json
+from barnabas.cli.terminal import print, shown
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -83,7 +85,8 @@ def _list_endpoints(connection: "AdminConnection", *, include_fenced: bool, as_j
 
 def _row(broker: DescribeClusterBroker) -> tuple[str, ...]:
     state = "fenced" if broker.is_fenced else "unfenced"
-    return str(broker.broker_id), broker.host, str(broker.port), broker.rack or "null", state, "broker"
+    host, rack = (shown(text, sys.stdout) for text in (broker.host, broker.rack or "null"))
+    return str(broker.broker_id), host, str(broker.port), rack, state, "broker"
 
 
 def _as_json(broker: DescribeClusterBroker) -> dict[str, object]:

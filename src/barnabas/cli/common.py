@@ -1,6 +1,7 @@
 """What the tools share: options, property lists, output as a table or as JSON."""
 
 import argparse
+import itertools
 import json
 import math
 import sys
@@ -13,6 +14,7 @@ from barnabas.base.hints import did_you_mean
 from barnabas.base.settings import read_properties, utf8_warnings
 from barnabas.cli.help_text import HelpText
 from barnabas.cli.reachability import ANSWER_S, CONNECT_TIMEOUT
+from barnabas.cli.terminal import columns, print, print_document, shown
 
 if TYPE_CHECKING:
     from barnabas.cli.contexts import Context
@@ -27,6 +29,7 @@ __all__ = [
     "client_properties_file",
     "connect",
     "key_values",
+    "padded",
     "print_json",
     "properties_file",
     "read_properties_file",
@@ -73,7 +76,8 @@ class ToolParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with 2 after one line that says what is wrong and one that says where help is."""
-        self.exit(2, f"{message}{self._suggestion(message)}\nSee {self.prog} --help.\n")
+        text = shown(message + self._suggestion(message), sys.stderr)
+        self.exit(2, f"{text}\nSee {self.prog} --help.\n")
 
     def _suggestion(self, message: str) -> str:
         """The option that may be meant by the first one that is not known."""
@@ -249,19 +253,23 @@ def key_values(texts: Sequence[str], option: str) -> dict[str, str]:
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output, for the shell."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    print()
+    print_document(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def aligned(header: Sequence[str], rows: Iterable[Sequence[object]], minimum: Mapping[str, int] | None = None) -> str:
     """A table as Kafka's tools print it: columns left aligned and one blank apart, no blanks at a line's end."""
-    texts = [[str(cell) for cell in row] for row in rows]
     minimum = minimum or {}
-    widths = [
-        max([len(name), minimum.get(name, 0), *(len(row[column]) for row in texts)])
-        for column, name in enumerate(header)
+    return "\n".join(padded([header, *rows], [minimum.get(name, 0) for name in header]))
+
+
+def padded(rows: Sequence[Sequence[object]], minimum: Sequence[int] = (), gap: str = " ") -> list[str]:
+    """Rows for standard output as lines, with columns of at least ``minimum`` characters; on a terminal cells are escaped."""
+    is_terminal = sys.stdout.isatty()
+    measure = columns if is_terminal else len
+    texts = [[shown(str(cell), sys.stdout) for cell in row] for row in rows]
+    widths = [max(map(measure, column)) for column in zip(*texts, strict=True)]
+    widths = [max(pair) for pair in itertools.zip_longest(widths, minimum, fillvalue=0)]
+    return [
+        gap.join(cell + " " * (width - measure(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in texts
     ]
-    return "\n".join(
-        " ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [list(header), *texts]
-    )

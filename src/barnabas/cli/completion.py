@@ -14,6 +14,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, properties_file
 from barnabas.cli.contexts import current_context, load_contexts
 from barnabas.cli.reachability import CONNECT_TIMEOUT
+from barnabas.cli.terminal import print, print_lines
 from barnabas.client.admin_connection import AdminConnection
 
 __all__ = ["main", "words"]
@@ -63,7 +64,7 @@ def main(argv: list[str]) -> int:
         '"$(barnabas completion bash)"; in zsh the same with zsh; in fish: barnabas completion fish | source',
     )
     parser.add_argument("shell", choices=tuple(_SCRIPTS), help="the shell")
-    print(_SCRIPTS[parser.parse_args(argv).shell], end="")
+    print_lines(_SCRIPTS[parser.parse_args(argv).shell], end="")
     return 0
 
 

@@ -16,6 +16,7 @@ from barnabas.cli.config_changes import Entity, parse_changes
 from barnabas.cli.quotas import run_quotas
 from barnabas.cli.scram_commands import alter_users, describe_users, names_scram
 from barnabas.cli.suggestions import explained, warn_of_unknown
+from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import (
     ConfigEntry,

@@ -18,6 +18,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file, key_values, properties_file
 from barnabas.cli.formatters import Formatter, formatter
 from barnabas.cli.reachability import require_broker
+from barnabas.cli.terminal import print
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
 from barnabas.client.errors import TimedOutError

@@ -9,6 +9,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file, key_values, properties_file
 from barnabas.cli.line_reader import Line, LineReader
 from barnabas.cli.reachability import require_broker
+from barnabas.cli.terminal import print
 from barnabas.client.codecs import BYTES, load_dotted
 from barnabas.client.errors import ClientError
 from barnabas.client.producer import Producer

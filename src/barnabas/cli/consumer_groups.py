@@ -11,6 +11,7 @@ from typing import Any
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
 from barnabas.cli.suggestions import explained
+from barnabas.cli.terminal import print, print_lines
 from barnabas.cli.watching import show_repeatedly
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import (
@@ -157,7 +158,7 @@ def _list(parser: ToolParser, connection: AdminConnection, given: argparse.Names
         header.append("STATE")
         for row, group in zip(rows, listed, strict=True):
             row.append(group.state or "Unknown")
-    print(aligned(header, rows, {"GROUP": 25, "TYPE": 20}))
+    print_lines(aligned(header, rows, {"GROUP": 25, "TYPE": 20}))
     return 0
 
 
@@ -191,7 +192,7 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
     documents = []
     for group in described:
         if group.state == "Dead":
-            print(f"\nError: Consumer group '{group.group_id}' does not exist.", file=sys.stderr)
+            print("", f"Error: Consumer group '{group.group_id}' does not exist.", file=sys.stderr, sep="\n")
             continue
         _print_state(group)
         documents.append(show(connection, given, group))
@@ -202,9 +203,9 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
 
 def _print_state(group: GroupDescription) -> None:
     if group.state == "Empty":
-        print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
+        print("", f"Consumer group '{group.group_id}' has no active members.", file=sys.stderr, sep="\n")
     elif group.state in _REBALANCING:
-        print(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", file=sys.stderr)
+        print("", f"Warning: Consumer group '{group.group_id}' is rebalancing.", file=sys.stderr, sep="\n")
 
 
 def _offsets(connection: AdminConnection, given: argparse.Namespace, group: GroupDescription) -> dict[str, Any]:
@@ -247,7 +248,7 @@ def _offsets(connection: AdminConnection, given: argparse.Namespace, group: Grou
             "CONSUMER-ID": 15,
             "HOST": 15,
         }
-        print("\n" + aligned(header, [[_cell(value) for value in row.values()] for row in rows], minimum))
+        print_lines("\n" + aligned(header, [[_cell(value) for value in row.values()] for row in rows], minimum))
     return {"group": group.group_id, "state": group.state, "partitions": rows}
 
 
@@ -268,7 +269,7 @@ def _members(_: AdminConnection, given: argparse.Namespace, group: GroupDescript
             row += [_assignment_text(member)] if given.verbose else []
             rows.append(row)
         minimum = dict.fromkeys(("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"), 15)
-        print("\n" + aligned(header, rows, {**minimum, "GROUP-INSTANCE-ID": 17}))
+        print_lines("\n" + aligned(header, rows, {**minimum, "GROUP-INSTANCE-ID": 17}))
     return {
         "group": group.group_id,
         "members": [
@@ -299,7 +300,7 @@ def _state(_: AdminConnection, given: argparse.Namespace, group: GroupDescriptio
         header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
         row = (group.group_id, address, group.assignor, group.state, len(group.members))
         minimum = {"GROUP": 25, "COORDINATOR (ID)": 25, "ASSIGNMENT-STRATEGY": 20, "STATE": 15}
-        print("\n" + aligned(header, [row], minimum))
+        print_lines("\n" + aligned(header, [row], minimum))
     return {
         "group": group.group_id,
         "coordinator": {"id": coordinator.id, "host": coordinator.host, "port": coordinator.port},
@@ -327,11 +328,11 @@ def _delete(connection: AdminConnection, given: argparse.Namespace) -> int:
     elif not failed:
         print(f"Deletion of requested consumer groups ({names}) was successful.")
     else:
-        print("\nError: Deletion of some consumer groups failed:")
+        print("", "Error: Deletion of some consumer groups failed:", sep="\n")
         for group_id, refusal in failed.items():
             print(f"* Group '{group_id}' could not be deleted due to: {refusal.message} ({refusal.code.name})")
         if deleted:
-            print(f"\nThese consumer groups were deleted successfully: {names}")
+            print("", f"These consumer groups were deleted successfully: {names}", sep="\n")
     return 1 if failed else 0
 
 
@@ -348,14 +349,14 @@ def _delete_offsets(connection: AdminConnection, given: argparse.Namespace) -> i
         )
         return 1 if failed else 0
     if failed:
-        print("\nError: Encounter some partition level error, see the follow-up details:")
+        print("", "Error: Encounter some partition level error, see the follow-up details:", sep="\n")
     else:
         print(f"Request succeed for deleting offsets with topic {', '.join(given.topic)} group {group_id}")
     rows = [
         (topic, partition, f"Error: {code.message}" if code else "Successful")
         for (topic, partition), code in sorted(outcome.items())
     ]
-    print("\n" + aligned(("TOPIC", "PARTITION", "STATUS"), rows, {"TOPIC": 30, "PARTITION": 15}))
+    print_lines("\n" + aligned(("TOPIC", "PARTITION", "STATUS"), rows, {"TOPIC": 30, "PARTITION": 15}))
     return 1 if failed else 0
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file
 from barnabas.cli.java_dates import java_date
 from barnabas.cli.reachability import require_broker
+from barnabas.cli.terminal import print
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
 

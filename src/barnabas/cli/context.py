@@ -13,6 +13,7 @@ from barnabas.base.installation import install_command
 from barnabas.cli.common import ToolParser, add_output_option, aligned, key_values, print_json, properties_file
 from barnabas.cli.contexts import VARIABLE, Context, contexts_file, keyring_service, load_contexts, save_contexts
 from barnabas.cli.credentials import SECRETS, open_keyring
+from barnabas.cli.terminal import print, print_lines
 from barnabas.client.broker_link import parse_servers
 from barnabas.client.errors import LibrdkafkaOnlyError
 from barnabas.client.link_security import LinkSecurity
@@ -225,4 +226,4 @@ def _print(contexts: dict[str, Context], used: str | None, *, as_json: bool) -> 
         )
         for each in contexts.values()
     ]
-    print(aligned(("", "NAME", "BOOTSTRAP-SERVERS", "CONFIG", "PROPERTIES"), rows))
+    print_lines(aligned(("", "NAME", "BOOTSTRAP-SERVERS", "CONFIG", "PROPERTIES"), rows))

@@ -8,6 +8,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
 from barnabas.cli.json_files import duplicates, integer, items, read_document, topic_partition
+from barnabas.cli.terminal import print
 from barnabas.client.offsets import delete_records
 from barnabas.wire.kafka.errors import KafkaError
 
@@ -38,9 +39,9 @@ def main(argv: list[str]) -> int:
     print("Records delete operation completed:")
     for partition, outcome in outcomes.items():
         if isinstance(outcome, KafkaError):
-            print(f"partition: {partition}\terror: {outcome.message} ({outcome.code.name})")
+            print(f"partition: {partition}", f"error: {outcome.message} ({outcome.code.name})", sep="\t")
         else:
-            print(f"partition: {partition}\tlow_watermark: {outcome}")
+            print(f"partition: {partition}", f"low_watermark: {outcome}", sep="\t")
     return 0
 
 

@@ -4,6 +4,7 @@ import json
 
 from barnabas.cli.common import ToolParser, add_output_option
 from barnabas.cli.local_clusters import choose_cluster, running_clusters, stop_cluster
+from barnabas.cli.terminal import print
 
 __all__ = ["main"]
 

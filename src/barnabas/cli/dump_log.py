@@ -19,6 +19,7 @@ from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import File, OsFiles
 from barnabas.cli.common import ToolParser, add_output_option
 from barnabas.cli.standard_streams import in_blocks
+from barnabas.cli.terminal import print, print_document
 from barnabas.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from barnabas.log.producer_state import decode_snapshot
 from barnabas.log.segment.batches import locate
@@ -105,7 +106,7 @@ class _Printer:
     def show(self, kind: str, fields: dict[str, object]) -> None:
         """A batch, a record or an entry."""
         if self.as_json:
-            print(json.dumps({"file": self.path, "kind": kind, **fields}, ensure_ascii=False))
+            print_document(json.dumps({"file": self.path, "kind": kind, **fields}, ensure_ascii=False))
         else:
             print(_text(kind, fields))
 

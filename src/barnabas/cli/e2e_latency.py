@@ -9,6 +9,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file
 from barnabas.cli.reachability import require_broker
+from barnabas.cli.terminal import print
 from barnabas.client.admin import Admin
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
@@ -57,14 +58,14 @@ def main(argv: list[str]) -> int:
                 )
             latencies_ms.append(latency_ms)
             if number % 1000 == 0 and given.output == "text":
-                print(f"{number}\t{latency_ms}")
+                print(number, latency_ms, sep="\t")
     ordered = sorted(latencies_ms)
     marks = [ordered[min(len(ordered) - 1, int(len(ordered) * part))] for part in (0.5, 0.99, 0.999)]
     if given.output == "json":
         figures = dict(zip(("50th_ms", "99th_ms", "99.9th_ms"), marks, strict=True))
         print(json.dumps({"messages": len(ordered), "avg_ms": sum(ordered) / len(ordered), **figures}))
         return 0
-    print(f"Avg latency: {sum(ordered) / len(ordered):.4f} ms\n")
+    print(f"Avg latency: {sum(ordered) / len(ordered):.4f} ms", end="\n\n")
     print("Percentiles: 50th = {:.0f}, 99th = {:.0f}, 99.9th = {:.0f}".format(*marks))
     return 0
 

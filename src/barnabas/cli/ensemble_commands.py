@@ -53,7 +53,7 @@ class _ReconfigCommand(ShellCommand):
         for word in rest:
             flag = word.removeprefix("-")
             if word == flag or (flag != "s" and flag not in _RECONFIG_VALUES):
-                raise CommandError(f"Unrecognized option: {word}\n{name} {self.usage}")
+                raise CommandError.of_lines(f"Unrecognized option: {word}", f"{name} {self.usage}")
             value = "" if flag == "s" else next(rest, "")
             given[flag] = f"{given[flag]},{value}" if flag in given and flag in ("add", "remove") else value
         return Flags(given, [])
@@ -88,7 +88,7 @@ def reconfig(session: ShellSession, flags: Flags) -> None:
     )
     response = run_operation(session, operation)
     text = (response.data or b"").decode("utf-8", "replace")
-    session.output.show(f"Committed new configuration:\n{text}", {"configuration": text})
+    session.output.show(["Committed new configuration:", *text.split("\n")], {"configuration": text})
     if flags.has("s"):
         session.output.stat(response.stat)
 

@@ -11,6 +11,7 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.cli.message_json import message_document
 from barnabas.cli.suggestions import warn_of_unknown
+from barnabas.cli.terminal import print_lines
 from barnabas.client.codecs import Decoder, decoder, load_dotted
 from barnabas.client.records import Record
 
@@ -112,7 +113,7 @@ def _logging(properties: Mapping[str, str]) -> Formatter:
         )
         key = "null " if record.key is None else record.key.decode(errors="replace") + ", "
         value = "null" if record.value is None else record.value.decode(errors="replace")
-        print(f"{when}key:{key}value:{value}", file=sys.stderr)
+        print_lines(f"{when}key:{key}value:{value}", file=sys.stderr)
         return plain(record)
 
     return write

@@ -9,6 +9,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
+from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP, list_offsets
 from barnabas.client.topics import describe_topics

@@ -5,6 +5,7 @@ from datetime import datetime
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
+from barnabas.cli.terminal import print_lines
 from barnabas.cli.times import parse_time_ms
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import alter_group_offsets, describe_group, group_offsets, list_groups
@@ -50,7 +51,7 @@ def _list(connection: AdminConnection, *, as_json: bool) -> int:
     if as_json:
         print_json([{"group": group, "state": state, "members": count} for group, state, count in rows])
     else:
-        print(aligned(("GROUP", "STATE", "MEMBERS"), rows))
+        print_lines(aligned(("GROUP", "STATE", "MEMBERS"), rows))
     return 0
 
 
@@ -77,7 +78,7 @@ def _seek(connection: AdminConnection, group: str, topics: list[str], to: str, *
         names = ("topic", "partition", "before", "offset")
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
-        print(aligned(("TOPIC", "PARTITION", "BEFORE", "OFFSET"), rows))
+        print_lines(aligned(("TOPIC", "PARTITION", "BEFORE", "OFFSET"), rows))
     return 0
 
 

@@ -8,6 +8,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
 from barnabas.cli.json_files import duplicates, items, read_document, topic_partition
+from barnabas.cli.terminal import print
 from barnabas.client.elections import ElectionType, elect_leaders
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 

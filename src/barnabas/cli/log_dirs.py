@@ -5,6 +5,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
 from barnabas.cli.json_files import compact
+from barnabas.cli.terminal import print, print_document
 from barnabas.client.log_dirs import LogDirContents, describe_log_dirs
 from barnabas.wire.kafka.errors import ErrorCode
 
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> int:
         print_json(document)
     else:
         print(f"Received log directory information from brokers {_ids(asked)}")
-        print(compact(document))
+        print_document(compact(document))
     return 0
 
 

@@ -9,6 +9,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_output_option
 from barnabas.cli.local_clusters import LocalCluster, choose_cluster
 from barnabas.cli.standard_streams import in_blocks
+from barnabas.cli.terminal import print, print_document
 from barnabas.cli.up_files import log_of
 
 __all__ = ["main"]
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
 
     def show(name: str, line: str) -> None:
         if given.output == "json":
-            print(json.dumps({"server": name, "line": line}, ensure_ascii=False))
+            print_document(json.dumps({"server": name, "line": line}, ensure_ascii=False))
         else:
             print(f"{name:<{width}} | {line}")
 

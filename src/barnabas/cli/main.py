@@ -15,6 +15,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.cli.exit_codes import INTERRUPTED
 from barnabas.cli.standard_streams import finish_output, forget_output, prepare_streams
+from barnabas.cli.terminal import print, print_lines
 
 __all__ = ["COMMANDS", "main"]
 
@@ -84,7 +85,7 @@ def _run(arguments: list[str]) -> int:
     try:
         return _dispatch(arguments)
     except BarnabasError as error:
-        return _failed(str(error))
+        return _failed(*error.lines)
     except BrokenPipeError:  # the reader of our output is gone (`| head`), which is no error
         return forget_output()
     except OSError as error:  # what commands expect, they report themselves; a full disk may come with any line
@@ -96,19 +97,19 @@ def _run(arguments: list[str]) -> int:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
 
 
-def _failed(problem: str) -> int:
+def _failed(problem: str, *more: str) -> int:
     code = finish_output(1)  # first what the command has printed
-    print(f"Error: {problem}", file=sys.stderr)
+    print(f"Error: {problem}", *more, sep="\n", file=sys.stderr)
     return code
 
 
 def _dispatch(arguments: list[str]) -> int:
     if not arguments:
-        print(_usage(), file=sys.stderr)
+        print_lines(_usage(), file=sys.stderr)
         return 2
     name = arguments[0]
     if name in ("-h", "--help", "help"):
-        print(_usage())
+        print_lines(_usage())
         return 0
     if name in ("-V", "--version", "version"):
         from barnabas import __version__

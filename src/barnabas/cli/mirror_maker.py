@@ -15,8 +15,10 @@ from types import FrameType
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file
 from barnabas.cli.exit_codes import INTERRUPTED
+from barnabas.cli.log_lines import log_to_standard_error
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.standard_streams import outlive_output
+from barnabas.cli.terminal import print
 from barnabas.mirror.maker import MirrorMaker
 from barnabas.mirror.replication_policy import ReplicationPolicy
 from barnabas.mirror.settings import LinkSettings, MirrorSettings, TopicFilter, bootstrap_servers
@@ -53,7 +55,7 @@ def main(argv: list[str]) -> int:
     include = given.include or given.whitelist
     if not include:
         parser.error("one of --include and --whitelist is needed: a regular expression of the topics to mirror")
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_standard_error(logging.INFO, "%(asctime)s %(levelname)s %(message)s")
     settings = MirrorSettings(
         consumer=client_properties_file(given.consumer_config),
         producer=client_properties_file(given.producer_config),

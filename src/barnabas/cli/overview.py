@@ -1,9 +1,11 @@
 """``barnabas overview``: a cluster at a glance: brokers, topics with what is wrong, groups with their lag."""
 
+import sys
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
+from barnabas.cli.terminal import print_lines, shown
 from barnabas.cli.watching import show_repeatedly
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import describe_group, group_offsets, list_groups
@@ -30,7 +32,7 @@ def main(argv: list[str]) -> int:
             if given.output == "json":
                 print_json(found)
             else:
-                print(_text(found))
+                print_lines(_text(found))
 
         if given.watch:
             show_repeatedly(show, given.watch)
@@ -101,7 +103,10 @@ def _text(found: dict[str, Any]) -> str:
         (each["name"], each["partitions"], each["replicas"], each["records"], _wrong(each)) for each in found["topics"]
     ]
     groups = [(each["group"], each["state"], each["members"], each["lag"]) for each in found["groups"]]
-    parts = [f"cluster {found['cluster_id']}", aligned(("BROKER", "ADDRESS", "RACK", "LEADS", ""), brokers)]
+    parts = [
+        f"cluster {shown(str(found['cluster_id']), sys.stdout)}",
+        aligned(("BROKER", "ADDRESS", "RACK", "LEADS", ""), brokers),
+    ]
     if topics:
         parts.append(aligned(("TOPIC", "PARTITIONS", "REPLICAS", "RECORDS", "WRONG"), topics))
     if groups:

@@ -13,6 +13,7 @@ from barnabas.cli.pipeline_templates import add_new_action, add_test_action, run
 from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.cli.reachability import ANSWER_S, require_broker
 from barnabas.cli.standard_streams import outlive_output
+from barnabas.cli.terminal import print
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import sink_name
 from barnabas.pipelines.flows import load_flow
@@ -93,7 +94,7 @@ def _refused(error: SpecError, arguments: argparse.Namespace) -> int:
         problems = [{**asdict(each), "file": each.file or arguments.file} for each in error.problems]
         print_json({"flow": None, "valid": False, "problems": problems, "checked_by_spark": False})
     elif any(each.file for each in error.problems):
-        print(error, file=sys.stderr)
+        print(*error.lines, sep="\n", file=sys.stderr)
     else:  # it cannot be read at all
         raise error
     return 1

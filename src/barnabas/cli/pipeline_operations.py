@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import print_json
+from barnabas.cli.common import padded, print_json
 from barnabas.cli.pipeline_waiting import trial_session
+from barnabas.cli.terminal import print, print_lines
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
 from barnabas.pipelines.offsets import Offsets, from_json, require_known
@@ -391,9 +392,7 @@ def _text(value: Any) -> str:
 
 
 def _print_table(rows: list[list[str]]) -> None:
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_lines("\n".join(padded(rows, gap="  ")))
 
 
 OPERATION_ACTIONS: dict[str, Callable[[spec.Flow, argparse.Namespace], int]] = {

@@ -11,6 +11,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.cli.common import print_json
 from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.cli.standard_streams import outlive_output
+from barnabas.cli.terminal import print
 from barnabas.pipelines import spec
 from barnabas.pipelines.models.declared import Model
 from barnabas.pipelines.outputs.declared import SearchSink

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from barnabas.cli.pipeline_operations import lag_text
 from barnabas.cli.pipeline_waiting import WaitDisplay
+from barnabas.cli.terminal import CLEAR_LINE, own, print
 
 if TYPE_CHECKING:
     from barnabas.pipelines.progress import Totals
@@ -53,8 +54,7 @@ class RunDisplay:
         if self._terminal:
             self._waits.end()
             self._clear()
-            sys.stderr.write(line)
-            sys.stderr.flush()
+            print(line, end="", file=sys.stderr, flush=True)
             self._last_line = line
         elif time.monotonic() >= self._next_line and line != self._last_line:
             print(line, file=sys.stderr)
@@ -63,4 +63,4 @@ class RunDisplay:
 
     def _clear(self) -> None:
         if self._terminal and self._last_line:
-            sys.stderr.write("\r\x1b[K")
+            print(own(sys.stderr, CLEAR_LINE), end="", file=sys.stderr)

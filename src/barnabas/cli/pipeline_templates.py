@@ -10,6 +10,7 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import print_json
 from barnabas.cli.pipeline_waiting import trial_session
+from barnabas.cli.terminal import print
 from barnabas.pipelines import spec
 from barnabas.pipelines.templates import TEMPLATE_FORMATS, TEMPLATE_SINKS, cases_template, flow_template
 
@@ -95,7 +96,7 @@ def run_tests(flow: spec.Flow, arguments: argparse.Namespace) -> int:
             if arguments.output == "text":
                 print(f"{'FAILED' if result.problem else 'passed'}  {result.name}")
                 if result.problem:
-                    print("\n".join(f"  {line}" for line in result.problem.splitlines()))
+                    print(*(f"  {line}" for line in result.problem.splitlines()), sep="\n")
     failed = sum(1 for each in results if each.problem)
     if arguments.output == "json":
         shown = [{"name": each.name, "passed": not each.problem, "problem": each.problem or None} for each in results]

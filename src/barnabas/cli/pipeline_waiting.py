@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from barnabas.cli.terminal import CLEAR_LINE, own, print
+
 if TYPE_CHECKING:
     from barnabas.pipelines.spec import Flow
 
@@ -44,8 +46,7 @@ class WaitDisplay:
         self._ended.set()
         if self._is_terminal:
             self._ticker.join()
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+            self._print("", end="")
 
     def show(self, text: str) -> None:
         """This is what the command waits for now."""
@@ -53,12 +54,12 @@ class WaitDisplay:
         if self._is_terminal:
             self._draw()
         else:
-            print(text, file=self._stream, flush=True)
+            self._print(text)
 
     def say(self, text: str) -> None:
         """A line that stays."""
         with self._lock:
-            print(f"\r\x1b[K{text}" if self._is_terminal else text, file=self._stream, flush=True)
+            self._print(text)
         if self._is_terminal and not self._ended.is_set():
             self._draw()
 
@@ -70,8 +71,11 @@ class WaitDisplay:
         if not self._text:
             return
         with self._lock:
-            self._stream.write(f"\r\x1b[K{self._text}, {time.monotonic() - self._began:.0f} s")
-            self._stream.flush()
+            self._print(f"{self._text}, {time.monotonic() - self._began:.0f} s", end="")
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        """In place of what a terminal's line has."""
+        print(own(self._stream, CLEAR_LINE) + text, end=end, file=self._stream, flush=True)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file, key_values
 from barnabas.cli.reachability import require_broker
+from barnabas.cli.terminal import print
 from barnabas.client.codecs import BYTES
 from barnabas.client.errors import ClientError
 from barnabas.client.producer import Producer

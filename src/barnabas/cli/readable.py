@@ -3,6 +3,7 @@
 import json
 from datetime import datetime
 
+from barnabas.cli.terminal import escaped
 from barnabas.client.records import Record
 
 __all__ = ["json_line", "local_time", "readable", "record_text"]
@@ -23,7 +24,7 @@ def readable(data: bytes | None, *, pretty: bool = False) -> str:
             return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
         except ValueError:
             pass
-    return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
+    return escaped(text, "\n\t")
 
 
 def local_time(timestamp_ms: int | None) -> str:
@@ -36,6 +37,8 @@ def local_time(timestamp_ms: int | None) -> str:
 def record_text(record: Record[bytes, bytes], *, pretty: bool) -> str:
     """One record: its place, its time, its key and its value."""
     key = "" if record.key is None else f"{readable(record.key)} "
+    if pretty:
+        key = escaped(key)
     value = readable(record.value, pretty=pretty)
     head = f"{record.partition}:{record.offset} {local_time(record.timestamp_ms)} {key}"
     return head + ("\n" if "\n" in value else "") + value

@@ -33,6 +33,7 @@ from barnabas.cli.reassignment_plans import (
     racks_of,
     topic_throttles,
 )
+from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import Resource, ResourceType, alter_configs
 from barnabas.client.log_dirs import Replica, ReplicaPlace, alter_replica_log_dirs, describe_log_dirs, find_replicas
@@ -59,7 +60,7 @@ _PERMITTED = {
 _DEFAULT_TIMEOUT_MS = 10_000
 _BACKOFF_S = 0.1
 
-Say = Callable[[str], None]
+Say = Callable[..., None]
 _Result = dict[str, Any]
 
 
@@ -69,7 +70,7 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     action = _check(parser, given)
     as_json = given.output == "json"
-    say: Say = _ignore if as_json else print
+    say: Say = _ignore if as_json else _print_lines
     with connect(given, "barnabas-reassign-partitions") as connection:
         try:
             result = _ACTIONS[action](connection, given, say)
@@ -80,7 +81,11 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _ignore(_: str) -> None:
+def _print_lines(*lines: str) -> None:
+    print(*lines, sep="\n")
+
+
+def _ignore(*_: str) -> None:
     """What is said to people is left out of JSON."""
 
 
@@ -118,8 +123,8 @@ def _generate(connection: AdminConnection, given: argparse.Namespace, say: Say) 
     if missing:
         print(f"brokers that are not there are left out: {_joined(missing)}", file=sys.stderr)
     proposed = propose(current, racks_of(there, rack_aware=not given.disable_rack_aware), random.SystemRandom())
-    say(f"Current partition replica assignment\n{compact(as_document(current))}\n")
-    say(f"Proposed partition reassignment configuration\n{compact(as_document(proposed))}")
+    say("Current partition replica assignment", compact(as_document(current)), "")
+    say("Proposed partition reassignment configuration", compact(as_document(proposed)))
     return {"current": as_document(current), "proposed": as_document(proposed)}
 
 
@@ -165,7 +170,7 @@ def _execute(connection: AdminConnection, given: argparse.Namespace, say: Say) -
     if missing:
         raise BarnabasError(f"Unable to find partition: {', '.join(map(str, missing))}")
     current = {partition: everything[partition] for partition in proposed}
-    say(f"Current partition replica assignment\n\n{compact(as_document(current))}\n")
+    say("Current partition replica assignment", "", compact(as_document(current)), "")
     say("Save this to use as the --reassignment-json-file option during rollback")
     if given.throttle is not None or given.replica_alter_log_dirs_throttle is not None:
         say(
@@ -181,7 +186,7 @@ def _execute(connection: AdminConnection, given: argparse.Namespace, say: Say) -
     _check_log_dirs(connection, plan.log_dirs)
     refused = alter_reassignments(connection, proposed)
     if refused:
-        raise BarnabasError("Error reassigning partition(s):" + _refusals(refused))
+        raise BarnabasError.of_lines("Error reassigning partition(s):", *_refusals(refused))
     started = sorted(proposed)
     say(f"Successfully started partition reassignment{_s(started)} for {_joined(started)}")
     _move_log_dirs(connection, plan.log_dirs, _timeout_ms(given), say)
@@ -271,7 +276,7 @@ def _verify(connection: AdminConnection, given: argparse.Namespace, say: Say) ->
         state, text = _move_state(replica, place, plan.log_dirs[replica])
         reported_moves.append(text)
         moves.append({**_replica(replica), "state": state, "target": plan.log_dirs[replica]})
-    say("\n".join(reported_moves))
+    say(*reported_moves)
     finished = not under_way and all(move["state"] != "in progress" for move in moves)
     if finished and not given.preserve_throttles:
         _clear_throttles(connection, plan, say)
@@ -326,7 +331,9 @@ def _cancel(connection: AdminConnection, given: argparse.Namespace, say: Say) ->
     if active:
         refused = alter_reassignments(connection, dict.fromkeys(active))
         if refused:
-            raise BarnabasError(f"Error cancelling partition reassignment{_s(refused)} for:" + _refusals(refused))
+            raise BarnabasError.of_lines(
+                f"Error cancelling partition reassignment{_s(refused)} for:", *_refusals(refused)
+            )
         say(f"Successfully cancelled partition reassignment{_s(active)} for: {_joined(active)}")
     else:
         say("None of the specified partition reassignments are active.")
@@ -361,8 +368,8 @@ def _s(values: Any) -> str:
     return "" if len(values) == 1 else "s"
 
 
-def _refusals(refused: Mapping[TopicPartition, KafkaError]) -> str:
-    return "".join(f"\n{topic_partition}: {refused[topic_partition].message}" for topic_partition in sorted(refused))
+def _refusals(refused: Mapping[TopicPartition, KafkaError]) -> list[str]:
+    return [f"{topic_partition}: {refused[topic_partition].message}" for topic_partition in sorted(refused)]
 
 
 def _named(topic_partition: TopicPartition) -> _Result:

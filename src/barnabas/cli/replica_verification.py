@@ -20,6 +20,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect
 from barnabas.cli.json_files import compact
 from barnabas.cli.replica_comparison import Comparison, Difference, Fetched
+from barnabas.cli.terminal import print, print_document
 from barnabas.client.admin_connection import AdminConnection, ConnectError
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from barnabas.client.topics import TopicDescription, describe_topics
@@ -230,7 +231,7 @@ class _Verification:
 
     def _print(self, text: str, event: dict[str, object]) -> None:
         if self._given.output == "json":
-            print(compact({"time_ms": time.time_ns() // 1_000_000, **event}))
+            print_document(compact({"time_ms": time.time_ns() // 1_000_000, **event}))
         else:
             print(f"{_now()}: {text}")
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import aligned, print_json
+from barnabas.cli.terminal import print, print_lines
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import alter_group_offsets, describe_group, group_offsets
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
@@ -39,8 +40,10 @@ def reset_offsets(connection: AdminConnection, given: argparse.Namespace, group_
         group = describe_group(connection, group_id)
         if group.state not in ("Empty", "Dead"):
             print(
-                f"\nError: Assignments can only be reset if the group '{group_id}' is inactive, but the current state is "
+                "",
+                f"Error: Assignments can only be reset if the group '{group_id}' is inactive, but the current state is "
                 f"{group.state}.",
+                sep="\n",
                 file=sys.stderr,
             )
             failed = True
@@ -49,7 +52,9 @@ def reset_offsets(connection: AdminConnection, given: argparse.Namespace, group_
         if given.execute and offsets:
             for partition, code in alter_group_offsets(connection, group_id, offsets).items():
                 if code:
-                    print(f"\nError: {group_id}, {partition}: {code.message} ({code.name})", file=sys.stderr)
+                    print(
+                        "", f"Error: {group_id}, {partition}: {code.message} ({code.name})", sep="\n", file=sys.stderr
+                    )
                     del offsets[partition]
                     failed = True
         result[group_id] = offsets
@@ -67,13 +72,13 @@ def _print(given: argparse.Namespace, result: Mapping[str, _Offsets]) -> None:
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\n")
         writer.writerows(row[1:] if len(given.group) == 1 else row for row in rows)
-        print(output.getvalue())
+        print_lines(output.getvalue())
     elif given.output == "json":
         names = ("group", "topic", "partition", "new_offset")
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     elif rows:
         header = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
-        print("\n" + aligned(header, rows, {"GROUP": 30, "TOPIC": 30, "PARTITION": 10}))
+        print_lines("\n" + aligned(header, rows, {"GROUP": 30, "TOPIC": 30, "PARTITION": 10}))
 
 
 # Which partitions
@@ -151,7 +156,9 @@ def _by_time(connection: AdminConnection, partitions: Iterable[TopicPartition], 
     offsets = _at(connection, partitions, max(when_ms, 0))
     missing = [partition for partition, offset in offsets.items() if offset < 0]
     for topic, number in missing:
-        print(f"\nWarn: Partition {number} from topic {topic} is empty. Falling back to latest known offset.")
+        print(
+            "", f"Warn: Partition {number} from topic {topic} is empty. Falling back to latest known offset.", sep="\n"
+        )
     return {**offsets, **_at(connection, missing, LATEST)}
 
 

@@ -4,6 +4,7 @@ from importlib import import_module
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
+from barnabas.cli.terminal import print
 
 __all__ = ["CLASSES", "main"]
 
@@ -51,7 +52,7 @@ CLASSES = {
 def main(argv: list[str]) -> int:
     """Run the command that has the class's work."""
     if not argv or argv[0] in ("-h", "--help"):
-        print("Usage: barnabas run-class CLASS [OPTION ...]\n\nClasses:")
+        print("Usage: barnabas run-class CLASS [OPTION ...]", "", "Classes:", sep="\n")
         for name, command in CLASSES.items():
             print(f"  {name:<62}{command}")
         return 0 if argv else 2

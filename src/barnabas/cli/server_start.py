@@ -9,6 +9,7 @@ import sys
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.cli.common import ToolParser, key_values, read_properties_file
+from barnabas.cli.log_lines import log_to_standard_error
 from barnabas.cli.server_faults import parts_with_faults
 from barnabas.cli.standard_streams import outlive_output
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
@@ -30,7 +31,7 @@ def main(argv: list[str]) -> int:
     """Run until a signal; 0 after a clean stop, 1 when the broker cannot start, or has to stop."""
     given = _parser().parse_args(argv)
     outlive_output()
-    logging.basicConfig(level=given.log_level.upper(), format=_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
+    log_to_standard_error(given.log_level.upper(), _FORMAT, "%Y-%m-%d %H:%M:%S")
     texts = _settings(given.properties, given.override)
     sys.setswitchinterval(_SWITCH_S)
     check_descriptor_limit(raise_descriptor_limit())

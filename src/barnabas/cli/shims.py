@@ -7,6 +7,7 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser
+from barnabas.cli.terminal import print
 
 __all__ = ["SCRIPTS", "main"]
 

@@ -15,10 +15,14 @@ readers know.
 import codecs
 import contextlib
 import io
+import logging
 import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
+
+from barnabas.cli.log_lines import LogFormatter
+from barnabas.cli.terminal import TerminalStream, print
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -58,13 +62,17 @@ def prepare_streams() -> None:
     if sys.stderr is sys.__stderr__:
         sys.stderr = _lines(2, sys.stderr, "backslashreplace")
         _outlive(sys.stderr)
+    if logging.lastResort is not None:  # what libraries log in a command that does not set logging up
+        logging.lastResort.setFormatter(LogFormatter())
+    os.environ["PYTHON_COLORS"] = "0"  # those of tracebacks are not marked as ours
 
 
 def _lines(descriptor: int, stream: TextIO | None, errors: str) -> io.TextIOWrapper:
     """In the place of Python's stream, None for one that was closed."""
     encoding = "utf-8" if stream is None else stream.encoding
     output = io.BufferedWriter(_Descriptor(descriptor, "wb", closefd=False))
-    return io.TextIOWrapper(output, encoding=encoding, errors=errors, line_buffering=True)
+    kind = TerminalStream if output.isatty() else io.TextIOWrapper
+    return kind(output, encoding=encoding, errors=errors, line_buffering=True)
 
 
 def outlive_output() -> None:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 from barnabas.cli.common import ToolParser, add_output_option, aligned, print_json
 from barnabas.cli.local_clusters import LocalCluster, choose_cluster, running_clusters
+from barnabas.cli.terminal import print, print_lines
 
 __all__ = ["main"]
 
@@ -23,7 +24,7 @@ def main(argv: list[str]) -> int:
     for cluster in clusters if given.output == "text" else ():
         print(f"{cluster.bootstrap_servers} zk={cluster.zookeeper_connect}")
         print(f"data dir {cluster.data_dir}, supervisor {cluster.pid}")
-        print(aligned(("SERVER", "PID", "STATE"), [(name, pid, state) for name, pid, state in _rows(cluster)]))
+        print_lines(aligned(("SERVER", "PID", "STATE"), [(name, pid, state) for name, pid, state in _rows(cluster)]))
     return 0 if clusters else 1
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
+from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 

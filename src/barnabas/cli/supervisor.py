@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.exit_codes import exit_code_of
+from barnabas.cli.terminal import print
 from barnabas.cli.up_files import COORDINATION_NAME, log_of
 
 __all__ = ["ServerPlan", "Supervisor"]

@@ -13,6 +13,7 @@ from barnabas.cli.common import ToolParser, add_connect_timeout, client_properti
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.readable import json_line, record_text
 from barnabas.cli.standard_streams import in_blocks
+from barnabas.cli.terminal import print_document, print_lines
 from barnabas.cli.times import parse_time_ms
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
@@ -40,6 +41,13 @@ def main(argv: list[str]) -> int:
         except re.error as error:
             raise ConfigError(f"--filter {given.filter}: this is not a regular expression ({error})") from None
     pretty = sys.stdout.isatty()
+
+    def show(record: Record[bytes, bytes]) -> None:
+        if given.output == "json":
+            print_document(json_line(record))
+        else:
+            print_lines(record_text(record, pretty=pretty))
+
     with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
         partitions = _partitions(consumer, given.topic, given.partition)
         ends = {each: consumer.watermarks(*each) for each in partitions}
@@ -52,7 +60,7 @@ def main(argv: list[str]) -> int:
         while True:
             with in_blocks():
                 for record in shown:
-                    print(json_line(record) if given.output == "json" else record_text(record, pretty=pretty))
+                    show(record)
             if given.no_follow:
                 break
             shown = [record for record in consumer.consume(500, 0.5) if _matches(record, pattern)]

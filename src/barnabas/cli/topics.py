@@ -11,6 +11,7 @@ from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import ZERO_UUID, TopicPartition, uuid_from_text, uuid_text
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, key_values, print_json
 from barnabas.cli.suggestions import explained
+from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import ConfigEntry, Resource, ResourceType, describe_configs
 from barnabas.client.reassignments import Reassignment, list_reassignments
@@ -187,7 +188,7 @@ def _list(connection: AdminConnection, given: argparse.Namespace) -> None:
     if given.output == "json":
         print_json(names)
     else:
-        print("\n".join(names))
+        print(*names, sep="\n")
 
 
 # Describe
@@ -224,11 +225,12 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> None:
     reports_only = any(getattr(given, report.replace("-", "_")) for report in _REPORTS)
     for topic, overrides, partitions in described:
         if not reports_only:
-            print(_topic_line(topic, overrides, reassignments))
+            print(*_topic_fields(topic, overrides, reassignments), sep="\t")
         if not given.topics_with_overrides:
             for partition in partitions:
                 name = TopicPartition(topic.name, partition.partition)
-                print(_partition_line(topic.name, partition, reassignments.get(name), elrs.get(name)))
+                fields = _partition_fields(topic.name, partition, reassignments.get(name), elrs.get(name))
+                print("", *fields, sep="\t")
 
 
 def _reassignments(connection: AdminConnection) -> dict[TopicPartition, Reassignment]:
@@ -282,34 +284,42 @@ def _replication_factor(partition: PartitionDescription, reassignment: Reassignm
     return len(reassignment.replicas) - len(reassignment.adding)
 
 
-def _topic_line(
+def _topic_fields(
     topic: TopicDescription, overrides: Iterable[ConfigEntry], reassignments: Mapping[TopicPartition, Reassignment]
-) -> str:
+) -> list[str]:
     first = topic.partitions[0] if topic.partitions else None
     factor = _replication_factor(first, reassignments.get(TopicPartition(topic.name, first.partition))) if first else 0
-    topic_id = "" if topic.topic_id == ZERO_UUID else f"\tTopicId: {uuid_text(topic.topic_id)}"
-    configs = ",".join(f"{entry.name}={entry.value}" for entry in overrides)
-    return (
-        f"Topic: {topic.name}{topic_id}\tPartitionCount: {len(topic.partitions)}\tReplicationFactor: {factor}"
-        f"\tConfigs: {configs}"
-    )
+    topic_id = [] if topic.topic_id == ZERO_UUID else [f"TopicId: {uuid_text(topic.topic_id)}"]
+    return [
+        f"Topic: {topic.name}",
+        *topic_id,
+        f"PartitionCount: {len(topic.partitions)}",
+        f"ReplicationFactor: {factor}",
+        f"Configs: {','.join(f'{entry.name}={entry.value}' for entry in overrides)}",
+    ]
 
 
-def _partition_line(
+def _partition_fields(
     topic: str,
     partition: PartitionDescription,
     reassignment: Reassignment | None,
     eligible: EligibleLeaders | None,
-) -> str:
+) -> list[str]:
     leader = "none" if partition.leader is None else partition.leader
     elr, last_known = ("N/A", "N/A") if eligible is None else map(_ids, eligible)
-    moving = ""
+    moving = []
     if reassignment is not None:
-        moving = f"\tAdding Replicas: {_ids(reassignment.adding)}\tRemoving Replicas: {_ids(reassignment.removing)}"
-    return (
-        f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}\tReplicas: {_ids(partition.replicas)}"
-        f"\tIsr: {_ids(partition.isr)}{moving}\tElr: {elr}\tLastKnownElr: {last_known}"
-    )
+        moving = [f"Adding Replicas: {_ids(reassignment.adding)}", f"Removing Replicas: {_ids(reassignment.removing)}"]
+    return [
+        f"Topic: {topic}",
+        f"Partition: {partition.partition}",
+        f"Leader: {leader}",
+        f"Replicas: {_ids(partition.replicas)}",
+        f"Isr: {_ids(partition.isr)}",
+        *moving,
+        f"Elr: {elr}",
+        f"LastKnownElr: {last_known}",
+    ]
 
 
 def _ids(brokers: Iterable[int]) -> str:

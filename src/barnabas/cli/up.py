@@ -25,6 +25,7 @@ from barnabas.cli.local_clusters import LocalCluster, locked, record
 from barnabas.cli.reachability import require_coordination
 from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.supervisor import ServerPlan, Supervisor
+from barnabas.cli.terminal import print, print_lines
 from barnabas.cli.up_files import BrokerFiles, CoordinationPlan, check_ports, free_ports
 from barnabas.testing.private_files import write_private
 
@@ -271,11 +272,11 @@ def _detach(argv: list[str]) -> int:
     while child.poll() is None and time.monotonic() < end:
         lines = Path(output).read_text().splitlines(keepends=True)
         if any(line.startswith("ready ") and line.endswith("\n") for line in lines):
-            print("".join(lines), end="")
+            print_lines("".join(lines), end="")
             return 0
         time.sleep(_POLL_S)
     child.terminate()
     child.wait()
-    print(Path(output).read_text(), end="", file=sys.stderr)
+    print_lines(Path(output).read_text(), end="", file=sys.stderr)
     Path(output).unlink()
     return 1

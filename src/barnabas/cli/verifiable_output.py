@@ -6,6 +6,7 @@ import threading
 import time
 
 from barnabas.cli.exit_codes import exit_code_of
+from barnabas.cli.terminal import print
 
 __all__ = ["StopSignals", "print_event"]
 

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from barnabas.cli.terminal import own, print
 from barnabas.client.errors import ClientError
 
 __all__ = ["show_repeatedly"]
@@ -15,8 +16,7 @@ def show_repeatedly(show: Callable[[], object], interval_s: float) -> None:
     """Each time on a clear screen, if it is one. The first time an error ends it; later it goes on when brokers answer again."""
     is_first = True
     while True:
-        if sys.stdout.isatty():
-            print(_CLEAR, end="")
+        print(own(sys.stdout, _CLEAR), end="")
         try:
             show()
         except ClientError as error:

@@ -109,7 +109,7 @@ class ShellCommand(NamedTuple):
                 elif letter in self.flags:
                     given[letter] = ""
                 else:
-                    raise CommandError(f"Unrecognized option: {word}\n{name} {self.usage}")
+                    raise CommandError.of_lines(f"Unrecognized option: {word}", f"{name} {self.usage}")
         if len(words) < self.words:
             raise CommandError(f"{name} {self.usage}")
         return Flags(given, words)
@@ -280,8 +280,8 @@ def get_node_acl(session: ShellSession, flags: Flags) -> None:
     path = shell_path(flags.words[0])
     acl, found = session.client.call(lambda client: client.get_acl(path))
     shown = [{"scheme": each.id.scheme, "id": each.id.id, "perms": _perms_text(each.perms)} for each in acl]
-    text = "\n".join(f"'{each['scheme']},'{each['id']}\n: {each['perms']}" for each in shown)
-    session.output.show(text, {"path": path, "acl": shown})
+    lines = [line for each in shown for line in (f"'{each['scheme']},'{each['id']}", f": {each['perms']}")]
+    session.output.show(lines, {"path": path, "acl": shown})
     if flags.has("s"):
         session.output.stat(found)
 
@@ -351,8 +351,8 @@ def whoami(session: ShellSession, _: Flags) -> None:
         OpCode.WHO_AM_I, "", lambda _root: None, lambda raw, offset: decode(WhoAmIResponse, raw, offset)
     )
     found = run_operation(session, operation).client_info or ()
-    text = "\n".join(["Auth scheme: User", *(f"{info.auth_scheme}: {info.user}" for info in found)])
-    session.output.show(text, {"identities": [{"scheme": info.auth_scheme, "user": info.user} for info in found]})
+    lines = ["Auth scheme: User", *(f"{info.auth_scheme}: {info.user}" for info in found)]
+    session.output.show(lines, {"identities": [{"scheme": info.auth_scheme, "user": info.user} for info in found]})
 
 
 def get_ephemerals(session: ShellSession, flags: Flags) -> None:

@@ -13,6 +13,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.cli.common import ToolParser, add_output_option
 from barnabas.cli.standard_streams import in_blocks
+from barnabas.cli.terminal import print, print_document
 from barnabas.coordination.storage.snapshot import SNAPSHOT_MAGIC, read_snapshot
 from barnabas.coordination.storage.transaction_log import LOG_MAGIC, read_transaction_log, zxid_of_name
 from barnabas.wire.jute.codec import MalformedRecordError, decode
@@ -53,8 +54,8 @@ def _print_json(path: str, kind: str, items: Iterable[Item]) -> None:
     with in_blocks():
         print(f'{{"file": {json.dumps(path)}, "kind": {json.dumps(kind)}, "items": [', end="")
         for number, item in enumerate(items):
-            print(",\n" if number else "\n", json.dumps(item, ensure_ascii=False), sep="", end="")
-        print("\n]}")
+            print_document((",\n" if number else "\n") + json.dumps(item, ensure_ascii=False), end="")
+        print("", "]}", sep="\n")
 
 
 def _shown(value: object) -> str:

@@ -13,8 +13,10 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
 from barnabas.base.settings import Values
 from barnabas.cli.help_text import HelpText
+from barnabas.cli.log_lines import log_to_standard_error
 from barnabas.cli.server_faults import parts_with_faults
 from barnabas.cli.standard_streams import outlive_output
+from barnabas.cli.terminal import print
 from barnabas.cli.up_files import coordination_name
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.quorum.configuration_files import read_zoo_cfg
@@ -34,9 +36,7 @@ def main(argv: list[str]) -> int:
     """Run until SIGINT or SIGTERM; 0 after a clean stop, 2 for a configuration and 1 for a disk that cannot be used."""
     arguments = _parser().parse_args(argv)
     outlive_output()
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
-    )
+    log_to_standard_error(logging.INFO, "[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
     try:
         settings = _settings(arguments.config, arguments.override)
     except BarnabasError as error:

@@ -10,6 +10,7 @@ import time
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser
+from barnabas.cli.terminal import print
 
 __all__ = ["main"]
 

@@ -21,6 +21,7 @@ from barnabas.cli.common import ToolParser, add_output_option, properties_file
 from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
 from barnabas.cli.quota_commands import QUOTA_COMMANDS
 from barnabas.cli.reachability import ANSWER_S
+from barnabas.cli.terminal import print
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.cli.zookeeper_shell_output import JsonOutput, ShellOutput, TextOutput
 from barnabas.coordination.client import BlockingClient, SessionEvent
@@ -203,12 +204,12 @@ class _Shell:
             else:
                 self._ask(name, arguments)
         except KeeperError as error:
-            self._output.fail(name, describe_error(error), error.code.name)
+            self._output.fail(name, describe_error(error), code=error.code.name)
             if error.code in (ErrorCode.SESSION_EXPIRED, ErrorCode.AUTH_FAILED):  # the end of the session
                 self.close()
             return 1
         except BarnabasError as error:
-            self._output.fail(name, str(error))
+            self._output.fail(name, *error.lines)
             return 1
         self._output.end(name)
         return 0
@@ -232,7 +233,7 @@ class _Shell:
             case "history":
                 first = max(0, len(self._history) - 11)
                 last = dict(enumerate(self._history[first:], first))
-                self._output.show("\n".join(f"{number} - {line}" for number, line in last.items()), {"history": last})
+                self._output.show([f"{number} - {line}" for number, line in last.items()], {"history": last})
             case "printwatches" if arguments:
                 self._print_watches = arguments[0] == "on"
             case "printwatches":
@@ -256,7 +257,7 @@ class _Shell:
         usages = {**{name: command.usage for name, command in _COMMANDS.items()}, **_SHELL_USAGE}
         print("ZooKeeper -server host:port cmd args", file=sys.stderr)
         for name in sorted(usages, key=str.lower):
-            print(f"\t{name} {usages[name]}".rstrip(), file=sys.stderr)
+            print("", f"{name} {usages[name]}".rstrip(), sep="\t", file=sys.stderr)
 
     # Conversation
 

@@ -6,10 +6,11 @@ import json
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from barnabas.cli.terminal import print, print_document, print_lines
 from barnabas.wire.jute.records import Stat
 
 __all__ = ["JsonOutput", "ShellOutput", "TextOutput"]
@@ -22,8 +23,8 @@ class ShellOutput(ABC):
         self._printing = threading.Lock()
 
     @abstractmethod
-    def show(self, text: str, fields: Mapping[str, Any]) -> None:
-        """A result: as a text, and as fields of a document."""
+    def show(self, text: str | Sequence[str], fields: Mapping[str, Any]) -> None:
+        """A result: as a line or several, and as fields of a document."""
 
     @abstractmethod
     def path(self, path: str) -> None:
@@ -45,27 +46,28 @@ class ShellOutput(ABC):
     def end(self, command: str) -> None:
         """The command has done what it should."""
 
-    def fail(self, command: str, message: str, code: str | None = None) -> None:
-        """It has not: the message is on standard error; ``code`` is the service's error."""
+    def fail(self, command: str, *lines: str, code: str | None = None) -> None:
+        """It has not: the message, in lines, is on standard error; ``code`` is the service's error."""
         del command, code
-        print(message, file=sys.stderr)
+        print(*lines, sep="\n", file=sys.stderr)
 
     @abstractmethod
     def event(self, state: str, kind: str | None, path: str | None) -> None:
         """A watch event, or with ``kind`` None a change of the session."""
 
-    def _print_event(self, line: str) -> None:
+    def _print_event(self, *lines: str) -> None:
         # Only the main thread ends where nothing can be printed, not the one that receives events.
         with contextlib.suppress(OSError), self._printing:
-            print(line)
+            print(*lines, sep="\n")
 
 
 class TextOutput(ShellOutput):
     """zkCli's text."""
 
-    def show(self, text: str, fields: Mapping[str, Any]) -> None:
+    def show(self, text: str | Sequence[str], fields: Mapping[str, Any]) -> None:
         del fields
-        print(text)
+        lines = [text] if isinstance(text, str) else text
+        print(*lines, sep="\n")
 
     def path(self, path: str) -> None:
         pass
@@ -74,7 +76,7 @@ class TextOutput(ShellOutput):
         if form == "b":
             print(base64.b64encode(data or b"null").decode())
         elif form == "x":
-            print(_hex_dump(data or b"null"))
+            print_lines(_hex_dump(data or b"null"))
         else:
             sys.stdout.flush()
             sys.stdout.buffer.write((b"null" if data is None else data) + b"\n")
@@ -91,7 +93,9 @@ class TextOutput(ShellOutput):
         pass
 
     def event(self, state: str, kind: str | None, path: str | None) -> None:
-        self._print_event(f"\nWATCHER::\n\nWatchedEvent state:{state} type:{kind or 'None'} path:{path or 'null'}")
+        self._print_event(
+            "", "WATCHER::", "", f"WatchedEvent state:{state} type:{kind or 'None'} path:{path or 'null'}"
+        )
 
 
 class JsonOutput(ShellOutput):
@@ -101,7 +105,7 @@ class JsonOutput(ShellOutput):
         super().__init__()
         self._document: dict[str, Any] = {}
 
-    def show(self, text: str, fields: Mapping[str, Any]) -> None:
+    def show(self, text: str | Sequence[str], fields: Mapping[str, Any]) -> None:
         del text
         self._document.update(fields)
 
@@ -120,9 +124,9 @@ class JsonOutput(ShellOutput):
     def end(self, command: str) -> None:
         self._print_document({"command": command, **self._document})
 
-    def fail(self, command: str, message: str, code: str | None = None) -> None:
-        super().fail(command, message, code)
-        self._print_document({"command": command, "error": message, "code": code})
+    def fail(self, command: str, *lines: str, code: str | None = None) -> None:
+        super().fail(command, *lines, code=code)
+        self._print_document({"command": command, "error": "\n".join(lines), "code": code})
 
     def event(self, state: str, kind: str | None, path: str | None) -> None:
         self._print_event(_line({"event": kind, "state": state, "path": path}))
@@ -130,7 +134,7 @@ class JsonOutput(ShellOutput):
     def _print_document(self, document: dict[str, Any]) -> None:
         self._document = {}
         with self._printing:
-            print(_line(document))
+            print_document(_line(document))
 
 
 def _line(document: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_output_option, aligned, print_json
+from barnabas.cli.terminal import print_lines
 from barnabas.coordination.client import ConnectString
 
 __all__ = ["main"]
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> int:
     if arguments.output == "json":
         print_json({"servers": found})
     else:
-        print(aligned([name.upper() for name in _COLUMNS], [_row(each) for each in found]))
+        print_lines(aligned([name.upper() for name in _COLUMNS], [_row(each) for each in found]))
     leaders = sum(each["role"] == "leader" for each in found)
     return 0 if leaders < 2 and all(each["zxid"] is not None for each in found) else 1
 

@@ -317,7 +317,7 @@ def _start(
     try:
         spark = _connect(jvm, settings, imports, has_code=has_code)
     except BaseException as error:
-        last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+        last = log.read_text(errors="replace").splitlines()[-5:]
         _disconnect()
         jvm.end()
         if server is not None:
@@ -326,8 +326,8 @@ def _start(
         if not _is_of_start(error):
             raise
         where = "" if is_local(settings["spark.master"]) else f" with {settings['spark.master']}"
-        raise BarnabasError(
-            f"Spark did not start{where} on the Java at {environment['JAVA_HOME']}; its last words:\n{last}"
+        raise BarnabasError.of_lines(
+            f"Spark did not start{where} on the Java at {environment['JAVA_HOME']}; its last words:", *last
         ) from error
     return RunningSpark(spark, jvm, log, Path(tempfile.mkdtemp(prefix="barnabas-ship-")), archive, server)
 

@@ -58,6 +58,7 @@ class SpecError(ConfigError):
     def __init__(self, text: str, problems: Sequence[SpecProblem] = ()) -> None:
         super().__init__(text)
         self.problems = tuple(problems) or (SpecProblem("", None, "", text),)
+        self._lines = text.split("\n")
 
     @classmethod
     def joined(cls, errors: "Sequence[SpecError]") -> "SpecError":
