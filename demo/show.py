@@ -34,7 +34,7 @@ class Show:
     def step(self, title: str) -> None:
         """Begin the next step."""
         self._steps += 1
-        self._console.print(f"\n[bold cyan]{self._steps}. {title}[/]  [dim]({self.seconds:.0f} s)[/]")
+        self._console.print(f"\n[bold cyan]{self._steps}. {escape(title)}[/]  [dim]({self.seconds:.0f} s)[/]")
 
     def say(self, text: str) -> None:
         """A line under the step."""
@@ -48,7 +48,7 @@ class Show:
     def busy(self, text: str) -> Iterator[None]:
         """A spinner, where there is a terminal, while something is waited for."""
         if self._console.is_terminal:
-            with self._console.status(f"   {text}"):
+            with self._console.status(f"   {escape(text)}"):
                 yield
         else:
             self.note(f"{text} ...")
@@ -71,7 +71,7 @@ class Show:
         for index, name in enumerate(columns):
             table.add_column(name, justify="left" if index == 0 else "right")
         for row in rows:
-            table.add_row(*[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row])
+            table.add_row(*[f"{cell:,}" if isinstance(cell, int) else escape(str(cell)) for cell in row])
         self._indented(table)
 
     def bars(self, values: Sequence[tuple[str, float, str]]) -> None:
@@ -80,7 +80,7 @@ class Show:
         width = max(len(label) for label, _, _ in values)
         for label, value, text in values:
             bar = "█" * max(1, round(_BAR_WIDTH * abs(value) / longest))
-            self._console.print(f"   {label:<{width}} [cyan]{bar}[/] {escape(text)}")
+            self._console.print(f"   {escape(label.ljust(width))} [cyan]{bar}[/] {escape(text)}")
 
     def commands(self, lines: Sequence[tuple[str, str]]) -> None:
         """Commands to try, each with what it shows."""

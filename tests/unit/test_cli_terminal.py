@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, Producer
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.cli import terminal
 from barnabas.cli.common import aligned, print_json
+from barnabas.cli.completion import words
 from barnabas.cli.log_lines import LogFormatter
 from barnabas.cli.main import main
 from barnabas.testing import Cluster
@@ -261,6 +262,13 @@ def test_files_and_pipes_get_each_byte_of_a_name(cluster: Cluster) -> None:
     with redirect_stdout(io.StringIO()) as out:
         assert main(["consumer-groups", "--list", "--bootstrap-server", cluster.bootstrap_servers]) == 0
     assert f"group{EVIL}\n" in out.getvalue()
+
+
+def test_a_shell_is_offered_no_name_that_one_line_cannot_hold(cluster: Cluster) -> None:
+    """Else a part of it would be taken for a word of its own, or control the terminal."""
+    at = ("--bootstrap-server", cluster.bootstrap_servers)
+    assert all(each.isprintable() for each in words(["consumer-groups", *at, "--group", ""]))
+    assert "t" in words(["topics", *at, "--topic", ""])
 
 
 def test_segments_on_a_terminal_are_shown_with_escapes(cluster: Cluster) -> None:

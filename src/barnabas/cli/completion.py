@@ -69,7 +69,14 @@ def main(argv: list[str]) -> int:
 
 
 def words(typed: Sequence[str]) -> list[str]:
-    """What may stand in place of the last of the words that follow ``barnabas``."""
+    """What may stand in place of the last of the words that follow ``barnabas``, but what a line of text cannot hold.
+
+    A shell takes each line for a word, and puts it into the command line.
+    """
+    return [word for word in _words(typed) if word.isprintable()]
+
+
+def _words(typed: Sequence[str]) -> list[str]:
     from barnabas.cli.main import COMMANDS
 
     *before, last = typed or [""]

@@ -306,7 +306,7 @@ class _Shell:
             children, _stat = client.call(lambda c: c.get_children(parent or "/"))
         except KeeperError:
             return None
-        found = sorted(name for name in children if name.startswith(prefix))
+        found = sorted(name for name in children if name.startswith(prefix) and name.isprintable())
         return f"{parent}/{found[index]}" if index < len(found) else None
 
 
