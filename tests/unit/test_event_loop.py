@@ -19,6 +19,7 @@ from barnabas.net.event_loop import (
     FrozenObjects,
     LoopBudget,
     budget_of,
+    count_from_start,
     count_pauses,
     limit_pauses,
     loop_figures,
@@ -47,6 +48,36 @@ def known(loop: asyncio.AbstractEventLoop) -> LoopBudget:
 def hold() -> None:
     """Hold the loop, as a blocking call does."""
     time.sleep(BUSY_S)
+
+
+def test_what_holds_a_loop_while_its_server_starts_is_not_counted(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor is the step that ends the start; what comes then is."""
+    caplog.set_level(logging.INFO)
+    budget, begun = known(loop), asyncio.Event()
+
+    async def start() -> None:
+        has_started = count_from_start(loop)
+        hold()
+        await asyncio.sleep(0)
+        budget.collected("start", {"generation": 2})
+        hold()
+        budget.collected("stop", {"generation": 2})
+        has_started()
+        hold()
+        loop.call_soon(begun.set)
+
+    async def serve() -> None:
+        await start()
+        await begun.wait()
+        await asyncio.sleep(0)
+        assert (budget.slow_count, budget.gc_count, caplog.messages) == (0, 0, [])
+        hold()
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(serve())
+    assert budget.slow_count == 1
 
 
 def test_a_step_of_a_task_that_takes_too_long_is_counted_with_its_coroutine(loop: asyncio.AbstractEventLoop) -> None:

@@ -161,6 +161,7 @@ class BrokerServer:
             raise
 
     async def _start(self) -> None:
+        logger.info("starting")  # as Kafka's: what follows may be warnings
         self._report_settings()
         coordination = await self._join_coordination()
         cluster_id = await self._join_cluster_id(coordination)

@@ -24,11 +24,12 @@ from barnabas.coordination.server.peer_config import configuration_warnings, rea
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import ineffective_lines, parse_settings
 from barnabas.net.descriptors import raise_descriptor_limit
-from barnabas.net.event_loop import count_pauses, limit_pauses, new_event_loop
+from barnabas.net.event_loop import count_from_start, count_pauses, limit_pauses, new_event_loop
 
 __all__ = ["main"]
 
 logger = logging.getLogger(__name__)
+_LOG_FORMAT = "[%(asctime)s] {}%(levelname)s %(message)s (%(name)s)"
 _INVALID_INVOCATION = 2  # as ZooKeeper's ExitCode
 
 
@@ -36,7 +37,7 @@ def main(argv: list[str]) -> int:
     """Run until SIGINT or SIGTERM; 0 after a clean stop, 2 for a configuration and 1 for a disk that cannot be used."""
     arguments = _parser().parse_args(argv)
     outlive_output()
-    log_to_standard_error(logging.INFO, "[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
+    log_to_standard_error(logging.INFO, _LOG_FORMAT.format(""))
     try:
         settings = _settings(arguments.config, arguments.override)
     except BarnabasError as error:
@@ -81,9 +82,18 @@ def _settings(path: str, overrides: list[str]) -> Values:
     files = OsFiles()
     settings = parse_settings(read_zoo_cfg(files.read, path, given, logger.warning))
     config = read_peer_config(settings, files)
+    if config.my_id is not None:
+        _log_with_id(config.my_id)
     for line in (*ineffective_lines(settings), *configuration_warnings(settings, config)):
         logger.warning("%s", line)
     return settings
+
+
+def _log_with_id(my_id: int) -> None:
+    """Each line names its server from now on, as the lines of Apache's servers do: logs of several are read together."""
+    formatter = logging.Formatter(_LOG_FORMAT.format(f"[myid:{my_id}] "))
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(formatter)
 
 
 def _run(settings: Values, path: str) -> int:
@@ -101,6 +111,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def _serve(settings: Values, path: str) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    has_started = count_from_start(loop)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     server = CoordinationServer(settings, config_path=path, **parts_with_faults(lambda: coordination_name(path)))
@@ -111,6 +122,7 @@ async def _serve(settings: Values, path: str) -> int:
     except BaseException:
         await server.close()
         raise
+    has_started()
     gc.freeze()  # the tree's nodes have no cycles: walking them again and again would find nothing
     stopped = asyncio.create_task(stop.wait())
     failed = asyncio.create_task(server.wait_failed())

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ __all__ = [
     "LoopBudget",
     "SlowPlace",
     "budget_of",
+    "count_from_start",
     "count_pauses",
     "limit_pauses",
     "loop_figures",
@@ -92,18 +94,32 @@ class LoopBudget:
         self.on_slow: Callable[[str, float], None] | None = None
         """Called with the place and the seconds, for tests."""
         self.check_after_s = [0.0]
-        """From when on the end of any callback calls `ended`."""
+        """From when on the end of any callback calls `ended`; never while a server starts."""
+        self._is_starting = False
         self._pauses: list[tuple[float, float]] = []
         self._gc_began_s = 0.0
         self._schedstat = -1
         self._ran_ns = 0
         self._waited_ns = -1
 
+    def begin(self) -> None:
+        """Count from now on: the server has started, and there are clients that could wait."""
+        self._is_starting = False
+        self._ran_ns, self._waited_ns = self._read_schedstat()
+        self.check_after_s[0] = time.perf_counter() + _BASELINE_S
+
+    def wait_for_start(self) -> None:
+        """Count nothing until `begin`: imports, recovery and the first connections keep no client waiting."""
+        self._is_starting = True
+        self.check_after_s[0] = math.inf
+
     def collected(self, phase: str, info: dict[str, int]) -> None:
         """A collection begins or ends: see `gc.callbacks`."""
         now_s = time.thread_time()  # of whichever thread collects: what it waits for a CPU is no pause
         if phase == "start":
             self._gc_began_s = now_s
+            return
+        if self._is_starting:
             return
         took_s = now_s - self._gc_began_s
         self.gc_worst_s = max(self.gc_worst_s, took_s)
@@ -392,6 +408,20 @@ def count_pauses(loop: asyncio.AbstractEventLoop) -> None:
     if budget is not None:
         gc.callbacks.append(budget.collected)
         FrozenObjects(loop, budget).look_later()
+
+
+def count_from_start(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+    """Count nothing for a loop while its server starts; call what is returned when it has started."""
+    budget = budget_of(loop)
+    if budget is None:
+        return lambda: None
+    budget.wait_for_start()
+    # In a callback of its own: the step that ends the start belongs to the start.
+
+    def begin() -> None:
+        loop.call_soon(budget.begin)
+
+    return begin
 
 
 def budget_of(loop: asyncio.AbstractEventLoop) -> LoopBudget | None:
