@@ -15,6 +15,7 @@ from lab import Lab, run
 SERVERS = (1, 2, 3)
 STORY = re.compile(
     r"(LOOKING|LEADING|FOLLOWING|New election\. .*|Notification: .*|Have smaller server identifier.*|Elected server .*|"
+    r"Peer state changed: .*|"
     r"Serving as .*) \(barnabas"
 )
 

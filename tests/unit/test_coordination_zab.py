@@ -1,6 +1,7 @@
 """Zab's leader and learners without sockets: what each sends, when it may, and what survives."""
 
 import asyncio
+import logging
 import tracemalloc
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -276,6 +277,18 @@ def kinds(packets: list[QuorumPacket]) -> list[int]:
 
 class TestLeader:
     """The leader of three servers, with the id 1."""
+
+    def test_its_log_says_which_phase_begins(self, caplog: pytest.LogCaptureFixture) -> None:
+        """In the words of Apache's servers."""
+        caplog.set_level(logging.INFO)
+        side = LeaderSide(ensemble())
+        handler = side.introduce(2)
+        side.receive(handler, PacketType.ACKEPOCH, 0, bytes(4))
+        side.receive(handler, PacketType.ACK, side.leader.epoch << 32)
+        assert [line for line in caplog.messages if line.startswith("Peer state changed")] == [
+            "Peer state changed: leading - synchronization",
+            "Peer state changed: leading - broadcast",
+        ]
 
     def test_the_epoch_is_above_all_that_a_quorum_has_accepted(self) -> None:
         """It is chosen when a quorum is there, and durable before the learners hear of it."""
@@ -759,6 +772,19 @@ class LearnerSide:
 
 class TestLearner:
     """A follower with the id 2."""
+
+    @pytest.mark.parametrize(("is_observer", "role"), [(False, "following"), (True, "observing")])
+    def test_its_log_says_which_phase_begins(
+        self, is_observer: bool, role: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """In the words of Apache's servers, with how it is synchronized."""
+        caplog.set_level(logging.INFO)
+        LearnerSide(is_observer=is_observer).synchronise()
+        assert [line for line in caplog.messages if line.startswith("Peer state changed")] == [
+            f"Peer state changed: {role} - synchronization",
+            f"Peer state changed: {role} - synchronization - diff",
+            f"Peer state changed: {role} - broadcast",
+        ]
 
     def test_it_says_who_it_is_and_what_it_has(self) -> None:
         """FOLLOWERINFO with the accepted epoch; ACKEPOCH with the current epoch and the last zxid."""

@@ -77,6 +77,9 @@ def test_an_ensemble_elects_the_server_that_knows_most_and_logs_each_step(caplog
     assert "New election. My id = 2, proposed zxid=0x7" in caplog.messages
     assert any(line.startswith("Have smaller server identifier, so dropping the") for line in caplog.messages)
     assert any("n.leader: 2, n.round: 0x1, n.peerEpoch: 0x1, n.zxid: 0x7" in line for line in caplog.messages)
+    assert any(line.endswith("message format version: 0x2, n.config version: 0x0") for line in caplog.messages)
+    for name in ("following", "leading"):
+        assert caplog.messages.index(f"Peer state changed: {name}") < caplog.messages.index(name.upper())
 
 
 def test_a_server_that_restarts_finds_the_leader_and_a_new_election_replaces_a_dead_one() -> None:

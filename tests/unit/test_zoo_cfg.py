@@ -1,6 +1,8 @@
 """What a server makes of a zoo.cfg, compared with the recorded verdicts of Apache's QuorumPeerConfig."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,35 @@ def test_one_setting_under_two_names_with_two_values_is_refused() -> None:
     texts = {"dataDir": "/d", "clientPort": "1", "skipACL": "no", "zookeeper.skipACL": "yes"}
     with pytest.raises(ConfigError, match="skipACL and zookeeper.skipACL are one setting"):
         parse_settings(texts)
+
+
+def test_the_lines_of_a_log_name_the_server_and_the_first_is_no_warning(tmp_path: Path) -> None:
+    """Behind the file myid, as in the log of Apache's server. An id that no line has ends the start with 1, as there."""
+    text = "dataDir={dir}/data\nclientPort=2181\ninitLimit=5\nsyncLimit=2\nserver.1=a:1:2\nserver.2=b:1:2\n"
+    path = ZooCfg("", text, "", my_id="7").write(tmp_path / "conf")
+    command = [sys.executable, "-m", "barnabas", "zookeeper-server-start", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    first, warning, error = done.stderr.splitlines()
+    assert f"INFO Reading configuration from: {path}" in first
+    assert "] [myid:7] WARNING No server failure will be tolerated" in warning
+    assert error.endswith("has the id 7, and there is no line server.7")
+    assert done.returncode == 1
+
+
+def test_a_server_that_starts_does_not_report_its_own_start(tmp_path: Path) -> None:
+    """Every line until it serves is of the level INFO."""
+    (port,) = free_ports(1)
+    path = ZooCfg("", f"dataDir={{dir}}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\n", "").write(
+        tmp_path / "c"
+    )
+    command = [sys.executable, "-m", "barnabas", "zookeeper-server-start", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "Serving on port" in line:
+                break
+        process.terminate()
+    assert lines
+    assert [line for line in lines if " INFO " not in line or "event loop" in line] == []

@@ -13,7 +13,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
 from barnabas.base.settings import Values
 from barnabas.cli.help_text import HelpText
-from barnabas.cli.log_lines import log_to_standard_error
+from barnabas.cli.log_lines import LogFormatter, log_to_standard_error
 from barnabas.cli.server_faults import parts_with_faults
 from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.terminal import print
@@ -91,7 +91,7 @@ def _settings(path: str, overrides: list[str]) -> Values:
 
 def _log_with_id(my_id: int) -> None:
     """Each line names its server from now on, as the lines of Apache's servers do: logs of several are read together."""
-    formatter = logging.Formatter(_LOG_FORMAT.format(f"[myid:{my_id}] "))
+    formatter = LogFormatter(_LOG_FORMAT.format(f"[myid:{my_id}] "))
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
 

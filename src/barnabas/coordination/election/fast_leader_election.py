@@ -79,9 +79,10 @@ def _log_notification(state: PeerState, sender: int, notification: Notification)
     vote = notification.vote
     logger.info(
         "Notification: my state: %s; n.sid: %d, n.state: %s, n.leader: %d, n.round: 0x%x, n.peerEpoch: 0x%x, "
-        "n.zxid: 0x%x, message format version: 0x%x",
+        "n.zxid: 0x%x, message format version: 0x%x, n.config version: 0x%x",
         *(state.name, sender, notification.state.name, vote.leader, notification.round),
-        *(vote.peer_epoch, vote.zxid, notification.format_version),
+        *(vote.peer_epoch, vote.zxid),
+        *(notification.format_version, notification.configuration_version),
     )
 
 
@@ -183,6 +184,8 @@ class FastLeaderElection:
         ``last_zxid`` is that of the last transaction in its log, ``current_epoch`` the last epoch that it has joined.
         """
         self._last_zxid, self._current_epoch = last_zxid, current_epoch
+        if self.state is not PeerState.LOOKING:
+            logger.info("Peer state changed: looking")
         logger.info("LOOKING")
         effects = self._begin(now_ms, self.round + 1 if self.round + 1 < MAX_ROUND else 1)
         early, self._early = self._early, {}
@@ -382,6 +385,7 @@ class FastLeaderElection:
             "Elected server %d in round 0x%x with epoch 0x%x and zxid 0x%x",
             *(vote.leader, round_number, vote.peer_epoch, vote.zxid),
         )
+        logger.info("Peer state changed: %s", self.state.name.lower())
         logger.info(self.state.name)
         return Elected(self.state, vote.leader, vote.zxid, vote.peer_epoch, round_number)
 

@@ -14,6 +14,7 @@ has come.
 In ZooKeeper: `QuorumCnxManager.InitialMessage`, `FastLeaderElection.buildMsg` and its `WorkerReceiver`.
 """
 
+import re
 import struct
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ _GREETING = struct.Struct(">qqi")
 _MAX_ADDRESS_BYTES = 2048
 _MAX_NOTIFICATION_BYTES = 512 * 1024
 _LENGTH = struct.Struct(">i")
+_VERSION_LINE = re.compile(rb"(?:^|\n)version=([0-9a-fA-F]{1,16})\s*$")
 _OLDEST = struct.Struct(">iqqq")
 _OLD = struct.Struct(">iqqqqi")
 _HEAD = struct.Struct(">iqqqqii")
@@ -66,6 +68,12 @@ class Notification:
     round: int
     configuration: bytes = b""
     format_version: int = FORMAT_VERSION
+
+    @property
+    def configuration_version(self) -> int:
+        """The version in the last line of the configuration's text; 0 for a message without one."""
+        found = _VERSION_LINE.search(self.configuration)
+        return int(found[1], 16) if found else 0
 
 
 def encode_greeting(server_id: int, address: str) -> bytes:

@@ -310,6 +310,11 @@ class Leader:
             self._accepted_epochs[handler.server_id] = handler.accepted_epoch
         self.discover()
 
+    def enter(self, phase: LeaderPhase) -> None:
+        """A phase begins, which the log says as Apache's servers do."""
+        self.phase = phase
+        logger.info("Peer state changed: leading - %s", phase.value)
+
     def discover(self) -> None:
         """Choose the epoch if a quorum is there; a leader whose vote is a quorum needs no learner."""
         accepted = self._accepted_epochs
@@ -357,7 +362,7 @@ class Leader:
             return
         self._epochs.enter(self.epoch)
         self._own_acked_zxid = first_zxid_of(self.epoch)
-        self.phase = LeaderPhase.SYNCHRONIZATION
+        self.enter(LeaderPhase.SYNCHRONIZATION)
         for handler in list(self.handlers):
             if handler.state is HandlerState.ACCEPTED:
                 self._synchronize(handler)
@@ -433,7 +438,7 @@ class Leader:
     def _establish(self) -> None:
         if self.phase is not LeaderPhase.SYNCHRONIZATION or not self.quorums.contains_quorum(self._synced):
             return
-        self.phase = LeaderPhase.BROADCAST
+        self.enter(LeaderPhase.BROADCAST)
         self._committed_zxid = first_zxid_of(self.epoch)
         if self.quorums.is_reconfiguring:
             self._activate(self._committed_zxid)

@@ -106,6 +106,12 @@ class Learner:
         self._new_configuration: bytes | None = None
         """The configuration of NEWLEADER, in force with UPTODATE."""
 
+    def enter(self, phase: LearnerPhase, sync_mode: str = "") -> None:
+        """A phase begins, or a part of it, which the log says as Apache's servers do."""
+        self.phase = phase
+        role = "observing" if self._is_observer else "following"
+        logger.info("Peer state changed: %s - %s%s", role, phase.value, f" - {sync_mode}" if sync_mode else "")
+
     def start(self) -> None:
         """The connection to the leader is open."""
         info = encode(LearnerInfo(self._my_id, PROTOCOL_VERSION, self._config_version))
@@ -213,7 +219,7 @@ class Learner:
             current = self._epochs.current
             self._epochs.accept(epoch)
         self.epoch = epoch
-        self.phase = LearnerPhase.SYNCHRONIZATION
+        self.enter(LearnerPhase.SYNCHRONIZATION)
         data = current.to_bytes(4, "big", signed=True)
         self._environment.send(encode_packet(PacketType.ACKEPOCH, self._last_zxid, data))
 
@@ -221,9 +227,11 @@ class Learner:
         kind = packet.type
         if kind == PacketType.DIFF:
             logger.info("Getting a diff from the leader 0x%x", packet.zxid)
+            self.enter(self.phase, "diff")
         elif kind == PacketType.TRUNC:
             logger.info("Truncating log to get in sync with the leader 0x%x", packet.zxid)
             self._replacing = True
+            self.enter(self.phase, "trunc")
             self._environment.truncate(packet.zxid)
         else:
             self._fail(f"the leader sent a packet of type {kind} instead of DIFF, TRUNC or SNAP")
@@ -241,6 +249,7 @@ class Learner:
         if is_snapshot:
             logger.info("Getting a snapshot from the leader 0x%x", packet.zxid)
             self._replacing = self._is_synchronized = True
+            self.enter(self.phase, "snap")
         return is_snapshot
 
     def replaced(self) -> None:
@@ -338,7 +347,7 @@ class Learner:
         if self._new_configuration and self._environment.activate(self._new_configuration, None):
             self._fail("the configuration of the ensemble has another leader, or another role for this server")
             return
-        self.phase = LearnerPhase.BROADCAST
+        self.enter(LearnerPhase.BROADCAST)
         self._acknowledge([first_zxid_of(self.epoch)])
         self._environment.serve(first_zxid_of(self.epoch))
 

@@ -26,7 +26,9 @@ from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.coordination.zab.channels import Elector, FileReads, LearnerConnection, QuorumOutbox
 from barnabas.coordination.zab.figures import QuorumState
+from barnabas.coordination.zab.leader import LeaderPhase
 from barnabas.coordination.zab.leader_server import LeaderServer
+from barnabas.coordination.zab.learner import LearnerPhase
 from barnabas.coordination.zab.learner_server import LearnerServer
 from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.coordination.zab.member_log import ReadOnlyForwarder
@@ -226,6 +228,7 @@ class QuorumPeer:
         except OSError as error:
             raise ConfigError(f"cannot listen on the quorum port {address}: {error.strerror or error}") from error
         ticks = _Ticks(self.member.timing.tick_ms)
+        role.leader.enter(LeaderPhase.DISCOVERY)
         try:
             role.start()
             ticks.start(role.tick)
@@ -241,6 +244,7 @@ class QuorumPeer:
         in_thread = FileReads(self._executor, self._log_is_idle)
         role = self._role = LearnerServer(self.member, leader_id, in_thread, ended.set)
         ticks = _Ticks(self.member.timing.tick_ms)
+        role.learner.enter(LearnerPhase.DISCOVERY)
         try:
             connection = await self._connect(role, leader_id)
             if connection is None:
