@@ -179,7 +179,7 @@ def commands() -> str:
     lines = [
         "# Commands",
         "",
-        "`barnabas COMMAND --help` prints what stands here. Names and flags are those of Kafka's tools.",
+        "`barnabas help COMMAND` (or `barnabas COMMAND --help`) prints what stands here. Names and flags are those of Kafka's tools.",
         "",
         "A command ends with 0 when it has done all that was asked, 1 when something failed (one line on standard error says what; some",
         "of Kafka's tools print such a line and end with 0), 2 when it cannot be typed like this (1 with Kafka's), 130 at Ctrl-C, and",

@@ -86,7 +86,7 @@ class Tmux:
         self._shell = f"bash --noprofile --rcfile {shlex.quote(folder)}/rc"
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("TMUX")}
         # pyte is compatible with the console of Linux.
-        self._environment |= {"LC_ALL": "C.UTF-8", "TERM": "linux"}
+        self._environment |= {"LC_ALL": "C.UTF-8", "TERM": "linux", "XDG_CONFIG_HOME": f"{folder}/config"}
         self.emulator = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.emulator)
         self._tmux("new-session", "-d", "-x", str(columns), "-y", str(rows), "-s", "barnabas", self._shell)
@@ -174,9 +174,10 @@ def first_steps() -> str:
             tmux.until(up, lambda text: "ready" in text)
             with AdminConnection(SERVERS) as admin:
                 create_topic(admin, "orders", partitions=3, replication_factor=3, configs={})
+            tmux.type(overview, f"barnabas context add local --bootstrap-servers {SERVERS}")
+            tmux.until(overview, lambda text: "commands use" in text)
             tmux.type(tail, "barnabas tail orders --last 4")
             tmux.type(producer, "barnabas console-producer --topic orders \\")
-            tmux.type(producer, f"    --bootstrap-server {SERVERS} \\")
             tmux.type(producer, "    --property parse.key=true --property key.separator=:")
             tmux.until(producer, lambda text: text.rstrip().endswith(">"))
             for number, order in enumerate(ORDERS, 1):

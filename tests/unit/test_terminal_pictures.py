@@ -36,7 +36,7 @@ def test_each_pane_of_the_first_picture_shows_what_the_pane_held() -> None:
     assert [drawn_text(picture, pane) for pane in panes] == [held(pane) for pane in panes]
     assert [pane.text.split("\n")[0] for pane in panes] == [
         "$ barnabas up --brokers 3",
-        "$ barnabas overview",
+        "$ barnabas context add local --bootstrap-servers localhost:9092",
         "$ barnabas tail orders --last 4",
         "$ barnabas console-producer --topic orders \\",
     ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file, key_values
+from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file, key_values
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.readable import json_line
 from barnabas.cli.terminal import print
@@ -32,7 +32,9 @@ def main(argv: list[str]) -> int:
     servers = (
         given.bootstrap_server or properties.pop("metadata.broker.list", None) or properties.get("bootstrap.servers")
     )
-    properties["bootstrap.servers"] = servers or "localhost:9092"
+    if not servers:
+        parser.missing("bootstrap-server")
+    properties["bootstrap.servers"] = servers
     require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
     if given.L:
         return _list(properties)
@@ -170,7 +172,7 @@ def _parser() -> ToolParser:
         "-b",
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
-        help="a broker (default: the context's, else localhost:9092)",
+        help=BROKERS_HELP,
     )
     add("-t", "--topic", metavar="TOPIC", help="the topic")
     add(

@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, connect, print_json
+from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, add_output_option, connect, print_json
 from barnabas.cli.terminal import print, shown
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_cluster import (
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     parser = ToolParser("cluster", "Show the cluster's id and its brokers' addresses.")
     add = parser.add_argument
     add("action", choices=("cluster-id", "list-endpoints", "unregister"), help="what to do")
-    add("-b", "--bootstrap-server", metavar="HOST:PORT[,...]", help="a broker to ask, or several of them")
+    add("-b", "--bootstrap-server", metavar="HOST:PORT[,...]", help=BROKERS_HELP)
     add("-C", "--bootstrap-controller", metavar="HOST:PORT", help="not supported: clusters here have no such servers")
     add("-c", "--config", dest="command_config", metavar="FILE", help="a .properties file for the connection")
     add("-i", "--id", type=int, metavar="ID", help="the broker to unregister")

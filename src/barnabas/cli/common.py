@@ -13,6 +13,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.settings import read_properties, utf8_warnings
 from barnabas.cli.help_text import HelpText
+from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.reachability import ANSWER_S, CONNECT_TIMEOUT
 from barnabas.cli.terminal import columns, print, print_document, shown
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin_connection import AdminConnection
 
 __all__ = [
+    "BROKERS_HELP",
     "ToolParser",
     "add_connect_timeout",
     "add_connection_options",
@@ -33,6 +35,7 @@ __all__ = [
     "print_json",
     "properties_file",
     "read_properties_file",
+    "where_to_name_brokers",
 ]
 
 
@@ -40,7 +43,11 @@ _REQUEST_TIMEOUT_MS, _API_TIMEOUT_MS = 30_000, 60_000  # Kafka's
 _MAX_S = 1e6  # more than a week; sockets take no infinite timeout
 
 
-class ToolParser(argparse.ArgumentParser):
+BROKERS_HELP = "a broker to ask for the others, or several of them (default: those of the context)"
+"""The help of ``--bootstrap-server``: all commands follow one rule."""
+
+
+class ToolParser(HelpfulParser):
     """A parser that takes options in Kafka's way: abbreviations too; the message before the usage line.
 
     Options named with a single value may be repeated; those that Kafka lets repeat are declared with ``append``.
@@ -74,22 +81,6 @@ class ToolParser(argparse.ArgumentParser):
                 if getattr(given, name, "given") is None:
                     setattr(given, name, context)
 
-    def error(self, message: str) -> NoReturn:
-        """End with 2 after one line that says what is wrong and one that says where help is."""
-        text = shown(message + self._suggestion(message), sys.stderr)
-        self.exit(2, f"{text}\nSee {self.prog} --help.\n")
-
-    def _suggestion(self, message: str) -> str:
-        """The option that may be meant by the first one that is not known."""
-        marker = "unrecognized arguments: "
-        if not message.startswith(marker):
-            return ""
-        wrong = message[len(marker) :].split()[0].partition("=")[0]
-        known = [
-            option for action in self._actions if action.help != argparse.SUPPRESS for option in action.option_strings
-        ]
-        return did_you_mean(wrong, known)
-
     def refuse_together(self, given: argparse.Namespace, option: str, others: Iterable[str]) -> None:
         """End with 2 if ``option`` was given and any of ``others`` too."""
         if not self.has(given, option):
@@ -102,12 +93,30 @@ class ToolParser(argparse.ArgumentParser):
         """End with 2 unless all of ``options`` were given."""
         for option in options:
             if not self.has(given, option):
-                self.error(f'Missing required argument "[{option}]"')
+                self.missing(option)
+
+    def missing(self, option: str) -> NoReturn:
+        """End with 2, in the words of Kafka's tools; where brokers are missing, with how to name them."""
+        self.error(f'Missing required argument "[{option}]"{where_to_name_brokers(option)}')
 
     def has(self, given: argparse.Namespace, option: str) -> bool:
         """Whether an option was given on the command line, rather than left at its default."""
         value = getattr(given, option.replace("-", "_").replace(".", "_"))
         return value is not None and value is not False and value != []
+
+
+def where_to_name_brokers(*missing: str) -> str:
+    """What follows an error about missing options: how a command learns the brokers, if these are among them."""
+    if not {"bootstrap-server", "broker-list"} & set(missing):
+        return ""
+    from barnabas.cli.local_clusters import running_clusters
+
+    running = [cluster.bootstrap_servers for cluster in running_clusters()]
+    servers = running[0] if running else "localhost:9092"
+    return (
+        f"; give --bootstrap-server {servers}, or set it once for all commands: "
+        f"barnabas context add local --bootstrap-servers {servers}"
+    )
 
 
 def _names_servers(given: argparse.Namespace) -> bool:
@@ -131,7 +140,7 @@ def add_connection_options(parser: argparse.ArgumentParser, *, has_own_timeout: 
     parser.add_argument(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
-        help="a broker to ask for the others, or several of them; without it those of the context",
+        help=BROKERS_HELP,
     )
     parser.add_argument(
         "--command-config",

@@ -80,8 +80,13 @@ def _words(typed: Sequence[str]) -> list[str]:
     from barnabas.cli.main import COMMANDS
 
     *before, last = typed or [""]
+    commands = [*COMMANDS, "help"]
+    if before[:1] == ["help"]:  # of a command, or of an action of pipeline
+        before, commands = before[1:], list(COMMANDS)
+        if before not in ([], ["pipeline"]):
+            return []
     if not before:
-        return [name for name in COMMANDS if name.startswith(last)]
+        return [name for name in commands if name.startswith(last)]
     command = before[0]
     if command not in COMMANDS:
         return []
@@ -146,7 +151,9 @@ def _connection(before: Sequence[str]) -> AdminConnection:
     servers = value("--bootstrap-server", "--broker-list", "-b")
     context = None if servers else current_context()
     config = value("--command-config", "--consumer.config", "--producer.config", "-F") or context
-    servers = servers or (context.bootstrap_server if context else "localhost:9092")
+    servers = servers or (context.bootstrap_server if context else None)
+    if servers is None:
+        raise BarnabasError("no brokers are named")
     return AdminConnection(servers, {**properties_file(config), CONNECT_TIMEOUT: _TIMEOUT_MS})
 
 
@@ -172,6 +179,5 @@ _NAMES: dict[str, Callable[[AdminConnection], list[str]]] = {
     **dict.fromkeys(("--topic", "tail", "cat", "--topics"), _topics),
     **dict.fromkeys(("--group", "--group-id"), _groups),
     **dict.fromkeys(("--broker", "--broker-id"), _brokers),
-    "--bootstrap-server": _addresses,
-    "--broker-list": _addresses,
+    **dict.fromkeys(("--bootstrap-server", "--bootstrap-servers", "--broker-list"), _addresses),
 }

@@ -15,7 +15,14 @@ from typing import Any, NoReturn
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file, key_values, properties_file
+from barnabas.cli.common import (
+    BROKERS_HELP,
+    ToolParser,
+    add_connect_timeout,
+    client_properties_file,
+    key_values,
+    properties_file,
+)
 from barnabas.cli.formatters import Formatter, formatter
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.terminal import print
@@ -126,7 +133,7 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
             parser.error(
                 "--zookeeper is gone from Kafka's consumer: give a broker instead, --bootstrap-server HOST:PORT"
             )
-        parser.error('Missing required argument "[bootstrap-server]"')
+        parser.missing("bootstrap-server")
     if bool(given.topic) == bool(given.include or given.whitelist):
         parser.error("Exactly one of --include/--topic is required.")
     if given.include or given.whitelist:
@@ -205,7 +212,7 @@ def _formatter(given: argparse.Namespace) -> Formatter:
 def _parser() -> ToolParser:
     parser = ToolParser("console-consumer", "Print a topic's records.")
     add = parser.add_argument
-    add("--bootstrap-server", metavar="HOST:PORT[,...]", help="a broker to ask for the others, or several of them")
+    add("--bootstrap-server", metavar="HOST:PORT[,...]", help=BROKERS_HELP)
     add("--zookeeper", metavar="HOST:PORT", help=argparse.SUPPRESS)
     add("--topic", help="the topic to read")
     add("--include", metavar="REGEX", help="read all topics whose whole name matches")

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file, key_values, properties_file
+from barnabas.cli.common import (
+    BROKERS_HELP,
+    ToolParser,
+    add_connect_timeout,
+    client_properties_file,
+    key_values,
+    properties_file,
+)
 from barnabas.cli.line_reader import Line, LineReader
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.terminal import print
@@ -26,7 +33,7 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     if not given.bootstrap_server and not given.broker_list:
-        parser.error('Missing required argument "[bootstrap-server]"')
+        parser.missing("bootstrap-server")
     properties = _properties(given)
     require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
     lines = _lines(interactive=sys.stdin.isatty() and sys.stdout.isatty())
@@ -140,7 +147,7 @@ def _parser() -> ToolParser:
     parser = ToolParser("console-producer", "Send each line of standard input to a topic.")
     add = parser.add_argument
     add("--topic", required=True, help="the topic to send to")
-    add("--bootstrap-server", metavar="HOST:PORT[,...]", help="a broker to ask for the others, or several of them")
+    add("--bootstrap-server", metavar="HOST:PORT[,...]", help=BROKERS_HELP)
     add("--broker-list", metavar="HOST:PORT[,...]", help="the old name of --bootstrap-server")
     add("--sync", action="store_true", help="wait for each record's acknowledgement before the next is sent")
     add(

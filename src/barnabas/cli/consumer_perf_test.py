@@ -6,7 +6,7 @@ import sys
 import time
 from datetime import datetime
 
-from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file
+from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, add_output_option, client_properties_file
 from barnabas.cli.java_dates import java_date
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.terminal import print
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     if not (given.bootstrap_server or given.broker_list):
-        parser.error('Missing required argument "[bootstrap-server]"')
+        parser.missing("bootstrap-server")
     properties = {
         **client_properties_file(given.consumer_config),
         "bootstrap.servers": given.bootstrap_server or given.broker_list,
@@ -123,7 +123,7 @@ class _Figures:
 def _parser() -> ToolParser:
     parser = ToolParser("consumer-perf-test", "Measure how fast records come from a topic.")
     add = parser.add_argument
-    add("--bootstrap-server", metavar="HOST:PORT[,...]", help="a broker to ask for the others, or several of them")
+    add("--bootstrap-server", metavar="HOST:PORT[,...]", help=BROKERS_HELP)
     add("--broker-list", metavar="HOST:PORT[,...]", help="the old name of --bootstrap-server")
     add("--topic", required=True, help="the topic to read")
     add("--messages", type=int, required=True, metavar="N", help="how many messages to read")

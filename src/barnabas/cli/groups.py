@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     add_connection_options(parser)
     add_output_option(parser)
     given = parser.parse_args(argv)
-    given.bootstrap_server = given.bootstrap_server or "localhost:9092"
+    parser.require(given, "bootstrap-server")
     with connect(given, "barnabas-groups") as connection:
         if given.action == "list":
             return _list(connection, as_json=given.output == "json")

@@ -6,7 +6,14 @@ from operator import itemgetter
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
+from barnabas.cli.common import (
+    ToolParser,
+    add_connection_options,
+    add_output_option,
+    connect,
+    print_json,
+    where_to_name_brokers,
+)
 from barnabas.cli.json_files import duplicates, items, read_document, topic_partition
 from barnabas.cli.terminal import print
 from barnabas.client.elections import ElectionType, elect_leaders
@@ -91,7 +98,7 @@ def _partitions(given: argparse.Namespace) -> list[TopicPartition] | None:
 def _check(parser: ToolParser, given: argparse.Namespace) -> None:
     missing = [option for option in ("bootstrap-server", "election-type") if not parser.has(given, option)]
     if missing:
-        parser.error(f"Missing required option(s): {', '.join(missing)}")
+        parser.error(f"Missing required option(s): {', '.join(missing)}{where_to_name_brokers(*missing)}")
     if sum(parser.has(given, option) for option in _SCOPES) != 1:
         parser.error(f"One and only one of the following options is required: {', '.join(_SCOPES)}")
     if given.topic is not None and given.partition is None:

@@ -107,6 +107,9 @@ def _dispatch(arguments: list[str]) -> int:
     if not arguments:
         print_lines(_usage(), file=sys.stderr)
         return 2
+    if arguments[0] == "help" and arguments[1:]:
+        # `help topics`, `help pipeline run`
+        arguments = [*arguments[1:], "--help"]
     name = arguments[0]
     if name in ("-h", "--help", "help"):
         print_lines(_usage())
@@ -138,7 +141,7 @@ def _usage() -> str:
         "Commands:",
         *(f"  {name:<{width}}{command.help}" for name, command in COMMANDS.items() if _exists(command)),
         "",
-        "barnabas COMMAND --help lists a command's options, which are those of Kafka's tools; --version prints the version.",
+        "barnabas help COMMAND lists a command's options, which are those of Kafka's tools; --version prints the version.",
     ]
     return "\n".join(lines)
 

@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     )
     add_output_option(parser)
     given = parser.parse_args(argv)
-    given.bootstrap_server = given.bootstrap_server or "localhost:9092"
+    parser.require(given, "bootstrap-server")
     with connect(given, "barnabas-overview") as connection:
 
         def show() -> None:

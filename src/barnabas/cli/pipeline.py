@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common import ToolParser, add_output_option, print_json
+from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.pipeline_operations import OPERATION_ACTIONS, add_operation_actions, lag_text
 from barnabas.cli.pipeline_outputs import OUTPUT_ACTIONS, add_output_actions, add_words
 from barnabas.cli.pipeline_progress import RunDisplay
@@ -32,9 +33,7 @@ def main(argv: list[str]) -> int:
     Returns the exit code: 0 when the flow ended well, was stopped, or is valid; 1 when it is not valid.
     """
     parser = ToolParser("pipeline", "Run streaming flows from topics to databases and topics on Spark.")
-    commands = parser.add_subparsers(
-        dest="action", required=True, metavar="ACTION", parser_class=argparse.ArgumentParser
-    )
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=HelpfulParser)
     add_new_action(commands)
     run = commands.add_parser("run", help="run a flow until it is done, or until Ctrl-C")
     check = commands.add_parser("check", help="check a flow's file, expressions and types included, without a cluster")

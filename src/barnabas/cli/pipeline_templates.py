@@ -29,7 +29,10 @@ def add_new_action(commands: Any) -> argparse.ArgumentParser:
     new.add_argument("--to", dest="sink", choices=TEMPLATE_SINKS, default="sqlite", help="where results go")
     new.add_argument("--topic", help="the topic to read (default: the flow's name)")
     new.add_argument(
-        "--bootstrap-servers", default="localhost:9092", metavar="HOST:PORT", help="the cluster (default: %(default)s)"
+        "--bootstrap-servers",
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="the cluster that the file names (default: the context's, else localhost:9092)",
     )
     return new
 
@@ -40,10 +43,18 @@ def add_test_action(commands: Any) -> argparse.ArgumentParser:
     test.add_argument("--cases", metavar="FILE", help="the tests (default: NAME.test.toml or .json beside the flow)")
     test.add_argument(
         "--bootstrap-servers",
+        "--bootstrap-server",
         metavar="HOST:PORT",
         help="a cluster for the tests' topics (default: one that lives as long as the tests)",
     )
     return test
+
+
+def _servers_of_context() -> str:
+    from barnabas.cli.contexts import current_context
+
+    context = current_context()
+    return context.bootstrap_server if context else "localhost:9092"
 
 
 def write_flow(arguments: argparse.Namespace) -> int:
@@ -59,7 +70,7 @@ def write_flow(arguments: argparse.Namespace) -> int:
         tests.name,
         arguments.kind,
         arguments.sink,
-        arguments.bootstrap_servers,
+        arguments.bootstrap_servers or _servers_of_context(),
         arguments.topic or name,
     )
     spec.parse(text, file=str(file), environ=os.environ)

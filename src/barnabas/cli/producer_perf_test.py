@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     if given.bootstrap_server:
         properties["bootstrap.servers"] = given.bootstrap_server
     if not properties.get("bootstrap.servers"):
-        parser.error('Missing required argument "[bootstrap-server]"')
+        parser.missing("bootstrap-server")
     if given.transactional_id or given.transaction_duration_ms:
         properties["transactional.id"] = given.transactional_id or f"performance-producer-{random.randrange(1 << 48)}"
     for ours in ("key.serializer", "value.serializer"):
@@ -200,7 +200,11 @@ def _parser() -> ToolParser:
         help="the producer's properties",
     )
     add("--producer.config", dest="producer_config", metavar="FILE", help="a .properties file for the producer")
-    add("--bootstrap-server", metavar="HOST:PORT[,...]", help="the brokers, if the properties do not name them")
+    add(
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help="the brokers, if the properties do not name them (default: those of the context)",
+    )
     add("--transactional-id", metavar="ID", help="send in transactions")
     add_connect_timeout(parser)
     add_output_option(parser)

@@ -14,7 +14,14 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
+from barnabas.cli.common import (
+    ToolParser,
+    add_connection_options,
+    add_output_option,
+    connect,
+    print_json,
+    where_to_name_brokers,
+)
 from barnabas.cli.json_files import compact, duplicates, read_document
 from barnabas.cli.reassignment_plans import (
     FOLLOWER_THROTTLED_RATE,
@@ -395,7 +402,7 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> str:
         parser.error("--zookeeper is gone from Kafka's tools since 3.0: name a broker, --bootstrap-server HOST:PORT")
     action = chosen[0]
     if not given.bootstrap_server:
-        parser.error("Please specify --bootstrap-server")
+        parser.error(f"Please specify --bootstrap-server{where_to_name_brokers('bootstrap-server')}")
     parser.require(given, *_REQUIRED[action])
     allowed = (*_REQUIRED[action], *_PERMITTED[action])
     for option in {option for options in (*_REQUIRED.values(), *_PERMITTED.values()) for option in options}:

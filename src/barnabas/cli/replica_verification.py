@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     given.bootstrap_server = given.bootstrap_server or given.broker_list
     if not given.bootstrap_server:
-        parser.error('Missing required argument "[broker-list]"')
+        parser.missing("broker-list")
     pattern = _pattern(given.topics_include or given.topic_white_list or ".*")
     with connect(given, "barnabas-replica-verification") as connection:
         topics = [topic for topic in describe_topics(connection) if pattern.fullmatch(topic.name)]

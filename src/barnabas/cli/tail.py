@@ -9,7 +9,7 @@ from datetime import datetime
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file
+from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.readable import json_line, record_text
 from barnabas.cli.standard_streams import in_blocks
@@ -28,10 +28,12 @@ _QUIET_S = 0.3
 
 def main(argv: list[str]) -> int:
     """Print until Ctrl-C, or with --no-follow until the end of the topic."""
-    given = _parser().parse_args(argv)
+    parser = _parser()
+    given = parser.parse_args(argv)
+    parser.require(given, "bootstrap-server")
     properties = {
         **client_properties_file(given.command_config),
-        "bootstrap.servers": given.bootstrap_server or "localhost:9092",
+        "bootstrap.servers": given.bootstrap_server,
     }
     require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
     pattern = None
@@ -121,7 +123,7 @@ def _parser() -> ToolParser:
     parser = ToolParser("tail", "Show the last records of a topic, and those that come.")
     add = parser.add_argument
     add("topic", help="the topic")
-    add("--bootstrap-server", metavar="HOST:PORT[,...]", help="a broker (default: the context's, else localhost:9092)")
+    add("--bootstrap-server", metavar="HOST:PORT[,...]", help=BROKERS_HELP)
     add("--command-config", metavar="FILE", help="a .properties file for the connection")
     add("--last", type=_count, default=10, metavar="N", help="how many to begin with")
     add("--since", metavar="TIME", help="begin there instead: 10:00, 15m (ago), 2026-11-22T10:00")

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file
+from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.verifiable_output import StopSignals, print_event
 from barnabas.client.consumer import Consumer
@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     if not (given.bootstrap_server or given.broker_list):
-        parser.error('Missing required argument "[bootstrap-server]"')
+        parser.missing("bootstrap-server")
     properties = _properties(given)
     require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
     stopped = StopSignals()
@@ -106,7 +106,7 @@ def _properties(given: argparse.Namespace) -> dict[str, str]:
 def _parser() -> ToolParser:
     parser = ToolParser("verifiable-consumer", "Read a topic in a group, and print what happens as JSON.")
     add = parser.add_argument
-    add("--bootstrap-server", metavar="HOST:PORT[,...]", help="a broker to ask for the others, or several of them")
+    add("--bootstrap-server", metavar="HOST:PORT[,...]", help=BROKERS_HELP)
     add("--broker-list", metavar="HOST:PORT[,...]", help="the old name of --bootstrap-server")
     add("--topic", required=True, help="the topic to read")
     add("--group-id", required=True, metavar="ID", help="the group")

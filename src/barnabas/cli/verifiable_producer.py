@@ -3,7 +3,7 @@
 import itertools
 import time
 
-from barnabas.cli.common import ToolParser, add_connect_timeout, client_properties_file
+from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.verifiable_output import StopSignals, print_event
 from barnabas.client.errors import ClientError
@@ -18,7 +18,7 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     if not (given.bootstrap_server or given.broker_list):
-        parser.error('Missing required argument "[bootstrap-server]"')
+        parser.missing("bootstrap-server")
     bootstrap = given.bootstrap_server or given.broker_list
     properties = {**client_properties_file(given.producer_config), "bootstrap.servers": bootstrap, "acks": given.acks}
     properties.setdefault("retries", "0")
@@ -94,7 +94,7 @@ def _parser() -> ToolParser:
     )
     add = parser.add_argument
     add("--topic", required=True, help="the topic to send to")
-    add("--bootstrap-server", metavar="HOST:PORT[,...]", help="a broker to ask for the others, or several of them")
+    add("--bootstrap-server", metavar="HOST:PORT[,...]", help=BROKERS_HELP)
     add("--broker-list", metavar="HOST:PORT[,...]", help="the old name of --bootstrap-server")
     add("--max-messages", type=int, default=-1, metavar="N", help="stop after this many; -1 for no end")
     add("--throughput", type=int, default=-1, metavar="N", help="records a second at most; -1 for no limit")

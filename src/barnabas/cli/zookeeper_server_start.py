@@ -12,7 +12,7 @@ import sys
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
 from barnabas.base.settings import Values
-from barnabas.cli.help_text import HelpText
+from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.log_lines import LogFormatter, log_to_standard_error
 from barnabas.cli.server_faults import parts_with_faults
 from barnabas.cli.standard_streams import outlive_output
@@ -55,10 +55,9 @@ def _refused(error: BarnabasError, status: int) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = HelpfulParser(
         prog="barnabas zookeeper-server-start",
         description="Run a coordination server that speaks Apache ZooKeeper's protocol.",
-        formatter_class=HelpText,
     )
     parser.add_argument("config", metavar="zoo.cfg", help="settings as ZooKeeper's zoo.cfg names them")
     parser.add_argument(
