@@ -15,14 +15,17 @@ from hypothesis import strategies as st
 
 pytest.importorskip("confluent_kafka")
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.cli import terminal
 from barnabas.cli.common import aligned, print_json
 from barnabas.cli.completion import words
+from barnabas.cli.formatters import formatter
 from barnabas.cli.log_lines import LogFormatter
 from barnabas.cli.main import main
+from barnabas.cli.readable import record_text
+from barnabas.client.records import Record
 from barnabas.testing import Cluster
 from support.terminals import on_terminal
 from support.waiting import eventually
@@ -74,6 +77,22 @@ def test_all_that_is_written_to_a_terminal_is_escaped_whoever_writes() -> None:
         sys.stdout.buffer.flush()
 
     assert on_terminal(write) == "a" + SHOWN.replace(r"\n", "\n") + "\né\\x1b\\xff\n"
+
+
+def test_a_key_or_a_header_has_no_line_of_its_own_on_a_terminal() -> None:
+    """Only a record's value may have; a pipe gets the bytes."""
+    record = Record(
+        "t", 0, 0, key=b"k\nforged", value=b"v\nw", timestamp_ms=0, timestamp_type=0, headers=[("h\n", b"x\ny")]
+    )
+    options = dict.fromkeys(("print.key", "print.headers"), "true")
+
+    def write() -> None:
+        sys.stdout.buffer.write(formatter("default", options)(record))
+        sys.stdout.buffer.flush()
+        terminal.print_lines(record_text(record, pretty=True).split("k", 1)[1])
+
+    assert on_terminal(write) == "h\\n:x\\ny\tk\\nforged\tv\nw\n\\nforged \nv\nw\n"
+    assert formatter("default", options)(record) == b"h\n:x\ny\tk\nforged\tv\nw\n"
 
 
 def test_sequences_of_ours_reach_the_terminal_and_take_no_column() -> None:
@@ -198,6 +217,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             consumer.subscribe(["t"])
             eventually(lambda: consumer.poll(0.5) is not None, timeout_s=60)
             consumer.commit(asynchronous=False)
+            idle = Consumer(servers | {"group.id": f"idle{EVIL}"})
+            idle.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
+            idle.close()
             assert quietly("zookeeper-shell", made.zookeeper_connect, "create", "/hostile", f"data{EVIL}") == 0
             assert quietly("zookeeper-shell", made.zookeeper_connect, "create", "/hostile/x\u202ey", "") == 0
             yield made
@@ -220,6 +242,8 @@ COMMANDS = [
     (r"group\x1b", ("consumer-groups", "--delete", "--group", f"group{EVIL}")),
     (r"absent\x1b", ("consumer-groups", "--describe", "--group", f"absent{EVIL}")),
     (r"group\x1b", ("consumer-groups", "--reset-offsets", "--to-earliest", "--all-topics", "--group", f"group{EVIL}")),
+    (r"idle\x1b", ("consumer-groups", "--reset-offsets", "--to-earliest", "--all-topics", "--all-groups", "--export")),
+    (r"idle\x1b", ("consumer-groups", "--reset-offsets", "--to-earliest", "--all-topics", "--all-groups")),
     (r"group\x1b", ("groups", "list")),
     (r"rack\x1b", ("overview",)),
     (r"rack\x1b", ("broker-api-versions",)),

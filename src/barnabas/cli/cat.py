@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file, key_values
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.readable import json_line
-from barnabas.cli.terminal import print
+from barnabas.cli.terminal import print, shown_bytes
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
 from barnabas.client.producer import Producer
@@ -132,16 +132,18 @@ def _writer(given: argparse.Namespace) -> Callable[[Record[bytes, bytes]], bytes
         separator = None if given.K is None else _plain(given.K)
         if separator is None:
             return lambda record: (record.value or b"") + delimiter
-        return lambda record: (record.key or b"") + separator + (record.value or b"") + delimiter
+        return lambda record: shown_bytes(record.key or b"", sys.stdout) + separator + (record.value or b"") + delimiter
     form = _plain(given.f)
 
     def write(record: Record[bytes, bytes]) -> bytes:
         fields = {
             b"s": record.value or b"",
             b"S": b"%d" % (-1 if record.value is None else len(record.value)),
-            b"k": record.key or b"",
+            b"k": shown_bytes(record.key or b"", sys.stdout),
             b"K": b"%d" % (-1 if record.key is None else len(record.key)),
-            b"h": b",".join(name.encode() + b"=" + (value or b"NULL") for name, value in record.headers),
+            b"h": b",".join(
+                shown_bytes(name.encode() + b"=" + (value or b"NULL"), sys.stdout) for name, value in record.headers
+            ),
             b"t": record.topic.encode(),
             b"p": b"%d" % record.partition,
             b"o": b"%d" % record.offset,

@@ -11,7 +11,7 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.cli.message_json import message_document
 from barnabas.cli.suggestions import warn_of_unknown
-from barnabas.cli.terminal import print_lines
+from barnabas.cli.terminal import print_lines, shown, shown_bytes
 from barnabas.client.codecs import Decoder, decoder, load_dotted
 from barnabas.client.records import Record
 
@@ -66,7 +66,7 @@ class _Default:
                 lambda record: b"Epoch:%d" % (-1 if record.leader_epoch is None else record.leader_epoch),
             ),
             "print.headers": ("false", self._headers),
-            "print.key": ("false", lambda record: self._text(record.key, self._decode_key)),
+            "print.key": ("false", lambda record: shown_bytes(self._text(record.key, self._decode_key), sys.stdout)),
             "print.value": ("true", lambda record: self._text(record.value, self._decode_value)),
         }
         self._columns = [
@@ -89,7 +89,8 @@ class _Default:
         if not record.headers:
             return b"NO_HEADERS"
         return self._headers_separator.join(
-            name.encode() + b":" + self._text(value, self._decode_header) for name, value in record.headers
+            shown_bytes(name.encode() + b":" + self._text(value, self._decode_header), sys.stdout)
+            for name, value in record.headers
         )
 
     def _timestamp(self, record: RawRecord) -> bytes:
@@ -111,7 +112,7 @@ def _logging(properties: Mapping[str, str]) -> Formatter:
         when = (
             "" if record.timestamp_ms is None else f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp_ms}, "
         )
-        key = "null " if record.key is None else record.key.decode(errors="replace") + ", "
+        key = "null " if record.key is None else shown(record.key.decode(errors="replace"), sys.stderr) + ", "
         value = "null" if record.value is None else record.value.decode(errors="replace")
         print_lines(f"{when}key:{key}value:{value}", file=sys.stderr)
         return plain(record)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import aligned, print_json
-from barnabas.cli.terminal import print, print_lines
+from barnabas.cli.terminal import print, print_lines, shown
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import alter_group_offsets, describe_group, group_offsets
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
@@ -71,7 +71,9 @@ def _print(given: argparse.Namespace, result: Mapping[str, _Offsets]) -> None:
     if given.export:
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\n")
-        writer.writerows(row[1:] if len(given.group) == 1 else row for row in rows)
+        for group_id, topic, *numbers in rows:
+            cells = [shown(name, sys.stdout) for name in ([topic] if len(given.group) == 1 else [group_id, topic])]
+            writer.writerow([*cells, *numbers])
         print_lines(output.getvalue())
     elif given.output == "json":
         names = ("group", "topic", "partition", "new_offset")

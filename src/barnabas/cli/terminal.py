@@ -40,6 +40,7 @@ __all__ = [
     "print_document",
     "print_lines",
     "shown",
+    "shown_bytes",
 ]
 
 _MARK = os.urandom(8).hex()
@@ -65,6 +66,11 @@ def escaped(text: str, keep: str = "") -> str:
 def shown(text: str, stream: TextIO) -> str:
     """One line from outside for a stream: escaped if the stream is a terminal."""
     return escaped(text) if stream.isatty() else text
+
+
+def shown_bytes(data: bytes, stream: TextIO) -> bytes:
+    """The same for bytes, UTF-8 mostly, that go to a stream's buffer: a record's key, say, which has no lines."""
+    return escaped(data.decode(errors="backslashreplace")).encode() if stream.isatty() else data
 
 
 def own(stream: TextIO, sequence: str) -> str:
@@ -126,7 +132,7 @@ class TerminalStream(io.TextIOWrapper):
         return _TerminalBytes(self, super().buffer)
 
 
-class _TerminalBytes(io.BufferedIOBase):
+class _TerminalBytes:
     """Decodes bytes for a `TerminalStream`; what is no UTF-8 has escapes, a letter may come in two pieces."""
 
     def __init__(self, text: TerminalStream, buffer: object) -> None:
@@ -143,7 +149,7 @@ class _TerminalBytes(io.BufferedIOBase):
     def isatty(self) -> bool:
         return self._text.isatty()
 
-    def write(self, data: bytes, /) -> int:  # type: ignore[override]
+    def write(self, data: bytes, /) -> int:
         self._text.write(self._decoder.decode(data))
         return len(data)
 
