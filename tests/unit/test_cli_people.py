@@ -90,7 +90,7 @@ def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
         parser().parse_args(["--help"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "how many streams (default 3)" in shown
-    assert "first answer (default 5.0)" in shown
+    assert "is the answer (default 5.0)" in shown
 
 
 def test_completion_offers_commands_and_options() -> None:
@@ -234,12 +234,12 @@ def test_a_watch_goes_on_when_brokers_are_away_for_a_while(capsys: pytest.Captur
         print(outcome)
 
     with pytest.raises(KeyboardInterrupt):
-        show_repeatedly(show, 0.0)
+        show_repeatedly(show, 0.0, lambda: None)
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("first\nagain\n", "Error: no broker answers\n")
     outcomes = [ConnectError("no broker answers"), "never"]
     with pytest.raises(ConnectError):
-        show_repeatedly(show, 0.0)
+        show_repeatedly(show, 0.0, lambda: None)
     outcomes = ["first", AuthorizationError(ErrorCode.GROUP_AUTHORIZATION_FAILED), "never"]
     with pytest.raises(AuthorizationError):
-        show_repeatedly(show, 0.0)
+        show_repeatedly(show, 0.0, lambda: None)

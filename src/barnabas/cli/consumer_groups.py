@@ -5,25 +5,30 @@ Unlike Apache's, a command that fails ends with 1.
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
+from barnabas.cli.incomplete import Gaps, existing
 from barnabas.cli.suggestions import explained
 from barnabas.cli.terminal import print, print_lines
 from barnabas.cli.watching import show_repeatedly
 from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.errors import ClientError
 from barnabas.client.groups import (
     GroupDescription,
+    GroupListing,
     GroupMember,
     delete_group,
     delete_group_offsets,
     describe_group,
     group_offsets,
     list_groups,
+    look_at_groups,
+    look_up_groups,
 )
-from barnabas.client.offsets import LATEST, FoundOffset, list_offsets
+from barnabas.client.offsets import LATEST, FoundOffset, look_up_offsets
 from barnabas.wire.kafka.errors import KafkaError
 
 __all__ = ["main"]
@@ -72,7 +77,7 @@ def main(argv: list[str]) -> int:
 def _describe_repeatedly(connection: AdminConnection, given: argparse.Namespace) -> int:
     """Once, or with --watch until Ctrl-C."""
     if given.watch:
-        show_repeatedly(lambda: _describe(connection, given), given.watch)
+        show_repeatedly(lambda: _describe(connection, given), given.watch, connection.restart)
     return _describe(connection, given)
 
 
@@ -130,7 +135,14 @@ def _group_ids(connection: AdminConnection, given: argparse.Namespace) -> list[s
 def _list(parser: ToolParser, connection: AdminConnection, given: argparse.Namespace) -> int:
     states = _filters(parser, given.state, _STATES, "state")
     types = _filters(parser, given.type, _TYPES, "types")
-    listed = list_groups(connection, states, types)
+    found = look_up_groups(connection, states, types)
+    gaps = Gaps(connection)
+    gaps.add_group_partitions(found.leaderless)
+    _print_listed(given, found.groups)
+    return gaps.report()
+
+
+def _print_listed(given: argparse.Namespace, listed: Sequence[GroupListing]) -> None:
     if given.output == "json":
         print_json(
             [
@@ -143,11 +155,11 @@ def _list(parser: ToolParser, connection: AdminConnection, given: argparse.Names
                 for group in listed
             ]
         )
-        return 0
+        return
     if given.state is None and given.type is None:
         for group in listed:
             print(group.group_id)
-        return 0
+        return
     header = ["GROUP"]
     rows = [[group.group_id] for group in listed]
     if given.type is not None:
@@ -159,7 +171,6 @@ def _list(parser: ToolParser, connection: AdminConnection, given: argparse.Names
         for row, group in zip(rows, listed, strict=True):
             row.append(group.state or "Unknown")
     print_lines(aligned(header, rows, {"GROUP": 25, "TYPE": 20}))
-    return 0
 
 
 def _filters(parser: ToolParser, text: str | None, known: Sequence[str], what: str) -> list[str]:
@@ -179,26 +190,58 @@ def _filters(parser: ToolParser, text: str | None, known: Sequence[str], what: s
 # Describe
 
 
+_Committed = dict[TopicPartition, int]
+_Ends = Mapping[TopicPartition, FoundOffset | ClientError]
+
+
 def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
-    described = [describe_group(connection, group_id) for group_id in sorted(_group_ids(connection, given))]
-    there = [group for group in described if group.state != "Dead"]
-    show: Callable[[AdminConnection, argparse.Namespace, GroupDescription], dict[str, Any]]
-    if given.members:
-        show = _members
-    elif given.state is not None:
-        show = _state
-    else:
-        show = _offsets
+    """Each group as far as it is known; the offsets of all of them are asked for together."""
+    gaps = Gaps(connection)
+    coordinators: dict[str, int] = {}
+    ids = sorted(set(given.group))
+    if given.all_groups:
+        found = look_up_groups(connection)
+        gaps.add_group_partitions(found.leaderless)
+        ids, coordinators = [group.group_id for group in found.groups], found.coordinators
+    with_offsets = not given.members and given.state is None
+
+    def ask(asking: AdminConnection, group_id: str) -> tuple[GroupDescription, _Committed]:
+        group = describe_group(asking, group_id)
+        return group, group_offsets(asking, group_id) if with_offsets and group.state != "Dead" else {}
+
+    answers = look_at_groups(connection, ids, ask, coordinators)
+    gaps.add_groups(answers)
+    described = {group_id: answers[group_id] for group_id in ids}
+    there = [answer for answer in described.values() if not isinstance(answer, ClientError)]
+    partitions = {partition for group, committed in there for partition in _partitions(group, committed)}
+    ends: _Ends = look_up_offsets(connection, dict.fromkeys(partitions, LATEST)) if with_offsets else {}
+    gaps.add_partitions(existing(ends))
     documents = []
-    for group in described:
+    for group, committed in there:
         if group.state == "Dead":
             print("", f"Error: Consumer group '{group.group_id}' does not exist.", file=sys.stderr, sep="\n")
             continue
         _print_state(group)
-        documents.append(show(connection, given, group))
+        if given.members:
+            documents.append(_members(given, group))
+        elif given.state is not None:
+            documents.append(_state(given, group))
+        else:
+            documents.append(_offsets(given, group, committed, ends))
     if given.output == "json":
         print_json(documents)
-    return 0 if len(there) == len(described) else 1
+    code = gaps.report()
+    return 1 if any(group.state == "Dead" for group, _ in there) else code
+
+
+def _partitions(group: GroupDescription, committed: _Committed) -> list[TopicPartition]:
+    """Those of members, by member, then those that are only committed."""
+    owned = [
+        partition
+        for member in sorted(group.members, key=lambda member: -len(member.partitions))
+        for partition in member.partitions
+    ]
+    return list(dict.fromkeys([*owned, *sorted(committed, key=lambda place: (place.topic, place.partition))]))
 
 
 def _print_state(group: GroupDescription) -> None:
@@ -208,16 +251,12 @@ def _print_state(group: GroupDescription) -> None:
         print("", f"Warning: Consumer group '{group.group_id}' is rebalancing.", file=sys.stderr, sep="\n")
 
 
-def _offsets(connection: AdminConnection, given: argparse.Namespace, group: GroupDescription) -> dict[str, Any]:
-    committed = group_offsets(connection, group.group_id)
+def _offsets(given: argparse.Namespace, group: GroupDescription, committed: _Committed, ends: _Ends) -> dict[str, Any]:
     owners: dict[TopicPartition, GroupMember] = {}
     for member in sorted(group.members, key=lambda member: -len(member.partitions)):
         owners.update(dict.fromkeys(member.partitions, member))
-    unowned = sorted((partition for partition in committed if partition not in owners), key=lambda p: (p.topic, p[1]))
-    partitions = [*owners, *unowned]
-    ends = list_offsets(connection, dict.fromkeys(partitions, LATEST))
     rows = []
-    for partition in partitions:
+    for partition in _partitions(group, committed):
         owner = owners.get(partition)
         found = ends[partition]
         end = found.offset if isinstance(found, FoundOffset) else None
@@ -256,7 +295,7 @@ def _cell(value: object) -> str:
     return MISSING if value is None else str(value)
 
 
-def _members(_: AdminConnection, given: argparse.Namespace, group: GroupDescription) -> dict[str, Any]:
+def _members(given: argparse.Namespace, group: GroupDescription) -> dict[str, Any]:
     if given.output == "text" and group.members:
         with_instance = any(member.group_instance_id for member in group.members)
         header = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if with_instance else []), "HOST", "CLIENT-ID"]
@@ -293,7 +332,7 @@ def _assignment_text(member: GroupMember) -> str:
     return ", ".join(f"{topic}({','.join(numbers)})" for topic, numbers in topics.items()) or MISSING
 
 
-def _state(_: AdminConnection, given: argparse.Namespace, group: GroupDescription) -> dict[str, Any]:
+def _state(given: argparse.Namespace, group: GroupDescription) -> dict[str, Any]:
     coordinator = group.coordinator
     address = f"{coordinator.host}:{coordinator.port}  ({coordinator.id})"
     if given.output == "text":

@@ -2,18 +2,26 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Callable
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP, list_offsets
+from barnabas.client.errors import ClientError
+from barnabas.client.offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    FoundOffset,
+    look_up_offsets,
+)
 from barnabas.client.topics import describe_topics
-from barnabas.wire.kafka.errors import KafkaError
 
 __all__ = ["main"]
 
@@ -55,11 +63,10 @@ def main(argv: list[str]) -> int:
     timestamp = _timestamp(given.time)
     wanted = _rules(given.topic_partitions) if given.topic_partitions else _topic_and_partitions(given)
     with connect(given, "barnabas-get-offsets") as connection:
-        _print_offsets(connection, given, wanted, timestamp)
-    return 0
+        return _print_offsets(connection, given, wanted, timestamp)
 
 
-def _print_offsets(connection: AdminConnection, given: argparse.Namespace, wanted: Wanted, timestamp: int) -> None:
+def _print_offsets(connection: AdminConnection, given: argparse.Namespace, wanted: Wanted, timestamp: int) -> int:
     topics = describe_topics(connection)
     partitions = [
         partition
@@ -71,23 +78,31 @@ def _print_offsets(connection: AdminConnection, given: argparse.Namespace, wante
     if not partitions:
         hint = did_you_mean(given.topic, [topic.name for topic in topics]) if given.topic else ""
         raise BarnabasError(f"Could not match any topic-partitions with the specified filters{hint}")
-    rows = []
-    for partition, found in list_offsets(connection, dict.fromkeys(partitions, timestamp)).items():
-        if isinstance(found, KafkaError):
-            print(f"Skip getting offsets for topic-partition {partition} due to error: {found}", file=sys.stderr)
-        elif found.offset != _UNKNOWN_OFFSET:
-            rows.append((partition, found))
-    rows.sort(key=lambda row: str(row[0]))
+    outcomes = look_up_offsets(connection, dict.fromkeys(partitions, timestamp))
+    gaps = Gaps(connection)
+    gaps.add_partitions(outcomes)
+    rows = sorted(
+        (
+            (partition, found)
+            for partition, found in outcomes.items()
+            if isinstance(found, ClientError) or found.offset != _UNKNOWN_OFFSET
+        ),
+        key=lambda row: str(row[0]),
+    )
     if given.output == "json":
-        print_json(
-            [
-                {"topic": topic, "partition": number, "offset": found.offset, "timestamp": found.timestamp_ms}
-                for (topic, number), found in rows
-            ]
-        )
+        print_json([_as_json(partition, found) for partition, found in rows])
     else:
         for (topic, number), found in rows:
-            print(f"{topic}:{number}:{found.offset}")
+            if not isinstance(found, ClientError):
+                print(f"{topic}:{number}:{found.offset}")
+    return gaps.report()
+
+
+def _as_json(topic_partition: TopicPartition, found: FoundOffset | ClientError) -> dict[str, object]:
+    named = {"topic": topic_partition.topic, "partition": topic_partition.partition}
+    if isinstance(found, ClientError):
+        return {**named, "offset": None, "timestamp": None, "error": str(found)}
+    return {**named, "offset": found.offset, "timestamp": found.timestamp_ms}
 
 
 def _timestamp(text: str) -> int:

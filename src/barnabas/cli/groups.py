@@ -5,10 +5,12 @@ from datetime import datetime
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.terminal import print_lines
 from barnabas.cli.times import parse_time_ms
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.groups import alter_group_offsets, describe_group, group_offsets, list_groups
+from barnabas.client.errors import ClientError
+from barnabas.client.groups import alter_group_offsets, describe_group, group_offsets, look_at_groups, look_up_groups
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from barnabas.client.topics import describe_topics
 
@@ -44,15 +46,23 @@ def main(argv: list[str]) -> int:
 
 
 def _list(connection: AdminConnection, *, as_json: bool) -> int:
-    rows = []
-    for listed in list_groups(connection):
-        members = describe_group(connection, listed.group_id).members
-        rows.append((listed.group_id, listed.state, len(members)))
+    found = look_up_groups(connection)
+    gaps = Gaps(connection)
+    gaps.add_group_partitions(found.leaderless)
+    ids = [group.group_id for group in found.groups]
+    described = look_at_groups(connection, ids, describe_group, found.coordinators)
+    gaps.add_groups(described)
+    rows: list[tuple[str, str, int | None]] = []
+    for listed in found.groups:
+        answer = described[listed.group_id]
+        members = None if isinstance(answer, ClientError) else len(answer.members)
+        rows.append((listed.group_id, listed.state, members))
     if as_json:
         print_json([{"group": group, "state": state, "members": count} for group, state, count in rows])
     else:
-        print_lines(aligned(("GROUP", "STATE", "MEMBERS"), rows))
-    return 0
+        cells = [(group, state, "?" if count is None else count) for group, state, count in rows]
+        print_lines(aligned(("GROUP", "STATE", "MEMBERS"), cells))
+    return gaps.report()
 
 
 def _seek(connection: AdminConnection, group: str, topics: list[str], to: str, *, as_json: bool) -> int:

@@ -1,15 +1,18 @@
 """``barnabas overview``: a cluster at a glance: brokers, topics with what is wrong, groups with their lag."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
+from barnabas.cli.incomplete import Gaps, existing
 from barnabas.cli.terminal import print_lines, shown
 from barnabas.cli.watching import show_repeatedly
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.groups import describe_group, group_offsets, list_groups
-from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from barnabas.client.errors import ClientError, UnknownTopicError
+from barnabas.client.groups import GroupDescription, describe_group, group_offsets, look_at_groups, look_up_groups
+from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, look_up_offsets
 from barnabas.client.topics import TopicDescription, describe_topics
 
 __all__ = ["main"]
@@ -27,22 +30,28 @@ def main(argv: list[str]) -> int:
     parser.require(given, "bootstrap-server")
     with connect(given, "barnabas-overview") as connection:
 
-        def show() -> None:
-            found = _look(connection)
+        def show() -> int:
+            gaps = Gaps(connection)
+            found = _look(connection, gaps)
             if given.output == "json":
                 print_json(found)
             else:
                 print_lines(_text(found))
+            return gaps.report()
 
         if given.watch:
-            show_repeatedly(show, given.watch)
-        show()
-    return 0
+            show_repeatedly(show, given.watch, connection.restart)
+        return show()
 
 
-def _look(connection: AdminConnection) -> dict[str, Any]:
-    cluster = connection.describe_cluster(fresh=True)
-    topics = [topic for topic in describe_topics(connection) if not topic.is_internal]
+def _look(connection: AdminConnection, gaps: Gaps) -> dict[str, Any]:
+    all_topics = describe_topics(connection)
+    cluster = connection.describe_cluster()
+    topics = [topic for topic in all_topics if not topic.is_internal]
+    described = _topics(connection, topics, gaps)
+    groups = _groups(connection, gaps)
+    replicas = {replica for topic in all_topics for part in topic.partitions for replica in part.replicas}
+    missing = sorted(replicas - {broker.id for broker in cluster.brokers})
     return {
         "cluster_id": cluster.cluster_id,
         "brokers": [
@@ -52,22 +61,31 @@ def _look(connection: AdminConnection) -> dict[str, Any]:
                 "rack": broker.rack,
                 "controller": broker.id == cluster.controller_id,
                 "leads": sum(part.leader == broker.id for topic in topics for part in topic.partitions),
+                "state": "no answer" if broker.id in connection.unreachable else "up",
             }
             for broker in cluster.brokers
+        ]
+        + [
+            {"id": broker_id, "address": None, "rack": None, "controller": False, "leads": 0, "state": "away"}
+            for broker_id in missing
         ],
-        "topics": _topics(connection, topics),
-        "groups": _groups(connection),
+        "topics": described,
+        "groups": groups,
+        "errors": gaps.lines,
     }
 
 
-def _topics(connection: AdminConnection, topics: list[TopicDescription]) -> list[dict[str, Any]]:
+def _topics(connection: AdminConnection, topics: list[TopicDescription], gaps: Gaps) -> list[dict[str, Any]]:
     places = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
-    first, last = (list_offsets(connection, dict.fromkeys(places, spec)) for spec in (EARLIEST, LATEST))
-    records: dict[str, int] = {}
+    first, last = (look_up_offsets(connection, dict.fromkeys(places, spec)) for spec in (EARLIEST, LATEST))
+    gaps.add_partitions(first | last)
+    records: dict[str, int | None] = {}
     for place in places:
-        low, high = first.get(place), last.get(place)
-        if isinstance(low, FoundOffset) and isinstance(high, FoundOffset):
-            records[place.topic] = records.get(place.topic, 0) + high.offset - low.offset
+        low, high, before = first[place], last[place], records.get(place.topic, 0)
+        if before is None or isinstance(low, ClientError) or isinstance(high, ClientError):
+            records[place.topic] = None
+        else:
+            records[place.topic] = before + high.offset - low.offset
     return [
         {
             "name": topic.name,
@@ -81,28 +99,56 @@ def _topics(connection: AdminConnection, topics: list[TopicDescription]) -> list
     ]
 
 
-def _groups(connection: AdminConnection) -> list[dict[str, Any]]:
-    groups = []
-    for listed in list_groups(connection):
-        description = describe_group(connection, listed.group_id)
-        committed = group_offsets(connection, listed.group_id)
-        ends = list_offsets(connection, dict.fromkeys(committed, LATEST))
-        lag = sum(max(0, end.offset - committed[place]) for place, end in ends.items() if isinstance(end, FoundOffset))
-        groups.append(
-            {"group": listed.group_id, "state": description.state, "members": len(description.members), "lag": lag}
-        )
+def _groups(connection: AdminConnection, gaps: Gaps) -> list[dict[str, Any]]:
+    found = look_up_groups(connection)
+    gaps.add_group_partitions(found.leaderless)
+
+    def ask(asking: AdminConnection, group_id: str) -> tuple[GroupDescription, dict[TopicPartition, int]]:
+        return describe_group(asking, group_id), group_offsets(asking, group_id)
+
+    states = {group.group_id: group.state for group in found.groups}
+    answers = look_at_groups(connection, states, ask, found.coordinators)
+    gaps.add_groups(answers)
+    asked = [committed for answer in answers.values() if not isinstance(answer, ClientError) for committed in answer[1]]
+    ends = look_up_offsets(connection, dict.fromkeys(asked, LATEST))
+    gaps.add_partitions(existing(ends))
+    groups: list[dict[str, Any]] = []
+    for group_id, state in states.items():
+        answer = answers[group_id]
+        if isinstance(answer, ClientError):
+            groups.append({"group": group_id, "state": state or None, "members": None, "lag": None})
+        else:
+            description, committed = answer
+            lag = _lag(committed, ends)
+            members = len(description.members)
+            groups.append({"group": group_id, "state": description.state, "members": members, "lag": lag})
     return groups
+
+
+def _lag(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, object]) -> int | None:
+    """None where it is not known of each partition. What a deleted topic had counts for nothing."""
+    lag = 0
+    for place, offset in committed.items():
+        end = ends[place]
+        if isinstance(end, FoundOffset):
+            lag += max(0, end.offset - offset)
+        elif not isinstance(end, UnknownTopicError):
+            return None
+    return lag
 
 
 def _text(found: dict[str, Any]) -> str:
     brokers = [
-        (each["id"], each["address"], each["rack"] or "-", each["leads"], "controller" if each["controller"] else "")
+        (each["id"], each["address"] or "-", each["rack"] or "-", each["leads"], _standing(each))
         for each in found["brokers"]
     ]
     topics = [
-        (each["name"], each["partitions"], each["replicas"], each["records"], _wrong(each)) for each in found["topics"]
+        (each["name"], each["partitions"], each["replicas"], _known(each["records"]), _wrong(each))
+        for each in found["topics"]
     ]
-    groups = [(each["group"], each["state"], each["members"], each["lag"]) for each in found["groups"]]
+    groups = [
+        (each["group"], *(_known(each[name]) for name in ("state", "members", "lag"))) for each in found["groups"]
+    ]
     parts = [
         f"cluster {shown(str(found['cluster_id']), sys.stdout)}",
         aligned(("BROKER", "ADDRESS", "RACK", "LEADS", ""), brokers),
@@ -112,6 +158,15 @@ def _text(found: dict[str, Any]) -> str:
     if groups:
         parts.append(aligned(("GROUP", "STATE", "MEMBERS", "LAG"), groups))
     return "\n\n".join(parts)
+
+
+def _known(value: object) -> object:
+    return "?" if value is None else value
+
+
+def _standing(broker: dict[str, Any]) -> str:
+    words = ["controller"] if broker["controller"] else []
+    return ", ".join(words if broker["state"] == "up" else [*words, broker["state"]])
 
 
 def _wrong(topic: dict[str, Any]) -> str:

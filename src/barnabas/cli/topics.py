@@ -10,10 +10,13 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import ZERO_UUID, TopicPartition, uuid_from_text, uuid_text
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, key_values, print_json
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.suggestions import explained
 from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import ConfigEntry, Resource, ResourceType, describe_configs
+from barnabas.client.each_broker import ask_in_part
+from barnabas.client.errors import ClientError
 from barnabas.client.reassignments import Reassignment, list_reassignments
 from barnabas.client.topics import (
     EligibleLeaders,
@@ -51,7 +54,7 @@ def main(argv: list[str]) -> int:
             elif given.list:
                 _list(connection, given)
             elif given.describe:
-                _describe(connection, given)
+                return _describe(connection, given)
             elif given.alter:
                 _alter(connection, given)
             else:
@@ -194,17 +197,17 @@ def _list(connection: AdminConnection, given: argparse.Namespace) -> None:
 # Describe
 
 
-def _describe(connection: AdminConnection, given: argparse.Namespace) -> None:
+def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
+    gaps = Gaps(connection)
     found = _by_id(connection, given) if given.topic_id else _existing(connection, given)
-    resources = [Resource(ResourceType.TOPIC, topic.name) for topic in found]
-    configs = {resource.name: entries for resource, entries in describe_configs(connection, resources).items()}
-    reassignments = _reassignments(connection)
+    configs = _configs(connection, given, found, gaps)
+    reassignments = _reassignments(connection, gaps)
     limit = given.partition_size_limit_per_response
     elrs = eligible_leaders(connection, [topic.name for topic in found], limit)
     live = {broker.id for broker in connection.describe_cluster().brokers}
     described = []
     for topic in found:
-        overrides = [entry for entry in configs.get(topic.name, []) if not entry.is_default]
+        overrides = None if configs is None else [entry for entry in configs[topic.name] if not entry.is_default]
         if given.topics_with_overrides and not overrides:
             continue
         partitions = [
@@ -213,7 +216,7 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> None:
             if _is_wanted(
                 given,
                 partition,
-                configs.get(topic.name, []),
+                configs[topic.name] if configs is not None else [],
                 live,
                 reassignments.get(TopicPartition(topic.name, partition.partition)),
             )
@@ -221,7 +224,7 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> None:
         described.append((topic, overrides, partitions))
     if given.output == "json":
         print_json([_as_json(*item, reassignments, elrs) for item in described])
-        return
+        return gaps.report()
     reports_only = any(getattr(given, report.replace("-", "_")) for report in _REPORTS)
     for topic, overrides, partitions in described:
         if not reports_only:
@@ -231,16 +234,35 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> None:
                 name = TopicPartition(topic.name, partition.partition)
                 fields = _partition_fields(topic.name, partition, reassignments.get(name), elrs.get(name))
                 print("", *fields, sep="\t")
+    return gaps.report()
 
 
-def _reassignments(connection: AdminConnection) -> dict[TopicPartition, Reassignment]:
+def _configs(
+    connection: AdminConnection, given: argparse.Namespace, topics: Iterable[TopicDescription], gaps: Gaps
+) -> dict[str, list[ConfigEntry]] | None:
+    """The properties of each topic; None while no broker can say, where nothing depends on them."""
+    resources = [Resource(ResourceType.TOPIC, topic.name) for topic in topics]
+    found = ask_in_part(connection, lambda asking: describe_configs(asking, resources))
+    if not isinstance(found, ClientError):
+        return {resource.name: entries for resource, entries in found.items()}
+    if given.topics_with_overrides or given.under_min_isr_partitions or given.at_min_isr_partitions:
+        raise found
+    gaps.add(f"the topics' configurations: {found}")
+    return None
+
+
+def _reassignments(connection: AdminConnection, gaps: Gaps) -> dict[TopicPartition, Reassignment]:
     """As in Kafka's tool, topics are described without them where brokers cannot or may not return them."""
     try:
-        return list_reassignments(connection)
+        found = ask_in_part(connection, list_reassignments)
     except KafkaError as error:
         if error.code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
             return {}
         raise
+    if isinstance(found, ClientError):
+        gaps.add(f"what is being reassigned, which the controller knows: {found}")
+        return {}
+    return found
 
 
 def _by_id(connection: AdminConnection, given: argparse.Namespace) -> list[TopicDescription]:
@@ -285,17 +307,20 @@ def _replication_factor(partition: PartitionDescription, reassignment: Reassignm
 
 
 def _topic_fields(
-    topic: TopicDescription, overrides: Iterable[ConfigEntry], reassignments: Mapping[TopicPartition, Reassignment]
+    topic: TopicDescription,
+    overrides: Iterable[ConfigEntry] | None,
+    reassignments: Mapping[TopicPartition, Reassignment],
 ) -> list[str]:
     first = topic.partitions[0] if topic.partitions else None
     factor = _replication_factor(first, reassignments.get(TopicPartition(topic.name, first.partition))) if first else 0
+    configs = "?" if overrides is None else ",".join(f"{entry.name}={entry.value}" for entry in overrides)
     topic_id = [] if topic.topic_id == ZERO_UUID else [f"TopicId: {uuid_text(topic.topic_id)}"]
     return [
         f"Topic: {topic.name}",
         *topic_id,
         f"PartitionCount: {len(topic.partitions)}",
         f"ReplicationFactor: {factor}",
-        f"Configs: {','.join(f'{entry.name}={entry.value}' for entry in overrides)}",
+        f"Configs: {configs}",
     ]
 
 
@@ -328,7 +353,7 @@ def _ids(brokers: Iterable[int]) -> str:
 
 def _as_json(
     topic: TopicDescription,
-    overrides: Iterable[ConfigEntry],
+    overrides: Iterable[ConfigEntry] | None,
     partitions: Iterable[PartitionDescription],
     reassignments: Mapping[TopicPartition, Reassignment],
     elrs: Mapping[TopicPartition, EligibleLeaders],
@@ -357,7 +382,7 @@ def _as_json(
         "replication_factor": _replication_factor(first, reassignments.get(TopicPartition(topic.name, first.partition)))
         if first
         else 0,
-        "configs": {entry.name: entry.value for entry in overrides},
+        "configs": None if overrides is None else {entry.name: entry.value for entry in overrides},
         "partitions": described,
     }
 

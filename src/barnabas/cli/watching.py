@@ -12,11 +12,15 @@ __all__ = ["show_repeatedly"]
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-def show_repeatedly(show: Callable[[], object], interval_s: float) -> None:
-    """Each time on a clear screen, if it is one. The first time an error ends it; later it goes on when brokers answer again."""
+def show_repeatedly(show: Callable[[], object], interval_s: float, restart: Callable[[], None]) -> None:
+    """Each time on a clear screen, if it is one. ``restart`` gives each round its deadline.
+
+    The first time an error ends it; later it goes on when brokers answer again.
+    """
     is_first = True
     while True:
         print(own(sys.stdout, _CLEAR), end="")
+        restart()
         try:
             show()
         except ClientError as error:

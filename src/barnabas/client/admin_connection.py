@@ -157,11 +157,15 @@ class AdminConnection:
         try:
             # A broker that stopped answering leaves time for another one.
             return link.exchange(request, answer, max_version, end.share(_PATIENCE) if end and others else end)
-        except ConnectError:
+        except ConnectError as error:
             self._drop(link.address)
             if not others:
                 raise
-        return self._first_link(others).exchange(request, answer, max_version, end)
+            first = error
+        try:
+            return self._first_link(others).exchange(request, answer, max_version, end)
+        except ConnectError as error:
+            raise ConnectError(f"{first}; {error}") from None
 
     def _end_of(self, request: Message) -> Deadline | None:
         """When an answer must be there; what changes something has its own time."""
@@ -268,23 +272,22 @@ class AdminConnection:
     def find_coordinator(self, group_id: str) -> Broker:
         """The broker that leads a consumer group; waits while the cluster is still making room for groups."""
 
-        def attempt() -> FindCoordinatorResponse:
-            if self.negotiated(FindCoordinatorRequest) >= _FIND_COORDINATORS_FROM:
-                request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=[group_id])
-            else:
-                request = FindCoordinatorRequest(key=group_id, key_type=_GROUP)
-            return self.send(request, FindCoordinatorResponse)
-
-        def outcome(response: FindCoordinatorResponse) -> Any:
-            return response.coordinators[0] if response.coordinators else response
-
-        found = outcome(self.retry(attempt, lambda response: [outcome(response).error_code]))
+        found: Any = self.retry(lambda: self.ask_for_coordinator(group_id), lambda answer: [answer.error_code])
         if found.error_code:
             raise refusal(found.error_code, found.error_message, about=f"group {group_id}")
         broker = Broker(found.node_id, found.host, found.port)
         if broker.id not in {known.id for known in self.describe_cluster().brokers}:
             self._cluster = None
         return broker
+
+    def ask_for_coordinator(self, group_id: str) -> Any:
+        """The answer of any broker at present, with its error code: the part of FindCoordinator's response about the group."""
+        if self.negotiated(FindCoordinatorRequest) >= _FIND_COORDINATORS_FROM:
+            request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=[group_id])
+        else:
+            request = FindCoordinatorRequest(key=group_id, key_type=_GROUP)
+        response = self.send(request, FindCoordinatorResponse)
+        return response.coordinators[0] if response.coordinators else response
 
     def _address(self, broker_id: int) -> tuple[str, int]:
         for fresh in (False, True):
@@ -384,11 +387,8 @@ class AdminConnection:
         if self.deadline is not None:
             self.deadline.restart()
 
-    def branch(self, broker_id: int, *, is_alone: bool) -> "AdminConnection":
-        """A connection with links of its own, for the thread that asks one broker; closed with this one.
-
-        Its deadline leaves time for what follows, unless the broker is asked alone.
-        """
+    def branch(self, broker_id: int) -> "AdminConnection":
+        """A connection with links of its own, for the thread that asks one broker; closed with this one."""
         branch = self._branches.get(broker_id)
         if branch is None:
             branch = self._branches[broker_id] = copy.copy(self)
@@ -397,9 +397,12 @@ class AdminConnection:
         answered = [link.address for link in self._links.values()]
         branch._servers = list(dict.fromkeys([*answered, *self._servers]))
         branch._cluster = self._cluster
-        if self.deadline is not None:
-            branch.deadline = self.deadline if is_alone else self.deadline.share(_PATIENCE)
+        branch.deadline = self.patience()
         return branch
+
+    def patience(self) -> Deadline | None:
+        """The end of a question that may stay without an answer: it leaves time for what follows."""
+        return None if self.deadline is None else self.deadline.share(_PATIENCE)
 
     def _drop(self, address: tuple[str, int]) -> None:
         link = self._links.pop(address, None)

@@ -15,7 +15,7 @@ from barnabas.base.files import FileSlice
 from barnabas.base.network import Part
 from barnabas.client.deadline import Deadline, sooner
 from barnabas.client.errors import ConfigurationError, ConnectError, refusal
-from barnabas.client.link_sockets import open_socket, receive_exactly, send_all
+from barnabas.client.link_sockets import no_answer, open_socket, receive_exactly, send_all
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_response_header, encode_request, response_version
@@ -136,7 +136,7 @@ class BrokerLink:
             return self._receive(end)
         except TimeoutError:
             self._broken = True
-            raise ConnectError(f"{self._name} did not answer within {end}") from None
+            raise no_answer(self._name, end) from None
         except OSError as error:
             self._broken = True
             if self._security is not None and (refused := self._security.certificate_error(error, self._name)):

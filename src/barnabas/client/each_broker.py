@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.errors import ClientError, ConnectError
+from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection
+from barnabas.client.errors import ClientError, ConnectError, RefusedError
 
-__all__ = ["ask_each"]
+__all__ = ["ask_each", "ask_in_part"]
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def ask_each(
     branches = {}
     asked = [broker_id for broker_id in wanted if broker_id not in connection.unreachable]
     for broker_id in asked:
-        branches[broker_id] = connection.branch(broker_id, is_alone=len(asked) == 1)
+        branches[broker_id] = connection.branch(broker_id)
         left.put(broker_id)
 
     def work() -> None:
@@ -64,3 +64,22 @@ def ask_each(
         if broker_id not in found:
             found[broker_id] = connection.unreachable[broker_id]
     return {broker_id: found[broker_id] for broker_id in wanted}
+
+
+def ask_in_part(connection: AdminConnection, ask: Callable[[AdminConnection], T]) -> T | ClientError:
+    """What ``ask(connection)`` returns, or why there is no answer at present; it uses a part of the deadline only.
+
+    For a part of a command's answer that may be missing. What is refused is raised.
+    """
+    whole = connection.deadline
+    connection.deadline = connection.patience()
+    try:
+        return ask(connection)
+    except ConnectError as error:
+        return error
+    except RefusedError as error:
+        if error.code not in ROUTING_ERRORS:
+            raise
+        return error
+    finally:
+        connection.deadline = whole

@@ -4,31 +4,40 @@ In Kafka: `Admin.listConsumerGroups`.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin_connection import AdminConnection, Broker
-from barnabas.client.errors import refusal
+from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection, Broker
+from barnabas.client.each_broker import ask_each
+from barnabas.client.errors import ClientError, RefusedError, refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMember",
+    "GroupsFound",
     "alter_group_offsets",
     "delete_group",
     "delete_group_offsets",
     "describe_group",
     "group_offsets",
     "list_groups",
+    "look_at_groups",
+    "look_up_groups",
     "prepare_groups",
     "remove_members",
 ]
 
 _FETCH_GROUPS_FROM = 8  # the version of OffsetFetch from which it asks for several groups at once
+_GROUPS_TOPIC = "__consumer_offsets"
 _LAST_VERSION_WITH_NAMES = 9  # of OffsetFetch and OffsetCommit; later ones name topics by id only
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +76,139 @@ def list_groups(
     connection: AdminConnection, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[GroupListing]:
     """The consumer groups of all brokers, by id; raises when a broker does not answer, for the list would lack its groups."""
+    found: list[GroupListing] = []
+    for broker in connection.describe_cluster(fresh=True).brokers:
+        found += _list_groups_of(connection, broker.id, states, types)
+    return _by_id(found)
+
+
+class GroupsFound(NamedTuple):
+    """The groups of the brokers that answered, by id, and what keeps others out of the list."""
+
+    groups: list[GroupListing]
+    coordinators: dict[str, int]
+    """The broker of each group."""
+    unreachable: dict[int, ClientError]
+    """The brokers that did not answer: groups of theirs are not in the list."""
+    leaderless: list[TopicPartition]
+    """The partitions of the groups' own topic without a leader: groups in them have no broker at present."""
+
+
+def look_up_groups(connection: AdminConnection, states: Sequence[str] = (), types: Sequence[str] = ()) -> GroupsFound:
+    """The same for a reader that does not wait: all brokers are asked at once, and those that do not answer are named.
+
+    Raises `ConnectError` when none answers.
+    """
+    leaderless = _partitions_without_leader(connection)
+    answers = ask_each(
+        connection,
+        [broker.id for broker in connection.describe_cluster().brokers],
+        lambda asking, broker_id: _list_groups_of(asking, broker_id, states, types),
+    )
+    found: list[GroupListing] = []
+    coordinators: dict[str, int] = {}
+    unreachable: dict[int, ClientError] = {}
+    for broker_id, answer in answers.items():
+        if isinstance(answer, RefusedError) and answer.code not in ROUTING_ERRORS:
+            raise answer
+        if isinstance(answer, ClientError):
+            unreachable[broker_id] = answer
+            continue
+        found += answer
+        coordinators.update(dict.fromkeys((group.group_id for group in answer), broker_id))
+    if answers and len(unreachable) == len(answers):
+        raise next(iter(unreachable.values()))
+    return GroupsFound(_by_id(found), coordinators, unreachable, leaderless)
+
+
+def _list_groups_of(
+    connection: AdminConnection, broker_id: int, states: Sequence[str], types: Sequence[str]
+) -> list[GroupListing]:
+    """The groups that a broker coordinates."""
     from barnabas.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-    found: dict[str, GroupListing] = {}
-    for broker in connection.describe_cluster(fresh=True).brokers:
+    def attempt() -> ListGroupsResponse:
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        return connection.send(request, ListGroupsResponse, broker_id)
 
-        def attempt(broker_id: int = broker.id) -> ListGroupsResponse:
-            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-            return connection.send(request, ListGroupsResponse, broker_id)
+    response = connection.retry(attempt, lambda answer: [answer.error_code])
+    if response.error_code:
+        raise refusal(response.error_code)
+    # Groups of other kinds (Connect's workers) share the coordinator; those without a kind only hold offsets.
+    return [
+        GroupListing(group.group_id, group.protocol_type, group.group_state, group.group_type)
+        for group in response.groups
+        if group.protocol_type in ("consumer", "")
+    ]
 
-        response = connection.retry(attempt, lambda answer: [answer.error_code])
-        if response.error_code:
-            raise refusal(response.error_code)
-        for group in response.groups:
-            # Groups of other kinds (Connect's workers) share the coordinator; those without a kind only hold offsets.
-            if group.protocol_type in ("consumer", ""):
-                found[group.group_id] = GroupListing(
-                    group.group_id, group.protocol_type, group.group_state, group.group_type
-                )
+
+def _by_id(listed: Iterable[GroupListing]) -> list[GroupListing]:
+    found = {group.group_id: group for group in listed}
     return [found[group_id] for group_id in sorted(found)]
+
+
+def _partitions_without_leader(connection: AdminConnection) -> list[TopicPartition]:
+    """Those of the groups' topic; none where the topic is not there yet, or may not be described."""
+    return [
+        TopicPartition(_GROUPS_TOPIC, item.partition_index)
+        for topic in connection.metadata([_GROUPS_TOPIC]).topics
+        for item in topic.partitions
+        if item.leader_id < 0
+    ]
+
+
+def look_at_groups(
+    connection: AdminConnection,
+    group_ids: Iterable[str],
+    ask: Callable[[AdminConnection, str], T],
+    coordinators: Mapping[str, int] | None = None,
+) -> dict[str, T | ClientError]:
+    """What ``ask(connection, group_id)`` returns for each group, or why it cannot be asked; all coordinators are asked at once.
+
+    ``coordinators`` are those that are known already. What a coordinator refuses is raised.
+    """
+    found: dict[str, T | ClientError] = {}
+    by_broker: dict[int, list[str]] = {}
+    for group_id in group_ids:
+        broker_id = (coordinators or {}).get(group_id)
+        try:
+            broker_id = _coordinator(connection, group_id) if broker_id is None else broker_id
+        except RefusedError as error:
+            found[group_id] = error
+            continue
+        by_broker.setdefault(broker_id, []).append(group_id)
+
+    def ask_all(asking: AdminConnection, broker_id: int) -> None:
+        for group_id in by_broker[broker_id]:
+            try:
+                found[group_id] = ask(asking, group_id)
+            except RefusedError as error:
+                found[group_id] = error
+
+    for broker_id, failed in ask_each(connection, by_broker, ask_all).items():
+        if failed is not None:
+            found.update((group_id, failed) for group_id in by_broker[broker_id] if group_id not in found)
+    for answer in found.values():
+        if isinstance(answer, RefusedError) and answer.code not in ROUTING_ERRORS:
+            raise answer
+    return found
+
+
+def _coordinator(connection: AdminConnection, group_id: str) -> int:
+    """Where a group belongs. It does not wait for a broker that must come back first."""
+    leaderless = _partitions_without_leader(connection)
+    if not leaderless:
+        return connection.find_coordinator(group_id).id
+    response = connection.ask_for_coordinator(group_id)
+    if response.error_code:
+        count = len(leaderless)
+        raise refusal(
+            response.error_code,
+            f"group {group_id} has no coordinator: {count} partition{' has' if count == 1 else 's have'} no leader in "
+            f"{_GROUPS_TOPIC}",
+        )
+    broker_id: int = response.node_id
+    return broker_id
 
 
 def describe_group(connection: AdminConnection, group_id: str) -> GroupDescription:

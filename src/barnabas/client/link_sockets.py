@@ -14,9 +14,10 @@ from typing import Any
 from barnabas.client.deadline import Deadline
 from barnabas.client.errors import ConnectError, UnknownHostError
 
-__all__ = ["open_socket", "receive_exactly", "send_all"]
+__all__ = ["no_answer", "open_socket", "receive_exactly", "send_all"]
 
 _PIECE_BYTES = 1024 * 1024
+_SHORTEST_S = 0.001
 
 
 def open_socket(address: tuple[str, int], name: str, end: Deadline) -> socket.socket:
@@ -36,9 +37,16 @@ def open_socket(address: tuple[str, int], name: str, end: Deadline) -> socket.so
     except (socket.gaierror, UnicodeError):
         raise UnknownHostError(f"{name}: there is no host of this name") from None
     except TimeoutError:
-        raise ConnectError(f"{name} did not answer within {end}") from None
+        raise no_answer(name, end) from None
     except OSError as error:
         raise ConnectError(f"{name} cannot be reached: {error.strerror or error}") from None
+
+
+def no_answer(name: str, end: Deadline) -> ConnectError:
+    """The error of a broker that was waited for, as long as there was time."""
+    if end.length_s < _SHORTEST_S:
+        return ConnectError(f"{name} was not asked: the time was up")
+    return ConnectError(f"{name} did not answer within {end}")
 
 
 def _connected(opened: socket.socket, place: Any, end: Deadline) -> socket.socket:

@@ -3,12 +3,16 @@
 In Kafka: `Admin.listOffsets`.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection
-from barnabas.client.errors import RefusedError, refusal
+from barnabas.client.each_broker import ask_each
+from barnabas.client.errors import ClientError, RefusedError, refusal
+from barnabas.client.topics import no_leader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -28,9 +32,11 @@ __all__ = [
     "FoundOffset",
     "delete_records",
     "list_offsets",
+    "look_up_offsets",
 ]
 
 _NO_REPLICA = -1
+_SECOND_LOOK_AFTER_S = 0.25
 
 
 class FoundOffset(NamedTuple):
@@ -48,21 +54,60 @@ def list_offsets(
     Partitions whose leader moves are asked again; what stays wrong is a `RefusedError` in place of the offset.
     """
 
-    def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[_Outcome[FoundOffset]]:
-        request = _request(
-            {topic_partition: wanted[topic_partition] for topic_partition in partitions}, read_committed=read_committed
-        )
-        response = connection.send(request, ListOffsetsResponse, leader)
-        for topic in response.topics:
-            for item in topic.partitions:
-                yield (
-                    TopicPartition(topic.name, item.partition_index),
-                    refusal(item.error_code, about=f"topic {topic.name}")
-                    if item.error_code
-                    else FoundOffset(item.offset, item.timestamp),
-                )
-
+    ask = partial(_ask_offsets, connection, wanted=wanted, read_committed=read_committed)
     return _ask_leaders(connection, wanted, ask)
+
+
+def look_up_offsets(
+    connection: AdminConnection, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+) -> dict[TopicPartition, FoundOffset | ClientError]:
+    """The same for a reader that does not wait: all leaders are asked at once, and after an election begun just now once more.
+
+    What cannot be had is a `ClientError` in place of the offset: of a partition without a leader, or of a leader that
+    does not answer.
+    """
+    found: dict[TopicPartition, FoundOffset | ClientError] = {}
+    for is_last in (False, True):
+        left = [partition for partition in wanted if _passes(found.get(partition))]
+        metadata = connection.metadata(sorted({partition.topic for partition in left}))
+        leaders, homeless = _by_leader(metadata, left)
+        found.update(homeless)
+
+        def ask(asking: AdminConnection, leader: int) -> dict[TopicPartition, FoundOffset | RefusedError]:
+            return dict(_ask_offsets(asking, leader, leaders[leader], wanted=wanted, read_committed=read_committed))  # noqa: B023  # called at once
+
+        for leader, answer in ask_each(connection, leaders, ask).items():
+            found.update(dict.fromkeys(leaders[leader], answer) if isinstance(answer, ClientError) else answer)
+        if is_last or not any(_passes(found.get(partition)) for partition in wanted):
+            break
+        time.sleep(_SECOND_LOOK_AFTER_S)
+    return {partition: found[partition] for partition in wanted}
+
+
+def _passes(outcome: FoundOffset | ClientError | None) -> bool:
+    """Whether a second look may show more."""
+    return outcome is None or (isinstance(outcome, RefusedError) and outcome.code in ROUTING_ERRORS)
+
+
+def _ask_offsets(
+    connection: AdminConnection,
+    leader: int,
+    partitions: list[TopicPartition],
+    *,
+    wanted: Mapping[TopicPartition, int],
+    read_committed: bool,
+) -> "Iterator[_Outcome[FoundOffset]]":
+    """What a leader answers for its partitions."""
+    request = _request({each: wanted[each] for each in partitions}, read_committed=read_committed)
+    response = connection.send(request, ListOffsetsResponse, leader)
+    for topic in response.topics:
+        for item in topic.partitions:
+            yield (
+                TopicPartition(topic.name, item.partition_index),
+                refusal(item.error_code, about=f"topic {topic.name}")
+                if item.error_code
+                else FoundOffset(item.offset, item.timestamp),
+            )
 
 
 def delete_records(
@@ -150,8 +195,8 @@ def _by_leader(
     metadata: MetadataResponse, wanted: Iterable[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, RefusedError]]:
     """The partitions by their leaders, and the errors of those that have none or are not there."""
-    leaders = {
-        TopicPartition(topic.name or "", item.partition_index): item.leader_id
+    known = {
+        TopicPartition(topic.name or "", item.partition_index): item
         for topic in metadata.topics
         for item in topic.partitions
     }
@@ -159,13 +204,13 @@ def _by_leader(
     groups: dict[int, list[TopicPartition]] = {}
     homeless: dict[TopicPartition, RefusedError] = {}
     for partition in wanted:
-        leader = leaders.get(partition)
-        if leader is None and refused.get(partition.topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        item = known.get(partition)
+        if item is None and refused.get(partition.topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             homeless[partition] = refusal(refused[partition.topic], about=f"topic {partition.topic}")
-        elif leader is None:
+        elif item is None:
             homeless[partition] = refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} does not exist")
-        elif leader < 0:
-            homeless[partition] = refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader")
+        elif item.leader_id < 0:
+            homeless[partition] = no_leader(partition, item.replica_nodes)
         else:
-            groups.setdefault(leader, []).append(partition)
+            groups.setdefault(item.leader_id, []).append(partition)
     return groups, homeless

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.errors import ClientError, refusal
+from barnabas.client.errors import ClientError, RefusedError, refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "delete_topics",
     "describe_topics",
     "eligible_leaders",
+    "no_leader",
 ]
 
 _DELETE_STATES_FROM = 6  # the version of DeleteTopics from which topics may be named by id
@@ -78,6 +79,14 @@ def describe_topics(connection: AdminConnection, names: Iterable[str] | None = N
         ]
         found.append(TopicDescription(name, Uuid(bytes(topic.topic_id)), topic.is_internal, partitions))
     return sorted(found, key=lambda topic: topic.name)
+
+
+def no_leader(topic_partition: TopicPartition, replicas: Sequence[int]) -> RefusedError:
+    """The error of a partition that has no leader; it names the brokers of which one must come back."""
+    brokers = f"broker{'' if len(replicas) == 1 else 's'} {', '.join(map(str, replicas)) or 'unknown'}"
+    return refusal(
+        ErrorCode.LEADER_NOT_AVAILABLE, f"partition {topic_partition} has no leader (its replicas: {brokers})"
+    )
 
 
 def _hint(connection: AdminConnection, name: str) -> str:

@@ -1,0 +1,93 @@
+"""What a reading command could not learn: lines on standard error, and an exit code of its own.
+
+A broker that is away, or a partition without a leader, is no reason to leave out what the others answer.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.exit_codes import INCOMPLETE
+from barnabas.cli.terminal import print
+from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.errors import RefusedError, UnknownTopicError
+from barnabas.wire.kafka.errors import ErrorCode
+
+__all__ = ["Gaps", "existing"]
+
+_MAX_LINES = 10
+_MAX_NAMES = 5
+
+
+class Gaps:
+    """The gaps of one answer; each is said once. The brokers that ``connection`` did not reach are among them."""
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self._connection = connection
+        self._lines: dict[str, None] = {}
+        self._leaderless: dict[TopicPartition, str] = {}
+        self._unanswered: dict[str, dict[str, None]] = {}
+
+    def add(self, line: object) -> None:
+        """Something that is missing."""
+        self._lines[str(line)] = None
+
+    def add_partitions(self, outcomes: Mapping[TopicPartition, object]) -> None:
+        """The partitions whose outcome is an error."""
+        for partition, outcome in outcomes.items():
+            if isinstance(outcome, RefusedError) and outcome.code is ErrorCode.LEADER_NOT_AVAILABLE:
+                self._leaderless[partition] = outcome.message
+            elif isinstance(outcome, BarnabasError):
+                self._unanswered.setdefault(str(outcome), {})[str(partition)] = None
+
+    def add_groups(self, outcomes: Mapping[str, object]) -> None:
+        """The groups whose outcome is an error."""
+        for group_id, outcome in outcomes.items():
+            if isinstance(outcome, BarnabasError):
+                self._unanswered.setdefault(str(outcome), {})[f"group {group_id}"] = None
+
+    def add_group_partitions(self, leaderless: Iterable[TopicPartition]) -> None:
+        """Partitions of the groups' own topic without a leader."""
+        names = [str(partition) for partition in leaderless]
+        if names:
+            self.add(f"groups in {_some(names)} are not shown: there is no leader, and so no coordinator")
+
+    @property
+    def lines(self) -> list[str]:
+        """All that is missing, in words."""
+        unanswered = dict(self._unanswered)
+        lines = []
+        for broker_id, error in sorted(self._connection.unreachable.items()):
+            names = unanswered.pop(str(error), {})
+            lines.append(f"broker {broker_id}: {error}{f'; not known: {_some(list(names))}' if names else ''}")
+        leaderless = list(self._leaderless.values())
+        more = len(leaderless) - _MAX_LINES
+        return [
+            *lines,
+            *self._lines,
+            *leaderless[:_MAX_LINES],
+            *([f"{more} more partitions have no leader"] if more > 0 else ()),
+            *(f"{_some(list(names))}: {reason}" for reason, names in unanswered.items()),
+        ]
+
+    def report(self) -> int:
+        """Say on standard error what is missing; the command's exit code."""
+        lines = self.lines
+        sys.stdout.flush()
+        for line in lines:
+            print(f"Incomplete: {line}", file=sys.stderr)
+        sys.stderr.flush()
+        return INCOMPLETE if lines else 0
+
+
+def existing(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPartition, object]:
+    """Without the partitions that do not exist: groups keep offsets of topics that were deleted, and miss nothing there."""
+    return {partition: outcome for partition, outcome in outcomes.items() if not isinstance(outcome, UnknownTopicError)}
+
+
+def _some(names: list[str]) -> str:
+    """``a, b, c and 7 more``."""
+    more = len(names) - _MAX_NAMES
+    shown = ", ".join(names[:_MAX_NAMES])
+    return f"{shown} and {more} more" if more > 0 else shown

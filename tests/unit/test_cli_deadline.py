@@ -1,0 +1,186 @@
+"""Reading commands while something is down: what is reachable is printed in time, the rest is named, and the exit status says so."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.exit_codes import INCOMPLETE
+from barnabas.cli.main import main
+from barnabas.client import Producer
+from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.groups import alter_group_offsets
+from barnabas.client.topics import create_topic
+from barnabas.testing import Cluster
+
+DEADLINE_S = 3.0
+PROMPT_S = 25.0
+"""The deadline and whatever a busy machine adds; without the deadline it was a minute and more."""
+GROUPS = [f"g{number}" for number in range(8)]
+RECORDS = 5
+
+
+class Hurt(NamedTuple):
+    """A cluster of three brokers, of which one is not there any more. Topic ``on-N`` has its only replica on broker N."""
+
+    cluster: Cluster
+    victim: int
+    its_groups: set[str]
+
+    @property
+    def others(self) -> list[int]:
+        """The brokers that answer."""
+        return [broker_id for broker_id in range(3) if broker_id != self.victim]
+
+    def names_the_loss(self, shown: str) -> bool:
+        """Whether a text names the broker that does not answer, or the partition that has no leader."""
+        unreachable = f"broker {self.victim}: 127.0.0.1:\\d+ (refused the connection|did not answer within)"
+        leaderless = f"partition on-{self.victim}-0 has no leader \\(its replicas: broker {self.victim}\\)"
+        return re.search(f"{unreachable}|{leaderless}", shown) is not None
+
+
+@pytest.fixture(scope="module", params=["killed", "frozen"])
+def hurt(request: pytest.FixtureRequest) -> Iterator[Hurt]:
+    """The victim is not the controller: another broker knows that it is gone, or does not know it yet."""
+    settings = {"offsets.topic.replication.factor": "1", "zookeeper.session.timeout.ms": "40000"}
+    with Cluster(3, settings=settings) as cluster:
+        with AdminConnection(cluster.bootstrap_servers) as admin:
+            for broker_id in range(3):
+                create_topic(admin, f"on-{broker_id}", assignment=[[broker_id]])
+            places = {TopicPartition(f"on-{broker_id}", 0): 0 for broker_id in range(3)}
+            for group_id in GROUPS:
+                alter_group_offsets(admin, group_id, places)
+            victim = (admin.describe_cluster(fresh=True).controller_id + 1) % 3
+            its_groups = {group_id for group_id in GROUPS if admin.find_coordinator(group_id).id == victim}
+        with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+            for broker_id in range(3):
+                for _ in range(RECORDS):
+                    producer.send(f"on-{broker_id}", "x")
+        if request.param == "killed":
+            cluster.kill(victim)
+        else:
+            cluster.pause(victim)
+        yield Hurt(cluster, victim, its_groups)
+        cluster.heal()
+
+
+@pytest.fixture(autouse=True)
+def no_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration folder of the test's own."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("BARNABAS_CONTEXT", raising=False)
+
+
+def run(hurt: Hurt, *words: str) -> int:
+    """The exit status of a command with the deadline."""
+    began = time.monotonic()
+    options = ("--bootstrap-server", hurt.cluster.bootstrap_servers, "--connect-timeout", str(DEADLINE_S))
+    code = main([*words, *options])
+    assert time.monotonic() - began < PROMPT_S
+    return code
+
+
+def test_overview_shows_the_brokers_that_answer_and_names_the_other(
+    hurt: Hurt, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is not known is null, and never 0."""
+    assert run(hurt, "overview", "--output", "json") == INCOMPLETE
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    records = {topic["name"]: topic["records"] for topic in found["topics"]}
+    assert records == {f"on-{n}": RECORDS if n in hurt.others else None for n in range(3)}
+    states = {broker["id"]: broker["state"] for broker in found["brokers"]}
+    assert [states[broker_id] for broker_id in hurt.others] == ["up", "up"]
+    assert states[hurt.victim] in ("away", "no answer")
+    assert {group["group"]: group["lag"] for group in found["groups"]} == dict.fromkeys(
+        sorted(set(GROUPS) - hurt.its_groups)
+    )
+    assert hurt.names_the_loss("\n".join(found["errors"]))
+    assert hurt.names_the_loss(shown.err)
+
+
+def test_overview_for_people_has_question_marks_for_what_is_not_known(
+    hurt: Hurt, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same as a table."""
+    assert run(hurt, "overview") == INCOMPLETE
+    shown = capsys.readouterr()
+    rows = [line.split() for line in shown.out.splitlines()]
+    assert {row[0]: row[3] for row in rows if row and row[0].startswith("on-")} == {
+        f"on-{n}": str(RECORDS) if n in hurt.others else "?" for n in range(3)
+    }
+
+
+def test_get_offsets_prints_the_partitions_that_have_a_leader(hurt: Hurt, capsys: pytest.CaptureFixture[str]) -> None:
+    """As lines, and as JSON with null for the others."""
+    assert run(hurt, "get-offsets", "--topic", "on-.*") == INCOMPLETE
+    shown = capsys.readouterr()
+    assert shown.out.split() == [f"on-{n}:0:{RECORDS}" for n in hurt.others]
+    assert hurt.names_the_loss(shown.err)
+    assert run(hurt, "get-offsets", "--topic", "on-.*", "--output", "json") == INCOMPLETE
+    found = json.loads(capsys.readouterr().out)
+    assert {each["topic"]: each["offset"] for each in found} == {
+        f"on-{n}": RECORDS if n in hurt.others else None for n in range(3)
+    }
+
+
+def test_get_offsets_of_what_is_there_is_complete(hurt: Hurt, capsys: pytest.CaptureFixture[str]) -> None:
+    """A broker that has no part in the answer has none in the exit status."""
+    there = f"on-{hurt.others[0]}"
+    assert run(hurt, "get-offsets", "--topic", there) == 0
+    assert capsys.readouterr() == (f"{there}:0:{RECORDS}\n", "")
+
+
+def test_topics_are_listed_and_described_as_any_broker_knows_them(
+    hurt: Hurt, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is missing: the controller is there."""
+    assert run(hurt, "topics", "--list", "--exclude-internal") == 0
+    assert capsys.readouterr().out.split() == ["on-0", "on-1", "on-2"]
+    assert run(hurt, "topics", "--describe", "--topic", "on-.*") == 0
+    shown = capsys.readouterr()
+    assert len(re.findall(r"^\tTopic: on-\d", shown.out, re.MULTILINE)) == 3
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize("command", [("consumer-groups", "--list"), ("groups", "list", "--output", "json")])
+def test_groups_of_the_other_coordinators_are_listed(
+    hurt: Hurt, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Groups that may be missing are spoken of."""
+    assert run(hurt, *command) == INCOMPLETE
+    shown = capsys.readouterr()
+    assert set(re.findall(r"\bg\d\b", shown.out)) == set(GROUPS) - hurt.its_groups
+    assert "Incomplete: " in shown.err
+
+
+@pytest.mark.parametrize("view", ["--offsets", "--members", "--state"])
+def test_groups_are_described_as_far_as_coordinators_and_leaders_answer(
+    hurt: Hurt, view: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All at once, or by name; a group without a coordinator is named."""
+    assert run(hurt, "consumer-groups", "--describe", "--all-groups", view, "--output", "json") == INCOMPLETE
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert {each["group"] for each in found} == set(GROUPS) - hurt.its_groups
+    if view == "--offsets":
+        ends = {each["topic"]: each["log_end_offset"] for group in found for each in group["partitions"]}
+        assert ends == {f"on-{n}": RECORDS if n in hurt.others else None for n in range(3)}
+    missing = min(hurt.its_groups)
+    assert run(hurt, "consumer-groups", "--describe", "--group", missing, view) == INCOMPLETE
+    shown = capsys.readouterr()
+    assert f"group {missing}" in shown.err
+
+
+def test_a_group_that_does_not_exist_is_an_error_all_the_same(hurt: Hurt, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where its coordinator answers, it is known not to exist."""
+    with AdminConnection(hurt.cluster.bootstrap_servers) as admin:
+        names = (f"none-{number}" for number in range(100))
+        name = next(each for each in names if admin.ask_for_coordinator(each).node_id in hurt.others)
+    assert run(hurt, "consumer-groups", "--describe", "--group", name) == 1
+    assert f"Consumer group '{name}' does not exist." in capsys.readouterr().err
