@@ -13,6 +13,7 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.installation import install_command
+from barnabas.base.user_folders import user_folder
 from barnabas.cli.credentials import open_keyring
 
 __all__ = [
@@ -64,8 +65,6 @@ class Context:
 def current_context() -> Context | None:
     """The context that is in use; raises `BarnabasError` when it does not exist."""
     wanted = os.environ.get(VARIABLE)
-    if not wanted and not contexts_file().exists():
-        return None
     contexts, used = load_contexts()
     name = wanted or used
     if not name:
@@ -81,11 +80,11 @@ def current_context() -> Context | None:
 def load_contexts() -> tuple[dict[str, Context], str | None]:
     """All contexts by name, and the name of the one in use."""
     path = contexts_file()
+    if not os.path.exists(path):  # nor in a home of another user, which cannot be looked at
+        return {}, None
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return {name: Context(name, **entry) for name, entry in document["contexts"].items()}, document.get("used")
-    except FileNotFoundError:
-        return {}, None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise BarnabasError(f"{path} cannot be read: {error}; correct it or remove it") from None
 
@@ -107,7 +106,9 @@ def save_contexts(contexts: dict[str, Context], used: str | None) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-        raise BarnabasError(f"{path} cannot be written: {error.strerror}") from None
+        raise BarnabasError(
+            f"{path} cannot be written: {error.strerror}; XDG_CONFIG_HOME may name another folder for it"
+        ) from None
 
 
 def keyring_service(name: str, entry_id: str) -> str:
@@ -117,5 +118,4 @@ def keyring_service(name: str, entry_id: str) -> str:
 
 def contexts_file() -> Path:
     """Where they lie."""
-    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(base) / "barnabas" / "contexts.json"
+    return user_folder("XDG_CONFIG_HOME", ".config") / "contexts.json"

@@ -18,6 +18,7 @@ from shlex import quote
 from typing import IO
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.user_folders import writable_user_folder
 
 __all__ = ["LocalCluster", "choose_cluster", "locked", "record", "running_clusters", "stop_cluster"]
 
@@ -157,8 +158,7 @@ def _acquire(file: IO[str]) -> bool:
 
 
 def _state_folder() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "barnabas" / "clusters"
+    return writable_user_folder("XDG_STATE_HOME", ".local/state") / "clusters"
 
 
 def _pointer(directory: Path) -> Path:

@@ -13,9 +13,7 @@ __all__ = ["StopSignals", "print_event"]
 
 def print_event(name: str, **fields: object) -> None:
     """One event with its time in ms."""
-    print(
-        json.dumps({"timestamp": round(time.time() * 1000), "name": name, **fields}, separators=(",", ":")), flush=True
-    )
+    print(json.dumps({"timestamp": round(time.time() * 1000), "name": name, **fields}, separators=(",", ":")))
 
 
 class StopSignals:

@@ -64,7 +64,7 @@ class ClassArchive:
     def launcher_options(self) -> str:
         """For the JVM in which Spark's launcher makes a command line of its settings."""
         base = self._folder / "base.jsa"
-        return f"-XX:TieredStopAtLevel=1{f' -XX:SharedArchiveFile={base} {_QUIET}' if base.exists() else ''}"
+        return f"-XX:TieredStopAtLevel=1{f' -XX:SharedArchiveFile={base} {_QUIET}' if os.path.exists(base) else ''}"
 
     @property
     def is_made(self) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.installation import install_command
+from barnabas.base.user_folders import writable_user_folder
 from barnabas.pipelines.class_archive import ClassArchive, archive_folder
 from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
 from barnabas.pipelines.java_session import open_plain_session
@@ -82,8 +83,7 @@ def require_extra() -> None:
 
 def cache_dir() -> Path:
     """Where small generated files live between runs."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "barnabas"
+    return writable_user_folder("XDG_CACHE_HOME", ".cache")
 
 
 @dataclass(frozen=True)
