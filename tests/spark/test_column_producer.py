@@ -1,5 +1,6 @@
 """The sink's producer of columns against a running cluster, without Spark itself."""
 
+import os
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.client.admin_connection import ConnectError  # noqa: E402
 from barnabas.pipelines.column_producer import ColumnProducer, can_write  # noqa: E402
 from barnabas.pipelines.options import SinkOptions  # noqa: E402
+from barnabas.pipelines.sink import BatchTopicWriter  # noqa: E402
 from barnabas.wire.kafka.messages.produce import ProduceRequest  # noqa: E402
 
 
@@ -61,9 +63,25 @@ def test_batches_that_a_topic_does_not_take_are_cut_until_it_does(cluster: Any) 
     assert writer.write([numbers(3000)]) == 3000
     assert read(cluster, topic) == expected(3000)
     large = pa.RecordBatch.from_pydict({"value": pa.array([b"v" * 5000], pa.binary())})
-    with pytest.raises(BarnabasError, match=f"cannot write to {topic}, partition 0: .*"):
+    remedy = f"--topic {topic} --add-config max.message.bytes=BYTES"
+    with pytest.raises(BarnabasError, match=f"cannot write to {topic}, partition 0: .*allows 2000.*{remedy}"):
         writer.write([large])
     writer.close()
+
+
+def test_rows_that_librdkafka_writes_go_in_batches_that_the_topic_takes(cluster: Any) -> None:
+    """The options ask for what only librdkafka has; a row that is larger is an error with the setting and its value."""
+    from pyspark.sql.types import BinaryType, StructType
+
+    topic = cluster.topic(1, {"max.message.bytes": "2000"})
+    options = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": topic, "kafka.linger.ms": "5"}
+    schema = StructType().add("key", BinaryType()).add("value", BinaryType())
+    writer = BatchTopicWriter(SinkOptions.parse(options), schema)
+    assert writer.write(iter([numbers(3000)])).rows == 3000
+    assert read(cluster, topic) == expected(3000)
+    large = pa.RecordBatch.from_pydict({"key": pa.array([b"k"]), "value": pa.array([os.urandom(5000)])})
+    with pytest.raises(BarnabasError, match=r"it has 5001 bytes, and the topic's max\.message\.bytes=2000 allows"):
+        writer.write(iter([large]))
 
 
 def test_a_lost_answer_adds_no_record(cluster: Any) -> None:

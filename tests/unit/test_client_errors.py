@@ -297,7 +297,8 @@ def test_what_was_being_done_is_said_once() -> None:
         (
             Producer,
             AsyncProducer,
-            {"poll", "purge", "prepare", "give_up", "wait_for", "delivery_error"} | {"keep_failure", "discard_failure"},
+            {"poll", "purge", "prepare", "give_up", "wait_for", "delivery_error"}
+            | {"keep_failure", "discard_failure", "is_ready", "get_ready"},
         ),  # the twin's thread polls, and its futures are the receipts
     ],
 )

@@ -415,7 +415,7 @@ def test_a_record_that_cannot_be_delivered_fails_with_its_cause():
         cluster.kill(next(n for n in cluster.in_sync("orders") if n != cluster.leader("orders")))
         await cluster.until(lambda: len(cluster.in_sync("orders")) == 1)
         async with cluster.producer({"delivery.timeout.ms": 5000}) as producer:
-            with pytest.raises(DeliveryError, match=r"over; orders-0: fewer replicas are in sync") as found:
+            with pytest.raises(DeliveryError, match=r"over; orders-0: The size of the current ISR") as found:
                 await producer.send("orders", "one")
         assert found.value.name == "_MSG_TIMED_OUT"
 

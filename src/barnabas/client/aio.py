@@ -98,6 +98,7 @@ class AsyncProducer(Generic[K, V]):
             close_timeout_s=close_timeout_s,
         )
         self._reports: deque[tuple[asyncio.Future[Delivery], Delivery | None, ClientError | None]] = deque()
+        self._preparing: dict[str, asyncio.Task[None]] = {}
         self._wake_is_due = False
         self._stopped = False
         self._thread = threading.Thread(target=self._serve, name="barnabas-producer", daemon=True)
@@ -141,6 +142,8 @@ class AsyncProducer(Generic[K, V]):
                 self._wake_is_due = True
                 self._loop.call_soon_threadsafe(self._report)
 
+        if not self._producer.is_ready(topic):
+            await self._get_ready(topic)
         receipt, offer = self._producer.prepare(topic, value, key, partition, timestamp_ms, headers, delivered)
         if offer():
             return future
@@ -152,6 +155,14 @@ class AsyncProducer(Generic[K, V]):
                 return future
         self._producer.give_up(receipt)
         return future
+
+    async def _get_ready(self, topic: str) -> None:
+        """Learn a topic's limits in a thread. Records that wait for it keep their order."""
+        task = self._preparing.get(topic)
+        if task is None:
+            task = self._preparing[topic] = self._loop.create_task(asyncio.to_thread(self._producer.get_ready, topic))
+            task.add_done_callback(lambda _: self._preparing.pop(topic))
+        await asyncio.shield(task)
 
     def _serve(self) -> None:
         while not self._stopped:

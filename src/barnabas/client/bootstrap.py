@@ -11,15 +11,14 @@ import socket
 from barnabas.client.broker_link import parse_servers
 from barnabas.client.errors import UnknownHostError
 
-__all__ = ["check_hosts"]
+__all__ = ["check_hosts", "without_protocols"]
 
 _PROTOCOL = re.compile(r"^[A-Za-z_]+://")
 
 
 def check_hosts(bootstrap: str) -> None:
     """Raise `UnknownHostError` unless one of the names can be resolved, `ConfigurationError` for what is no address."""
-    plain = ",".join(_PROTOCOL.sub("", item.strip()) for item in bootstrap.split(","))
-    hosts = [host for host, _ in parse_servers(plain)]
+    hosts = [host for host, _ in parse_servers(without_protocols(bootstrap))]
     for host in hosts:
         try:
             socket.getaddrinfo(host, None)
@@ -31,3 +30,8 @@ def check_hosts(bootstrap: str) -> None:
         f"bootstrap.servers={bootstrap}: no address is known for {names}",
         remedy="check the spelling, and the network's DNS",
     )
+
+
+def without_protocols(bootstrap: str) -> str:
+    """The addresses alone: librdkafka takes ``PLAINTEXT://localhost:9092`` too."""
+    return ",".join(_PROTOCOL.sub("", item.strip()) for item in bootstrap.split(","))

@@ -201,6 +201,7 @@ _REMEDIES = {
     "UNKNOWN_TOPIC_OR_PARTITION": _CREATE_FIRST,
     "MESSAGE_TOO_LARGE": "raise the topic's max.message.bytes and the producer's max.request.size",
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes and the producer's max.request.size",
+    "RECORD_LIST_TOO_LARGE": "raise the topic's segment.bytes, or set a smaller batch.size",
     "NOT_ENOUGH_REPLICAS": "fewer replicas are in sync than min.insync.replicas asks for",
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND": "it was written, but fewer replicas are in sync than min.insync.replicas",
     "TOPIC_AUTHORIZATION_FAILED": _ASK_FOR_THE_RIGHT,

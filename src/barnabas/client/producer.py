@@ -20,6 +20,7 @@ import confluent_kafka
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.arguments import check_timestamp
+from barnabas.client.batch_limits import TOO_LARGE, size_of, too_large, too_large_for_producer
 from barnabas.client.bootstrap import check_hosts
 from barnabas.client.codecs import Serializer, encoder
 from barnabas.client.errors import (
@@ -34,7 +35,7 @@ from barnabas.client.errors import (
     UndeliveredError,
     from_librdkafka,
 )
-from barnabas.client.interrupts import interruptible
+from barnabas.client.handles import Handles
 from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.partitioners import BY_LIBRDKAFKA, chooser
 from barnabas.client.properties import plan_producer
@@ -60,7 +61,11 @@ _PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 _SENDS_A_POLL = 64
 _METADATA_S = 10.0
 _UNKNOWN_TOPIC_MS = 5000  # how long a topic may be being created; librdkafka waits for 30 s
+_RECONNECT_MS = 22
+"""At first. librdkafka waits for half of it between connections to two brokers, so also before the first record, unless it
+was sent within a millisecond."""
 _NO_LEADER_YET = confluent_kafka.KafkaError(confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE)
+_MAX_REQUEST_SIZE = 1_000_000  # librdkafka's message.max.bytes
 _NO_TIMESTAMP = 0  # confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 
 
@@ -113,7 +118,7 @@ class Receipt:
         """librdkafka's delivery report."""
         self._message = message
         if error is not None:
-            self._error = self._producer.delivery_error(error, message.topic())
+            self._error = self._producer.delivery_error(error, message)
         self.end()
 
     def drop(self, error: DroppedError) -> None:
@@ -213,20 +218,25 @@ class Producer(Generic[K, V]):
         """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
         check_hosts(str(plan.librdkafka["bootstrap.servers"]))
         try:
-            self.librdkafka = confluent_kafka.Producer(
+            self._handles = Handles(
                 {
                     "logger": librdkafka_logger,
                     "error_cb": self._errors,
                     "topic.metadata.propagation.max.ms": _UNKNOWN_TOPIC_MS,
+                    "reconnect.backoff.ms": _RECONNECT_MS,
                     **plan.librdkafka,
                 }
             )
-            """The producer underneath, for what this class does not wrap (statistics)."""
         except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
             reason = _reason(error)
             raise ConfigurationError(
                 f"these producer properties cannot be used: {str(reason).strip()}{property_hint(reason)}"
             ) from error
+        self.librdkafka = self._handles.main
+        """The producer underneath, for what this class does not wrap (statistics). It has no part in the records of topics
+        with small limits: see `barnabas.client.handles`."""
+        self._routes = self._handles.routes
+        self._max_request_size = str(plan.librdkafka.get("message.max.bytes", _MAX_REQUEST_SIZE))
         self._transactions = Transactions(self.librdkafka, plan.librdkafka)
 
     def send(
@@ -284,14 +294,24 @@ class Producer(Generic[K, V]):
         if headers:
             optional["headers"] = _header_list(headers)
         encoded, encoded_key = self._encode(value), self._encode_key(key)
+        try:
+            produce = self._routes[topic]
+        except (KeyError, TypeError):
+            produce = self._handles.route(topic)
 
         def offer() -> bool:
             try:
-                self.librdkafka.produce(topic, encoded, encoded_key, partition, receipt.report, **optional)
+                produce(topic, encoded, encoded_key, partition, receipt.report, **optional)
             except BufferError:
                 return False
             except confluent_kafka.KafkaException as error:
-                raise from_librdkafka(error.args[0], f"a record for {topic} cannot be sent") from error
+                problem = from_librdkafka(error.args[0], f"a record for {topic} cannot be sent")
+                if problem.name == "MESSAGE_TOO_LARGE":
+                    size_bytes = size_of(encoded_key, encoded, optional.get("headers"))
+                    _explain(
+                        problem, topic, "cannot be sent", too_large_for_producer(size_bytes, self._max_request_size)
+                    )
+                raise problem from error
             except TypeError as error:  # of the topic, the partition, the time or the headers
                 raise SerializationError(f"a record for {topic!r} cannot be sent: {error}") from error
             return True
@@ -311,7 +331,7 @@ class Producer(Generic[K, V]):
             if left_s <= 0:
                 self.poll()
                 return False
-            interruptible(self.librdkafka.poll, left_s)
+            self._handles.poll(left_s)
             self._raise_refusal()
             if offer():
                 return True
@@ -330,8 +350,7 @@ class Producer(Generic[K, V]):
 
     def poll(self, timeout_s: float = 0) -> int:
         """Serve delivery callbacks for up to ``timeout_s``; returns how many."""
-        served: int = interruptible(self.librdkafka.poll, timeout_s)
-        return served
+        return self._handles.poll(timeout_s)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of every record is known.
@@ -340,9 +359,7 @@ class Producer(Generic[K, V]):
         failed since the last flush and this was not reported otherwise, and at once what waiting does not end.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        while left := interruptible(
-            self.librdkafka.flush, 0.2 if end is None else max(0.0, min(0.2, end - time.monotonic()))
-        ):
+        while left := self._handles.flush(0.2 if end is None else max(0.0, min(0.2, end - time.monotonic()))):
             self._raise_refusal()
             if end is not None and time.monotonic() >= end:
                 raise UndeliveredError(
@@ -387,9 +404,9 @@ class Producer(Generic[K, V]):
         left = len(self)
         if left:
             kept, self._on_failure = self._on_failure, self._on_failure or _ignore_failure
-            self.librdkafka.purge()
+            self._handles.purge()
             with contextlib.suppress(ClientError):
-                interruptible(self.librdkafka.flush, 0.1)
+                self._handles.flush(0.1)
             self._on_failure = kept
         return left
 
@@ -414,7 +431,7 @@ class Producer(Generic[K, V]):
 
     def __len__(self) -> int:
         """Records that wait or are on their way, and reports that `poll` will serve."""
-        return len(self.librdkafka)
+        return len(self._handles)
 
     # For receipts
 
@@ -425,12 +442,26 @@ class Producer(Generic[K, V]):
             wait_s = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())
             if wait_s <= 0:
                 raise TimedOutError(f"the record was not acknowledged within {timeout_s:g} s{self._errors.because()}")
-            interruptible(self.librdkafka.poll, wait_s)
+            self._handles.poll(wait_s)
             self._raise_refusal()
 
-    def delivery_error(self, error: Any, topic: str) -> DeliveryError:
-        """Why a record was not delivered; where it timed out, with the last problem with a broker."""
+    def is_ready(self, topic: str) -> bool:
+        """Whether `prepare` knows the limits of the topic; `get_ready` blocks until it does."""
+        return not isinstance(topic, str) or topic in self._routes
+
+    def get_ready(self, topic: str) -> None:
+        """Learn the limits of a topic before its first record. Blocks for a request."""
+        self._handles.route(topic)
+
+    def delivery_error(self, error: Any, message: Any) -> DeliveryError:
+        """Why a record was not delivered: how large it may be; or where it timed out, the last problem with a broker."""
+        topic = message.topic()
         made = from_librdkafka(error, f"a record for {topic} was not delivered", DeliveryError)
+        if made.name in TOO_LARGE:
+            size_bytes = size_of(message.key(), message.value(), message.headers())
+            limit = self._handles.limit_after_refusal(topic)
+            why = too_large(made.name, topic, size_bytes, limit, self._handles.batch_size)
+            _explain(made, topic, "was not delivered", why)
         if made.name == "_MSG_TIMED_OUT" and self._errors.last is not None:
             made.args = (f"{made}{self._errors.because()}",)
         assert isinstance(made, DeliveryError)
@@ -529,6 +560,12 @@ def _header_list(headers: Headers) -> list[tuple[str, bytes | None]]:
     if given and all(isinstance(each, tuple | list) and len(each) == 2 for each in given):
         return given
     raise SerializationError(f"headers={headers!r}: a list of pairs, a name and bytes, is expected")
+
+
+def _explain(error: ClientError, topic: str, outcome: str, why: tuple[str, str]) -> None:
+    """Say in an error what is too large, and the remedy."""
+    reason, error.remedy = why
+    error.args = (f"a record for {topic} {outcome}: {reason} ({error.remedy})",)
 
 
 def _ignore_failure(_: ClientError) -> None:

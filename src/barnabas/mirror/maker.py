@@ -134,8 +134,7 @@ class _Stream:
         finally:
             self._consumer.forget()
             self._consumer.close()
-            self._producer.librdkafka.purge()
-            self._producer.librdkafka.flush(0.1)
+            self._producer.purge()
 
     def _turn(self) -> None:
         now = time.monotonic()

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.client.admin_connection import AdminConnection, ConnectError
+from barnabas.client.batch_limits import TOO_LARGE, raise_limit
 from barnabas.pipelines.arrow_batches import EncodedRows, RowBatch, Rows, choose_partitions, encode_rows, pieces_of
 from barnabas.pipelines.options import SinkOptions, connection_properties, has_own_client
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -56,7 +57,7 @@ _NO_TOPIC_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 _ALL_REPLICAS: Final = -1
 _SEQUENCES: Final = 1 << 31
-_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_TOO_LARGE: Final = tuple(ErrorCode[name] for name in TOO_LARGE)
 
 
 def can_write(kafka: Mapping[str, str]) -> bool:
@@ -268,6 +269,8 @@ class ColumnProducer:
                 continue
             else:
                 reason = answer.error_message or code.message
+                if code in _TOO_LARGE:
+                    reason += f" (make the row smaller, or raise the limit: {raise_limit(TOO_LARGE[code.name], topic)})"
                 raise BarnabasError(f"cannot write to {topic}, partition {answer.index}: {reason}")
             del packed[answer.index]
         return problem

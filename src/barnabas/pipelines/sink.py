@@ -15,17 +15,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.client.batch_limits import TOO_LARGE, size_of, too_large
+from barnabas.client.errors import classify
+from barnabas.client.handles import Handles
 from barnabas.pipelines.column_producer import ColumnProducer, can_write
 from barnabas.pipelines.kafka import open_client
 from barnabas.pipelines.options import SinkOptions, client_config
 
 __all__ = ["BatchTopicWriter", "RowsWritten", "StreamTopicWriter"]
 
+_BATCH_BYTES = 256 * 1024
 _KINDS: dict[str, tuple[type, ...]] = {
     "key": (BinaryType, StringType),
     "value": (BinaryType, StringType),
@@ -101,7 +105,6 @@ class _TopicWriter:
             **{
                 "enable.idempotence": True,
                 "linger.ms": 20,
-                "batch.size": 256 * 1024,
                 "compression.type": "lz4",
                 "partitioner": "murmur2_random",
             },
@@ -110,23 +113,24 @@ class _TopicWriter:
 
         def delivered(failure: Any, message: Any) -> None:
             if failure is not None:
-                failures.append(f"{message.topic()}: {failure.str()}")
+                failures.append(f"{message.topic()}: {_reason(handles, failure, message)}")
 
-        producer = open_client(Producer, {**config, "on_delivery": delivered, "delivery.report.only.error": True})
+        settings = {**config, "on_delivery": delivered, "delivery.report.only.error": True}
+        handles: Handles = open_client(lambda given: Handles(given, _BATCH_BYTES), settings)
         rows = 0
         for batch in iterator:
             rows += batch.num_rows
-            self._produce(producer, batch)
+            self._produce(handles, batch)
             if failures:
                 break
-        left = producer.flush(self._options.flush_timeout_ms / 1000)
+        left = handles.flush(self._options.flush_timeout_ms / 1000)
         if failures:
             raise BarnabasError(f"{len(failures)} rows could not be written, the first to {failures[0]}")
         if left:
             raise BarnabasError(f"{left} rows were not acknowledged within {self._options.flush_timeout_ms} ms")
         return rows
 
-    def _produce(self, producer: Producer, batch: pa.RecordBatch) -> None:
+    def _produce(self, handles: Handles, batch: pa.RecordBatch) -> None:
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         count = batch.num_rows
         topics = columns.get("topic") if self._options.topic is None else [self._options.topic] * count
@@ -147,14 +151,26 @@ class _TopicWriter:
                 extra["headers"] = [(header["key"], header["value"]) for header in headers]
             if topic is None:
                 raise BarnabasError("a row's column topic is null, and the option topic is not set")
+            produce = handles.routes.get(topic) or handles.route(topic)
             while True:
                 try:
-                    producer.produce(topic, value, key, **extra)
+                    produce(topic, value, key, **extra)
                     break
                 except BufferError:
-                    producer.poll(0.1)
+                    handles.poll(0.1)
                 except KafkaException as error:
                     raise BarnabasError(f"cannot write to {topic}: {error.args[0].str()}") from error
+
+
+def _reason(handles: Handles, failure: Any, message: Any) -> str:
+    """Why librdkafka did not deliver a row."""
+    name = classify(failure, "").name
+    if name not in TOO_LARGE:
+        return str(failure.str())
+    topic = message.topic()
+    size_bytes = size_of(message.key(), message.value(), message.headers())
+    reason, remedy = too_large(name, topic, size_bytes, handles.limit_after_refusal(topic), handles.batch_size)
+    return f"{reason} ({remedy})"
 
 
 class BatchTopicWriter(_TopicWriter, DataSourceArrowWriter):

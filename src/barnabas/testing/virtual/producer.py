@@ -1,7 +1,8 @@
 """`VirtualProducer`: the methods of `barnabas.client.AsyncProducer` in virtual time.
 
 Each partition has one batch under way, so records of a partition keep their order. A batch without an answer is sent
-again: without ``enable.idempotence`` its records may then stand twice, as with any producer.
+again: without ``enable.idempotence`` its records may then stand twice, as with any producer. A batch that is refused for
+its size is sent again in parts.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import numpy as np
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.client.arguments import check_timestamp
+from barnabas.client.batch_limits import TOO_LARGE
 from barnabas.client.codecs import encoder
 from barnabas.client.errors import (
     BufferFullError,
@@ -243,13 +245,18 @@ class VirtualProducer(Generic[K, V]):
 
     async def _drain(self, topic_partition: TopicPartition, queue: _PartitionQueue) -> None:
         """Send what waits for a partition, batch after batch."""
+        most = self._settings.batch_records
         while queue.waiting:
-            if len(queue.waiting) < self._settings.batch_records:
+            if len(queue.waiting) < most:
                 await asyncio.sleep(self._settings.linger_ms / 1000)
-            batch = [queue.waiting[n] for n in range(min(len(queue.waiting), self._settings.batch_records))]
+            batch = [queue.waiting[n] for n in range(min(len(queue.waiting), most))]
             try:
                 delivered = await self._deliver(topic_partition, queue, batch)
             except ClientError as error:
+                if error.name in TOO_LARGE and len(batch) > 1:
+                    queue.sequence -= len(batch)  # nothing was appended
+                    most = len(batch) // 2
+                    continue
                 failure = DeliveryError(
                     f"a record for {topic_partition.topic} was not delivered: {error}", code=error.code, name=error.name
                 )
@@ -288,7 +295,7 @@ class VirtualProducer(Generic[K, V]):
         problem: ClientError | None = None
         while loop.time() < batch[0].until_s and tries <= self._settings.retries:
             try:
-                code, offset, append_ms = await self._produce(topic_partition, bytes(data))
+                code, offset, append_ms, reason = await self._produce(topic_partition, bytes(data))
             except ChannelError as error:
                 if problem is None:  # what a broker answered says more
                     problem = DeliveryError(str(error), name="_TRANSPORT", retriable=True)
@@ -303,7 +310,7 @@ class VirtualProducer(Generic[K, V]):
                         )
                         for n, each in enumerate(batch)
                     ]
-                problem = refusal(code, f"{topic_partition}: {code.message}")
+                problem = refusal(code, f"{topic_partition}: {reason or code.message}")
                 if not code.retriable:
                     raise problem
             tries += 1
@@ -312,10 +319,10 @@ class VirtualProducer(Generic[K, V]):
         reason = f"{tries} tries" if tries > self._settings.retries else "delivery.timeout.ms is over"
         raise DeliveryError(f"{reason}; {problem}", name="_MSG_TIMED_OUT") from problem
 
-    async def _produce(self, topic_partition: TopicPartition, data: bytes) -> tuple[ErrorCode, int, int]:
+    async def _produce(self, topic_partition: TopicPartition, data: bytes) -> tuple[ErrorCode, int, int, str]:
         leader = await self._link.find_leader(topic_partition)
         if leader is None:
-            return ErrorCode.LEADER_NOT_AVAILABLE, -1, -1
+            return ErrorCode.LEADER_NOT_AVAILABLE, -1, -1, ""
         topic = TopicProduceData(
             name=topic_partition.topic,
             topic_id=self._link.topic_ids[topic_partition.topic],
@@ -330,10 +337,11 @@ class VirtualProducer(Generic[K, V]):
             sending = asyncio.get_running_loop().create_task(self._channels.send(leader, request))
             sending.add_done_callback(lambda task: task.cancelled() or task.exception())
             await asyncio.sleep(0)
-            return ErrorCode.NONE, -1, -1
+            return ErrorCode.NONE, -1, -1, ""
         response = await self._channels.send(leader, request, timeout_ms=timeout_ms + 1000)
         answer = response.responses[0].partition_responses[0]
-        return ErrorCode.of(answer.error_code), answer.base_offset, answer.log_append_time_ms
+        reason = answer.error_message or ""
+        return ErrorCode.of(answer.error_code), answer.base_offset, answer.log_append_time_ms, reason
 
     async def _identify(self) -> None:
         async with self._identifying:

@@ -1,0 +1,141 @@
+"""The librdkafka producers under one `Producer`: one for most topics, and one more for topics with small limits.
+
+librdkafka has one ``batch.size`` for all topics of a producer. A topic whose limit is smaller (see
+`barnabas.client.batch_limits`) goes to a second producer with smaller batches, which is made when the first such topic is
+sent to. A topic stays with its producer, so the records of a partition keep their order. The sizes are powers of two, so
+there are few of these producers.
+
+A ``batch.size`` of the user's is left as it is. A transactional producer has no second one: that would fence the first.
+
+Kafka has no counterpart.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import confluent_kafka
+
+from barnabas.client.batch_limits import BatchLimit, TopicLimits
+from barnabas.client.errors import BufferFullError
+from barnabas.client.interrupts import interruptible
+
+__all__ = ["Handles"]
+
+Produce = Callable[..., None]
+
+_BATCH_BYTES = 1_000_000  # librdkafka's default, which is below Kafka's defaults of both limits
+_DRAIN_S = 60.0
+_ONE_BUSY_S = 0.05
+_MORE_BUSY_S = 0.005
+_ERROR_AGE_S = 10.0  # thousands of records may fail at once: ask for the limit once
+
+
+class Handles:
+    """Makes librdkafka's producers from ``settings``, and knows which one sends to a topic. For several threads.
+
+    ``largest_bytes`` is the ``batch.size`` for topics whose limits allow it, unless the settings have one.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], largest_bytes: int = _BATCH_BYTES) -> None:
+        self._settings = {"batch.size": largest_bytes, **settings}
+        self.main = confluent_kafka.Producer(self._settings)
+        self._largest_bytes = largest_bytes
+        self._by_size = {largest_bytes: self.main}
+        self._limits = TopicLimits(settings)
+        self._chooses = not settings.get("batch.size") and not settings.get("transactional.id")
+        self.routes: dict[str, Produce] = {}
+        """The function that sends to a topic, by topic; `route` finds those that are missing."""
+        self._size_of: dict[str, int] = {}
+        self._lock = threading.RLock()  # a callback may send, too
+
+    @property
+    def batch_size(self) -> str:
+        """The ``batch.size`` of all topics; empty where it follows their limits."""
+        return "" if self._chooses else str(self._settings["batch.size"])
+
+    def route(self, topic: Any) -> Produce:
+        """Find the function that sends to a topic not in `routes`, with a request for its limits. Blocks, so not for an event loop.
+
+        Raises `BufferFullError` if larger batches, from before a limit was lowered, are still on their way after a minute.
+        """
+        if not isinstance(topic, str):
+            return self.main.produce  # it says what is wrong
+        with self._lock:
+            found = self.routes.get(topic)
+            if found is not None:
+                return found
+            size = self._batch_bytes(self._limits.of(topic)) if self._chooses else self._largest_bytes
+            before = self._size_of.get(topic, size)
+            if before != size:
+                _drain(self._by_size[before], topic)
+            self._size_of[topic] = size
+            produce: Produce = self._handle(size).produce
+            self.routes[topic] = produce
+            return produce
+
+    def _handle(self, size: int) -> Any:
+        if size not in self._by_size:
+            made = confluent_kafka.Producer({**self._settings, "batch.size": size})
+            self._by_size = {**self._by_size, size: made}  # other threads go through the old one
+        return self._by_size[size]
+
+    def _batch_bytes(self, limit: BatchLimit | None) -> int:
+        """The ``batch.size`` for a topic's limit. What another codec of the topic's needs more is left as room."""
+        if limit is None or limit.size_bytes >= self._largest_bytes:
+            return self._largest_bytes
+        room_bytes = limit.size_bytes - limit.size_bytes // 16
+        return 1 << max(0, room_bytes.bit_length() - 1)
+
+    def limit_after_refusal(self, topic: str) -> BatchLimit | None:
+        """The limit of a topic whose batch was too large; the next send goes by it. Blocks if it is not known."""
+        limit = self._limits.of(topic, _ERROR_AGE_S)
+        if self._chooses and limit is not None and self._size_of.get(topic, 0) > self._batch_bytes(limit):
+            self.routes.pop(topic, None)
+        return limit
+
+    # What is done with all of them
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_size.values()))
+
+    def poll(self, timeout_s: float) -> int:
+        """Serve reports until there were some, or for ``timeout_s``; returns how many."""
+        if len(self._by_size) == 1:
+            served: int = interruptible(self.main.poll, timeout_s)
+            return served
+        end = time.monotonic() + timeout_s
+        while True:
+            handles = list(self._by_size.values())
+            served = sum(interruptible(handle.poll, 0) for handle in handles)
+            left_s = end - time.monotonic()
+            if served or left_s <= 0:
+                return served
+            busy = [handle for handle in handles if len(handle)] or handles
+            wait_s = min(left_s, _ONE_BUSY_S if len(busy) == 1 else _MORE_BUSY_S)
+            served = interruptible(busy[0].poll, wait_s)
+            if served:
+                return served
+
+    def flush(self, timeout_s: float) -> int:
+        """Send what waits without lingering; returns how many records are left after ``timeout_s``."""
+        end = time.monotonic() + timeout_s
+        for handle in self._by_size.values():
+            interruptible(handle.flush, max(0.0, end - time.monotonic()))
+        return len(self)
+
+    def purge(self) -> None:
+        """Give up all records."""
+        for handle in self._by_size.values():
+            handle.purge()
+
+
+def _drain(handle: Any, topic: str) -> None:
+    end = time.monotonic() + _DRAIN_S
+    while interruptible(handle.flush, 0.1):
+        if time.monotonic() >= end:
+            raise BufferFullError(
+                f"records for {topic} are still on their way in larger batches than the topic allows now",
+                name="_QUEUE_FULL",
+            )
