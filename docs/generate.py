@@ -187,7 +187,11 @@ def commands() -> str:
         "",
         "On a terminal, what is not printable in names, settings, records and messages is shown with escapes such as `\\x1b` and `\\n`,",
         "so that it neither controls the terminal nor forges a row. Files and pipes get it as it is; for scripts, `--output json`",
-        "separates names with newlines safely.",
+        "separates names with newlines safely. Errors are red there, warnings yellow and the headers of tables bold, unless `NO_COLOR` is",
+        "set or `TERM` is `dumb`.",
+        "",
+        "Brokers are named by `--bootstrap-server`, or for all commands by a context: `barnabas context add NAME --bootstrap-servers",
+        "HOST:PORT`. No command assumes an address.",
         "",
     ]
     for name in COMMANDS:

@@ -39,6 +39,12 @@ def controls(shown: str) -> set[str]:
     return {each for each in shown if not each.isprintable() and each not in "\n\t"}
 
 
+@pytest.fixture(autouse=True)
+def no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Colours have tests of their own: test_cli_colours.py."""
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
 # The function
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.settings import read_properties, utf8_warnings
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.help_text import HelpText
 from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.reachability import ANSWER_S, CONNECT_TIMEOUT
@@ -230,7 +231,7 @@ def read_properties_file(path: str | Path, warn: Callable[[str], None]) -> dict[
 
 
 def _warn(line: str) -> None:
-    print(f"warning: {line}", file=sys.stderr)
+    print(painted(Style.WARNING, f"warning: {line}", sys.stderr), file=sys.stderr)
 
 
 def client_properties_file(path: "str | Context | None") -> dict[str, str]:
@@ -268,7 +269,8 @@ def print_json(value: Any) -> None:
 def aligned(header: Sequence[str], rows: Iterable[Sequence[object]], minimum: Mapping[str, int] | None = None) -> str:
     """A table as Kafka's tools print it: columns left aligned and one blank apart, no blanks at a line's end."""
     minimum = minimum or {}
-    return "\n".join(padded([header, *rows], [minimum.get(name, 0) for name in header]))
+    first, *others = padded([header, *rows], [minimum.get(name, 0) for name in header])
+    return "\n".join([painted(Style.HEADER, first, sys.stdout), *others])
 
 
 def padded(rows: Sequence[Sequence[object]], minimum: Sequence[int] = (), gap: str = " ") -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
 from barnabas.cli.incomplete import Gaps, existing
 from barnabas.cli.suggestions import explained
@@ -219,7 +220,12 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
     documents = []
     for group, committed in there:
         if group.state == "Dead":
-            print("", f"Error: Consumer group '{group.group_id}' does not exist.", file=sys.stderr, sep="\n")
+            print(
+                "",
+                painted(Style.ERROR, f"Error: Consumer group '{group.group_id}' does not exist.", sys.stderr),
+                file=sys.stderr,
+                sep="\n",
+            )
             continue
         _print_state(group)
         if given.members:
@@ -246,9 +252,19 @@ def _partitions(group: GroupDescription, committed: _Committed) -> list[TopicPar
 
 def _print_state(group: GroupDescription) -> None:
     if group.state == "Empty":
-        print("", f"Consumer group '{group.group_id}' has no active members.", file=sys.stderr, sep="\n")
+        print(
+            "",
+            painted(Style.WARNING, f"Consumer group '{group.group_id}' has no active members.", sys.stderr),
+            file=sys.stderr,
+            sep="\n",
+        )
     elif group.state in _REBALANCING:
-        print("", f"Warning: Consumer group '{group.group_id}' is rebalancing.", file=sys.stderr, sep="\n")
+        print(
+            "",
+            painted(Style.WARNING, f"Warning: Consumer group '{group.group_id}' is rebalancing.", sys.stderr),
+            file=sys.stderr,
+            sep="\n",
+        )
 
 
 def _offsets(given: argparse.Namespace, group: GroupDescription, committed: _Committed, ends: _Ends) -> dict[str, Any]:
@@ -367,7 +383,7 @@ def _delete(connection: AdminConnection, given: argparse.Namespace) -> int:
     elif not failed:
         print(f"Deletion of requested consumer groups ({names}) was successful.")
     else:
-        print("", "Error: Deletion of some consumer groups failed:", sep="\n")
+        print("", painted(Style.ERROR, "Error: Deletion of some consumer groups failed:", sys.stdout), sep="\n")
         for group_id, refusal in failed.items():
             print(f"* Group '{group_id}' could not be deleted due to: {refusal.message} ({refusal.code.name})")
         if deleted:
@@ -388,7 +404,11 @@ def _delete_offsets(connection: AdminConnection, given: argparse.Namespace) -> i
         )
         return 1 if failed else 0
     if failed:
-        print("", "Error: Encounter some partition level error, see the follow-up details:", sep="\n")
+        print(
+            "",
+            painted(Style.ERROR, "Error: Encounter some partition level error, see the follow-up details:", sys.stdout),
+            sep="\n",
+        )
     else:
         print(f"Request succeed for deleting offsets with topic {', '.join(given.topic)} group {group_id}")
     rows = [

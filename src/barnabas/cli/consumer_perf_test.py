@@ -6,6 +6,7 @@ import sys
 import time
 from datetime import datetime
 
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, add_output_option, client_properties_file
 from barnabas.cli.java_dates import java_date
 from barnabas.cli.reachability import require_broker
@@ -52,11 +53,12 @@ def main(argv: list[str]) -> int:
                 figures.add(len(records), sum(len(record.value or b"") + len(record.key or b"") for record in records))
                 last = now
             elif now - last >= given.timeout / 1000:
-                print(
+                text = (
                     f"WARNING: Exiting before consuming the expected number of messages: timeout ({given.timeout} ms) "
-                    "exceeded. You can use the --timeout option to increase the timeout.",
-                    file=sys.stderr if as_json else sys.stdout,
+                    "exceeded. You can use the --timeout option to increase the timeout."
                 )
+                stream = sys.stderr if as_json else sys.stdout
+                print(painted(Style.WARNING, text, stream), file=stream)
                 break
             if figures.detailed and now - figures.interval_began >= given.reporting_interval / 1000:
                 print(figures.interval())

@@ -6,8 +6,9 @@ import sys
 from typing import Any, NoReturn
 
 from barnabas.base.hints import did_you_mean
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.help_text import HelpText
-from barnabas.cli.terminal import shown
+from barnabas.cli.terminal import print
 
 __all__ = ["HelpfulParser"]
 
@@ -32,8 +33,9 @@ class HelpfulParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with 2 after one line that says what is wrong and one that says where help is."""
         chosen = self._chosen()
-        text = shown(message + chosen._suggestion(message), sys.stderr)
-        self.exit(2, f"{text}\nSee {chosen.prog} --help.\n")
+        text = painted(Style.ERROR, message + chosen._suggestion(message), sys.stderr)
+        print(text, f"See {chosen.prog} --help.", sep="\n", file=sys.stderr)
+        self.exit(2)
 
     def _chosen(self) -> "HelpfulParser":
         """The parser of the action that was typed, whose options are meant, or this one."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import padded, print_json
 from barnabas.cli.pipeline_waiting import trial_session
 from barnabas.cli.terminal import print, print_lines
@@ -392,7 +393,8 @@ def _text(value: Any) -> str:
 
 
 def _print_table(rows: list[list[str]]) -> None:
-    print_lines("\n".join(padded(rows, gap="  ")))
+    header, *others = padded(rows, gap="  ")
+    print_lines("\n".join([painted(Style.HEADER, header, sys.stdout), *others]))
 
 
 OPERATION_ACTIONS: dict[str, Callable[[spec.Flow, argparse.Namespace], int]] = {

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file, key_values
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.terminal import print
@@ -103,7 +104,7 @@ class LatencyStats:
         if error is not None:
             self.failed += 1
             if self.failed <= 10:
-                print(f"Error: {error}", file=sys.stderr)
+                print(painted(Style.ERROR, f"Error: {error}", sys.stderr), file=sys.stderr)
             return
         ms = latency_s * 1000
         if self._count % self._every == 0:

@@ -14,6 +14,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import (
     ToolParser,
     add_connection_options,
@@ -180,10 +181,11 @@ def _execute(connection: AdminConnection, given: argparse.Namespace, say: Say) -
     say("Current partition replica assignment", "", compact(as_document(current)), "")
     say("Save this to use as the --reassignment-json-file option during rollback")
     if given.throttle is not None or given.replica_alter_log_dirs_throttle is not None:
-        say(
+        text = (
             "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
             "removed."
         )
+        say(painted(Style.WARNING, text, sys.stdout))
     if given.throttle is not None:
         _throttle_brokers(connection, moves_of(under_way, proposed, current), given.throttle)
         say(f"The inter-broker throttle limit was set to {given.throttle} B/s")

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import aligned, print_json
 from barnabas.cli.terminal import print, print_lines, shown
 from barnabas.client.admin_connection import AdminConnection
@@ -32,20 +33,23 @@ _DURATION = re.compile(
 def reset_offsets(connection: AdminConnection, given: argparse.Namespace, group_ids: Sequence[str]) -> int:
     """Plan, execute if asked to, and print; 1 when a group is in use or a partition was refused."""
     if not given.dry_run and not given.execute:
-        print("WARN: nothing is changed without --execute; say --dry-run if that is meant.", file=sys.stderr)
+        print(
+            painted(
+                Style.WARNING, "WARN: nothing is changed without --execute; say --dry-run if that is meant.", sys.stderr
+            ),
+            file=sys.stderr,
+        )
     plan = _plan_file(given)
     result: dict[str, _Offsets] = {}
     failed = False
     for group_id in group_ids:
         group = describe_group(connection, group_id)
         if group.state not in ("Empty", "Dead"):
-            print(
-                "",
+            text = (
                 f"Error: Assignments can only be reset if the group '{group_id}' is inactive, but the current state is "
-                f"{group.state}.",
-                sep="\n",
-                file=sys.stderr,
+                f"{group.state}."
             )
+            print("", painted(Style.ERROR, text, sys.stderr), sep="\n", file=sys.stderr)
             failed = True
             continue
         offsets = _prepare(connection, given, group_id, plan)
@@ -53,7 +57,12 @@ def reset_offsets(connection: AdminConnection, given: argparse.Namespace, group_
             for partition, code in alter_group_offsets(connection, group_id, offsets).items():
                 if code:
                     print(
-                        "", f"Error: {group_id}, {partition}: {code.message} ({code.name})", sep="\n", file=sys.stderr
+                        "",
+                        painted(
+                            Style.ERROR, f"Error: {group_id}, {partition}: {code.message} ({code.name})", sys.stderr
+                        ),
+                        sep="\n",
+                        file=sys.stderr,
                     )
                     del offsets[partition]
                     failed = True

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.log_lines import LogFormatter
 from barnabas.cli.terminal import TerminalStream, print
 
@@ -111,7 +112,7 @@ def finish_output(code: int) -> int:
         forget_output()
         if code:
             return code
-        print(f"Error: {error.strerror or error}", file=sys.stderr)
+        print(painted(Style.ERROR, f"Error: {error.strerror or error}", sys.stderr), file=sys.stderr)
         return 1
     return code
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -48,4 +49,9 @@ def warn_of_unknown(given: Mapping[str, object], known: Iterable[str], what: str
     names = list(known)
     for name in given:
         if name not in names:
-            print(f"warning: {name} is not a property of {what}{did_you_mean(name, names)}", file=sys.stderr)
+            print(
+                painted(
+                    Style.WARNING, f"warning: {name} is not a property of {what}{did_you_mean(name, names)}", sys.stderr
+                ),
+                file=sys.stderr,
+            )

@@ -21,6 +21,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.exit_codes import exit_code_of
 from barnabas.cli.terminal import print
 from barnabas.cli.up_files import COORDINATION_NAME, log_of
@@ -271,7 +272,7 @@ def _serve(command: str, config: str, log: str, pipe: Connection, inherited: lis
         with contextlib.suppress(OSError):
             pipe.send_bytes(f"Error: {error}".encode())
         with contextlib.suppress(OSError):
-            print(f"Error: {error}", file=sys.stderr)
+            print(painted(Style.ERROR, f"Error: {error}", sys.stderr), file=sys.stderr)
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()

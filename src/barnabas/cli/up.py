@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.settings import properties_text
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import ToolParser
 from barnabas.cli.local_clusters import LocalCluster, locked, record
 from barnabas.cli.reachability import require_coordination
@@ -171,7 +172,7 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
             security.prepare()
         check_ports(given.host, [*ports, *metrics_ports, *([] if given.zookeeper else coordination.ports)])
         for warning in files.check():
-            print(f"warning: {warning}", file=sys.stderr)
+            print(painted(Style.WARNING, f"warning: {warning}", sys.stderr), file=sys.stderr)
         plans = []
         if not given.zookeeper:
             paths = zip(coordination.names, coordination.write_files(), strict=True)

@@ -12,6 +12,7 @@ import sys
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
 from barnabas.base.settings import Values
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.log_lines import LogFormatter, log_to_standard_error
 from barnabas.cli.server_faults import parts_with_faults
@@ -50,7 +51,7 @@ def main(argv: list[str]) -> int:
 
 
 def _refused(error: BarnabasError, status: int) -> int:
-    print(f"zookeeper-server-start: {error}", file=sys.stderr)
+    print(painted(Style.ERROR, f"zookeeper-server-start: {error}", sys.stderr), file=sys.stderr)
     return status
 
 

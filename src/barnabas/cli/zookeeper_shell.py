@@ -17,6 +17,7 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import new_random
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import ToolParser, add_output_option, properties_file
 from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
 from barnabas.cli.quota_commands import QUOTA_COMMANDS
@@ -128,7 +129,7 @@ class _Access:
         """``path`` of the file, None for no protection. Raises `ConfigError`, also for names that are unknown."""
         values = read_client_config(properties_file(path))
         for name in values.unknown():
-            print(f"warning: {name} in {path} has no effect", file=sys.stderr)
+            print(painted(Style.WARNING, f"warning: {name} in {path} has no effect", sys.stderr), file=sys.stderr)
         tls = client_tls(values, _read_text)
         context = client_context(tls) if tls is not None else None
         self.network = partial(TlsNetwork, client=context) if context is not None else SocketNetwork

@@ -1,0 +1,30 @@
+"""Colours of what commands print, where a terminal has them: errors red, warnings yellow, the headers of tables bold.
+
+A pipe or a file gets none, nor a terminal of which nothing is known (TERM is not set, or ``dumb``), nor anything where NO_COLOR is
+set (https://no-color.org).
+"""
+
+import os
+from enum import Enum
+from typing import TextIO
+
+from barnabas.cli.terminal import own
+
+__all__ = ["Style", "painted"]
+
+_PLAIN = "\x1b[0m"
+
+
+class Style(Enum):
+    """What a text is; the value selects its look (ECMA-48, SGR)."""
+
+    ERROR = "\x1b[31m"
+    WARNING = "\x1b[33m"
+    HEADER = "\x1b[1m"
+
+
+def painted(style: Style, text: str, stream: TextIO) -> str:
+    """The text as a part of what `barnabas.cli.terminal.print` writes to ``stream``, which escapes it as it would without."""
+    if not text or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("", "dumb") or not stream.isatty():
+        return text
+    return f"{own(stream, style.value)}{text}{own(stream, _PLAIN)}"
