@@ -47,4 +47,6 @@ def require_coordination(connect: str, timeout_s: float = ANSWER_S) -> None:
         with BlockingClient(SocketNetwork, connect, rng=new_random()) as client:
             client.start(round(timeout_s * 1000))
     except KeeperError:
-        raise BarnabasError(f"no coordination server answers at {connect}: is one running there?") from None
+        from barnabas.cli.unserved import why_unserved
+
+        raise BarnabasError(why_unserved(connect)) from None

@@ -23,6 +23,7 @@ from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
 from barnabas.cli.quota_commands import QUOTA_COMMANDS
 from barnabas.cli.reachability import ANSWER_S
 from barnabas.cli.terminal import print
+from barnabas.cli.unserved import ASK_S, why_unserved
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.cli.zookeeper_shell_output import JsonOutput, ShellOutput, TextOutput
 from barnabas.coordination.client import BlockingClient, SessionEvent
@@ -46,7 +47,7 @@ _SHELL_USAGE = {
 }
 _OPTIONS_WITH_VALUE = ("server", "timeout", "output", "client-configuration", "zk-tls-config-file")
 _COMMANDS = {**SHELL_COMMANDS, **QUOTA_COMMANDS, **ENSEMBLE_COMMANDS}
-_CONNECT_TIMEOUT_MS = round(ANSWER_S * 1000)
+_PATIENCE_MS = round((ANSWER_S - ASK_S) * 1000)  # the rest of the time is for asking what is wrong
 _EVENT_NAMES = {
     EventType.NONE: "None",
     EventType.NODE_CREATED: "NodeCreated",
@@ -160,16 +161,17 @@ class _Shell:
             rng=new_random(),
             session_timeout_ms=self._timeout_ms,
             new_sasl_client=self._access.new_sasl_client,
+            patience_ms=_PATIENCE_MS,
         )
         client.client.on_session(self._session_changed)
         try:
-            client.start(min(self._timeout_ms, _CONNECT_TIMEOUT_MS))
+            client.start(min(self._timeout_ms, _PATIENCE_MS))
         except KeeperError as error:
             client.close()
             reason = client.client.connection_error
             if isinstance(reason, ssl.SSLError):
                 raise BarnabasError(f"no connection with TLS to {servers}: {reason}") from error
-            raise BarnabasError(f"no coordination server answers at {servers}: is one running there?") from error
+            raise BarnabasError(why_unserved(servers)) from error
         self._servers, self._client = servers, client
 
     def close(self) -> None:
@@ -205,7 +207,7 @@ class _Shell:
             else:
                 self._ask(name, arguments)
         except KeeperError as error:
-            self._output.fail(name, describe_error(error), code=error.code.name)
+            self._output.fail(name, self._describe(error), code=error.code.name)
             if error.code in (ErrorCode.SESSION_EXPIRED, ErrorCode.AUTH_FAILED):  # the end of the session
                 self.close()
             return 1
@@ -214,6 +216,13 @@ class _Shell:
             return 1
         self._output.end(name)
         return 0
+
+    def _describe(self, error: KeeperError) -> str:
+        """zkCli's words; where there is no connection, with the reason."""
+        client, words = self._client, describe_error(error)
+        if error.code is not ErrorCode.CONNECTION_LOSS or client is None or client.client.is_connected:
+            return words
+        return f"{words}: {why_unserved(self._servers)}"
 
     def _ask(self, name: str, arguments: list[str]) -> None:
         """A command that the service answers."""

@@ -15,7 +15,7 @@ from barnabas.cli.common import ToolParser, add_output_option, aligned, print_js
 from barnabas.cli.terminal import print_lines
 from barnabas.coordination.client import ConnectString
 
-__all__ = ["main"]
+__all__ = ["main", "server_status"]
 
 _MAX_ANSWER_BYTES = 1 << 20
 _COUNTER_BITS = 32
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     servers = ConnectString.parse(arguments.servers).servers
     with ThreadPoolExecutor(min(32, len(servers))) as pool:
-        found = list(pool.map(lambda server: _status(server[0], server[1], arguments.timeout), servers))
+        found = list(pool.map(lambda server: server_status(server[0], server[1], arguments.timeout), servers))
     _add_lags(found)
     if arguments.output == "json":
         print_json({"servers": found})
@@ -58,7 +58,8 @@ def _row(status: Status) -> Sequence[object]:
     return ["-" if status[name] is None else status[name] for name in _COLUMNS]
 
 
-def _status(host: str, port: int, timeout_s: float) -> Status:
+def server_status(host: str, port: int, timeout_s: float) -> Status:
+    """What a server says of itself; the role says so if it cannot be asked, or does not serve."""
     status: Status = {**dict.fromkeys(_COLUMNS), "server": f"{host}:{port}"}
     try:
         text = _ask(host, port, b"srvr", timeout_s)

@@ -16,6 +16,7 @@ from barnabas.coordination.client.session import SaslClient
 __all__ = ["BlockingClient"]
 
 T = TypeVar("T")
+_LOOK_S = 0.2  # how often a request that takes long looks whether there is a connection
 
 
 class BlockingClient:
@@ -29,7 +30,10 @@ class BlockingClient:
         rng: Random,
         session_timeout_ms: int = 18_000,
         new_sasl_client: Callable[[], SaslClient] | None = None,
+        patience_ms: int | None = None,
     ) -> None:
+        """``patience_ms`` is how long a request waits while there is no connection; None for as long as the session may live."""
+        self._patience_ms = patience_ms
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordination-client", daemon=True)
         self._thread.start()
@@ -50,12 +54,28 @@ class BlockingClient:
         self._wait(self.client.start(timeout_ms))
 
     def call(self, request: Callable[[CoordinationClient], Awaitable[T]]) -> T:
-        """Wait for ``request(client)``: ``blocking.call(lambda client: client.get("/brokers"))``."""
+        """Wait for ``request(client)``: ``blocking.call(lambda client: client.get("/brokers"))``.
 
-        async def run() -> T:
+        Raises CONNECTION_LOSS when there has been no connection for ``patience_ms``. The outcome is unknown, as it always is then.
+        """
+        return self._wait(self._run(request))
+
+    async def _run(self, request: Callable[[CoordinationClient], Awaitable[T]]) -> T:
+        if self._patience_ms is None:
             return await request(self.client)
-
-        return self._wait(run())
+        await self.client.wait_connected(self._patience_ms)
+        asked = asyncio.ensure_future(request(self.client))
+        try:
+            while not asked.done():
+                await asyncio.wait({asked}, timeout=_LOOK_S)
+                connected = asyncio.ensure_future(self.client.wait_connected(self._patience_ms))
+                await asyncio.wait({asked, connected}, return_when=asyncio.FIRST_COMPLETED)
+                if not asked.done():
+                    connected.result()
+                connected.cancel()
+        finally:
+            asked.cancel()
+        return asked.result()
 
     def close(self) -> None:
         """End the session and the thread."""
