@@ -16,7 +16,12 @@ from barnabas.client.each_broker import ask_each
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.frames import decode_request_header, encode_response
 from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from barnabas.wire.kafka.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from barnabas.wire.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from barnabas.wire.kafka.messages.metadata import MetadataResponse, MetadataResponseBroker
 
@@ -215,7 +220,9 @@ def test_a_broker_that_is_not_there_is_an_answer_too(brokers: list[ScriptedBroke
 
 def create_topic(connection: AdminConnection) -> CreateTopicsResponse:
     """A change, at the controller."""
-    return connection.send_to_controller(CreateTopicsRequest(), CreateTopicsResponse, lambda _: ())
+    return connection.send_to_controller(
+        CreateTopicsRequest(topics=[CreatableTopic(name="t")]), CreateTopicsResponse, lambda _: ()
+    )
 
 
 def test_a_change_keeps_its_own_time_and_the_deadline_begins_again_after_it(brokers: list[ScriptedBroker]) -> None:

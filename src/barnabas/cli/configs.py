@@ -17,7 +17,7 @@ from barnabas.cli.quotas import run_quotas
 from barnabas.cli.scram_commands import alter_users, describe_users, names_scram
 from barnabas.cli.suggestions import explained, warn_of_unknown
 from barnabas.cli.terminal import print
-from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.admin_connection import AdminConnection, ConnectError
 from barnabas.client.configurations import (
     ConfigEntry,
     ConfigSource,
@@ -260,7 +260,10 @@ def _alter(connection: AdminConnection, given: argparse.Namespace, entity: Entit
 
 def _warn_of_unknown(connection: AdminConnection, changes: Mapping[str, str | None]) -> None:
     """A broker keeps properties that it does not know, for plugins; most are typing errors."""
-    broker = Resource(ResourceType.BROKER, str(connection.describe_cluster().brokers[0].id))
+    brokers = connection.describe_cluster().brokers
+    if not brokers:
+        raise ConnectError("the cluster names no brokers now: try again")
+    broker = Resource(ResourceType.BROKER, str(brokers[0].id))
     known = [entry.name for entry in describe_configs(connection, [broker])[broker]]
     added = {
         name: value for name, value in changes.items() if value is not None and not name.startswith("listener.name.")

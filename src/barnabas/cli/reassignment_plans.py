@@ -172,13 +172,15 @@ def racks_of(brokers: Iterable[Broker], *, rack_aware: bool) -> dict[int, str | 
 
 def propose(current: ReplicaLists, racks: Mapping[int, str | None], rng: Choices) -> ReplicaLists:
     """A new placement of every topic on these brokers, with as many replicas as its first partition has now."""
-    counts: dict[str, int] = {}
-    for topic, _ in current:
-        counts[topic] = counts.get(topic, 0) + 1
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(current):
+        topics.setdefault(topic, []).append(partition)
     return {
         TopicPartition(topic, number): list(replicas)
-        for topic, count in sorted(counts.items())
-        for number, replicas in assign_replicas(racks, count, len(current[TopicPartition(topic, 0)]), rng).items()
+        for topic, numbers in topics.items()
+        for number, replicas in assign_replicas(
+            racks, len(numbers), len(current[TopicPartition(topic, numbers[0])]), rng
+        ).items()
     }
 
 

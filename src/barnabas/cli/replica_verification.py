@@ -22,6 +22,7 @@ from barnabas.cli.json_files import compact
 from barnabas.cli.replica_comparison import Comparison, Difference, Fetched
 from barnabas.cli.terminal import print, print_document
 from barnabas.client.admin_connection import AdminConnection, ConnectError
+from barnabas.client.errors import ProtocolError
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from barnabas.client.topics import TopicDescription, describe_topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -132,6 +133,8 @@ class _Verification:
         answers = dict(zip(self._by_broker, pool.map(self._fetch, self._by_broker), strict=True))
         given: dict[TopicPartition, dict[int, Fetched]] = {item.topic_partition: {} for item in self._comparisons}
         for broker_id, answer in answers.items():
+            if isinstance(answer, ProtocolError):
+                raise answer
             if isinstance(answer, BarnabasError):
                 self._trouble(broker_id, f"broker {broker_id}: {answer}")
                 continue

@@ -297,7 +297,7 @@ def _is_wanted(
 
 
 def _min_isr(configs: Iterable[ConfigEntry]) -> int:
-    return next((int(entry.value or 1) for entry in configs if entry.name == "min.insync.replicas"), 1)
+    return next((entry.number(1) for entry in configs if entry.name == "min.insync.replicas"), 1)
 
 
 def _replication_factor(partition: PartitionDescription, reassignment: Reassignment | None) -> int:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from barnabas.client.broker_link import BrokerLink, parse_servers
 from barnabas.client.deadline import Deadline, sooner
-from barnabas.client.errors import ClientError, ClosedError, ConfigurationError, ConnectError, refusal
+from barnabas.client.errors import ClientError, ClosedError, ConfigurationError, ConnectError, ProtocolError, refusal
 from barnabas.client.properties import refuse_unprotected, renamed_for_all
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -143,6 +143,8 @@ class AdminConnection:
         end = self._end_of(request)
         try:
             return self._link(address).exchange(request, answer, max_version, end)
+        except ProtocolError:
+            raise
         except ConnectError:
             self._drop(address)
             if self.deadline is not None and self.deadline.is_over:
@@ -239,6 +241,8 @@ class AdminConnection:
                 until = coming if error.code in _COMING else look
                 if error.code not in ROUTING_ERRORS or until.left_s() <= least_s:
                     raise
+            except ProtocolError:
+                raise
             except ConnectError:
                 if until.left_s() <= least_s or not self._any_broker_is_there():
                     raise
@@ -266,6 +270,8 @@ class AdminConnection:
         """What any broker knows of these topics, or of all; no topic is created by asking."""
         wanted = None if topics is None else [_metadata_topic(topic) for topic in topics]
         response = self.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), MetadataResponse)
+        if response.error_code:
+            raise refusal(response.error_code)
         self._cluster = cluster_of(response)
         return response
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 from barnabas import __version__
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Part
+from barnabas.client.answers import WrongAnswerError, check_answer
 from barnabas.client.deadline import Deadline, sooner
-from barnabas.client.errors import ConfigurationError, ConnectError, refusal
+from barnabas.client.errors import ConfigurationError, ConnectError, ProtocolError, refusal
 from barnabas.client.link_sockets import no_answer, open_socket, receive_exactly, send_all
-from barnabas.wire.kafka.codec import decode
-from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
+from barnabas.wire.kafka.codec import decode, has_records
+from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError, OversizedMessageError
 from barnabas.wire.kafka.frames import decode_response_header, encode_request, response_version
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.kafka.schema import Message
@@ -30,7 +31,9 @@ __all__ = ["BrokerLink", "parse_servers"]
 ResponseType = TypeVar("ResponseType", bound=Message)
 
 _LENGTH = struct.Struct(">i")
-_MAX_RESPONSE_BYTES = 256 * 1024 * 1024
+_MAX_RESPONSE_BYTES = 32 * 1024 * 1024
+_MAX_RECORDS_BYTES = 256 * 1024 * 1024
+"""Of a response with records, which are held as they come. Readers refuse what would take too much memory as objects."""
 _DEFAULT_PORT = 9092
 _ANY_VERSION = 32767
 _LIFETIME_USED = 0.85  # of what a broker gives an authentication, as Kafka's clients have it (KIP-368)
@@ -118,22 +121,35 @@ class BrokerLink:
             parts = encode_request(request, version, self._correlation_id, self._client_id)
         except ValueError as error:  # a number too large for its field, for one
             raise ConfigurationError(f"the request cannot be sent: {error}") from error
-        frame = self._roundtrip(parts, sooner(deadline, self._timeout_s))
+        name = type(request).__name__.removesuffix("Request")
+        most = _MAX_RECORDS_BYTES if has_records(answer, version) else _MAX_RESPONSE_BYTES
+        frame = self._roundtrip(parts, name, most, sooner(deadline, self._timeout_s))
         version = response_version(frame, request.API_KEY, version)
         try:
             header = decode_response_header(frame, request.API_KEY, version)
             if header.correlation_id != self._correlation_id:
                 raise MalformedMessageError(f"an answer to request {header.correlation_id}, not {self._correlation_id}")
-            return decode(answer, version, frame, header.body_offset)
+            response = decode(answer, version, frame, header.body_offset)
+        except OversizedMessageError as error:
+            self._broken = True
+            raise ProtocolError(f"the broker at {self._name} answered {name} with {error}: too much to hold") from error
         except MalformedMessageError as error:
             self._broken = True
-            raise ConnectError(f"{self._name} does not speak Kafka's protocol: {error}") from error
+            raise ProtocolError(f"{self._name} does not speak Kafka's protocol: {error}") from error
+        try:
+            check_answer(request, response, version)
+        except WrongAnswerError as error:
+            self._broken = True
+            raise ProtocolError(
+                f"the broker at {self._name} answered {name} with {error}: the protocol does not allow that"
+            ) from error
+        return response
 
-    def _roundtrip(self, parts: Sequence[Part], end: Deadline) -> memoryview:
+    def _roundtrip(self, parts: Sequence[Part], name: str, most: int, end: Deadline) -> memoryview:
         try:
             for part in parts:
                 send_all(self._socket, part.read() if isinstance(part, FileSlice) else part, end)
-            return self._receive(end)
+            return self._receive(name, most, end)
         except TimeoutError:
             self._broken = True
             raise no_answer(self._name, end) from None
@@ -143,11 +159,14 @@ class BrokerLink:
                 raise refused from None
             raise ConnectError(f"the connection to {self._name} broke: {error.strerror or error}") from None
 
-    def _receive(self, end: Deadline) -> memoryview:
+    def _receive(self, name: str, most: int, end: Deadline) -> memoryview:
         (size,) = _LENGTH.unpack(self._read(4, end))
-        if not 4 <= size <= _MAX_RESPONSE_BYTES:
+        if most < size <= _MAX_RECORDS_BYTES:
             self._broken = True
-            raise ConnectError(f"{self._name} does not speak Kafka's protocol (or wants TLS)")
+            raise ProtocolError(f"the broker at {self._name} answered {name} with {size} bytes: too much to hold")
+        if not 4 <= size <= most:
+            self._broken = True
+            raise ProtocolError(f"{self._name} does not speak Kafka's protocol (or wants TLS)")
         return memoryview(self._read(size, end))
 
     def _read(self, size: int, end: Deadline) -> bytearray:

@@ -3,12 +3,12 @@
 In Kafka: `Admin.describeConfigs`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.errors import ConfigurationError, refusal
+from barnabas.client.errors import ConfigurationError, ProtocolError, refusal
 
 __all__ = [
     "ConfigEntry",
@@ -20,6 +20,9 @@ __all__ = [
     "describe_configs",
     "name_of_resource",
 ]
+
+
+_MOST_RESOURCES = 1000
 
 
 class ResourceType(IntEnum):
@@ -92,6 +95,15 @@ class ConfigEntry:
     def is_default(self) -> bool:
         return self.source is ConfigSource.DEFAULT_CONFIG
 
+    def number(self, default: int) -> int:
+        """The value of a property that is a number, ``default`` for none; raises `ProtocolError` for another text."""
+        if not self.value:
+            return default
+        try:
+            return int(self.value)
+        except ValueError:
+            raise ProtocolError(f"the brokers have {self.name}={self.value[:100]!r}: a number is expected") from None
+
 
 def describe_configs(
     connection: AdminConnection,
@@ -108,7 +120,7 @@ def describe_configs(
     )
 
     found: dict[Resource, list[ConfigEntry]] = {}
-    for broker_id, group in _by_broker(resources).items():
+    for broker_id, group in _by_broker(resources):
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -196,8 +208,11 @@ def name_of_resource(resource_type: int, name: str) -> str:
     return f"{kind} {name}" if name else f"default {kind} configuration"
 
 
-def _by_broker(resources: Iterable[Resource]) -> dict[int | None, list[Resource]]:
+def _by_broker(resources: Iterable[Resource]) -> Iterator[tuple[int | None, list[Resource]]]:
+    """The resources that one request may ask for: each has some fifty properties, and answers are held as objects."""
     groups: dict[int | None, list[Resource]] = {}
     for resource in resources:
         groups.setdefault(resource.broker_id, []).append(resource)
-    return groups
+    for broker_id, group in groups.items():
+        for start in range(0, len(group), _MOST_RESOURCES):
+            yield broker_id, group[start : start + _MOST_RESOURCES]

@@ -1,7 +1,8 @@
 """Asking several brokers at the same time, so that one that does not answer costs the others nothing.
 
 Each broker has a thread with a connection of its own. A broker without an answer by the deadline, or whose connection is
-refused, is noted in `AdminConnection.unreachable` and not asked again until the next round.
+refused, is noted in `AdminConnection.unreachable` and not asked again until the next round. An answer that the protocol does
+not allow is raised: what the other brokers say may be as wrong.
 
 In Kafka: the calls of `KafkaAdminClient`, which are all under way at once.
 """
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection
-from barnabas.client.errors import ClientError, ConnectError, RefusedError
+from barnabas.client.errors import ClientError, ConnectError, ProtocolError, RefusedError
 
 __all__ = ["ask_each", "ask_in_part"]
 
@@ -55,7 +56,9 @@ def ask_each(
         threading.Thread(target=work, name="barnabas-ask", daemon=True).start()
     for _ in asked:
         broker_id, outcome = outcomes.get()  # each ends by its connection's timeouts
-        if isinstance(outcome, Exception) and not isinstance(outcome, ClientError):
+        if isinstance(outcome, ProtocolError) or (
+            isinstance(outcome, Exception) and not isinstance(outcome, ClientError)
+        ):
             raise outcome
         found[broker_id] = outcome
         if connection.deadline is not None and isinstance(outcome, ConnectError):
@@ -75,6 +78,8 @@ def ask_in_part(connection: AdminConnection, ask: Callable[[AdminConnection], T]
     connection.deadline = connection.patience()
     try:
         return ask(connection)
+    except ProtocolError:
+        raise
     except ConnectError as error:
         return error
     except RefusedError as error:

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError, error_text
 
 if TYPE_CHECKING:
     from barnabas.client.records import Record
@@ -30,6 +30,7 @@ __all__ = [
     "DroppedError",
     "FencedError",
     "LibrdkafkaOnlyError",
+    "ProtocolError",
     "RefusedError",
     "SerializationError",
     "TimedOutError",
@@ -92,6 +93,16 @@ class UnknownHostError(ConnectError):
         super().__init__(message, remedy=remedy, name="_RESOLVE")
 
 
+class ProtocolError(ConnectError):
+    """An answer that Kafka's protocol does not allow: no message, not to this request, or too large to hold. The message names
+    the broker and the API. The same call will not succeed later: such a broker is as good as none.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, name="_BAD_MSG")
+        self.retriable = False
+
+
 class AuthenticationError(ClientError):
     """The broker does not accept the credentials, or one side does not trust the other's certificate."""
 
@@ -119,13 +130,14 @@ class RefusedError(ClientError, KafkaError):
 
     def __init__(self, code: int, message: str | None = None, *, remedy: str | None = None) -> None:
         error = ErrorCode.of(code)
+        message = error_text(message or error.message)
+        if error is ErrorCode.UNKNOWN_SERVER_ERROR and code != error:
+            message = f"{message} (error code {code}, which is not known here)"
         advice = _REMEDIES.get(error.name, "") if remedy is None else remedy
-        if advice in (message or error.message):
+        if advice in message:
             advice = ""
-        ClientError.__init__(
-            self, message or error.message, code=error, name=error.name, retriable=error.retriable, remedy=advice
-        )
-        self.message = message or error.message
+        ClientError.__init__(self, message, code=error, name=error.name, retriable=error.retriable, remedy=advice)
+        self.message = message
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, {self.message!r})"

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
 
-__all__ = ["ErrorCode", "KafkaError", "MalformedMessageError", "error_text"]
+__all__ = ["ErrorCode", "KafkaError", "MalformedMessageError", "OversizedMessageError", "error_text"]
 
 
 class ErrorCode(IntEnum):
@@ -292,3 +292,7 @@ class KafkaError(BarnabasError):
 
 class MalformedMessageError(CorruptDataError):
     """Bytes that are no message of the type and version they should be."""
+
+
+class OversizedMessageError(MalformedMessageError):
+    """A message whose elements would take more memory than a reader may use."""

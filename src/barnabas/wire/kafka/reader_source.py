@@ -15,7 +15,8 @@ The source of a reader looks like this (a flexible version, shortened)::
 
 Invariants: whatever the bytes are, a reader returns or raises MalformedMessageError; it allocates no more than a
 constant times the bytes it was given; ``records`` fields are views of the input. Elements are much larger as objects
-than as bytes (an empty group id is one byte), and answers larger still, so a request may have only so many of them.
+than as bytes (an empty group id is one byte), and answers larger still, so a request may have only so many of them. A
+response may have elements that take 128 MiB as objects, by an estimate: the Metadata of 290,000 partitions with three replicas.
 """
 
 import struct
@@ -25,7 +26,7 @@ from typing import Any
 
 from barnabas.base.files import Buffer
 from barnabas.base.slices import Sliced
-from barnabas.wire.kafka.errors import MalformedMessageError
+from barnabas.wire.kafka.errors import MalformedMessageError, OversizedMessageError
 from barnabas.wire.kafka.primitives import MOST_TAGGED_FIELDS, number_reader, packer, read_uvarint, skip_tagged_fields
 from barnabas.wire.kafka.schema import FIXED, LONGEST_STRING, Field, Message, Struct
 
@@ -36,10 +37,14 @@ SlicedReader = Callable[[Buffer, int], Sliced[tuple[Any, int]]]
 
 _COPY_BELOW_BYTES = 65536
 _MAX_ELEMENTS = 100_000
-"""Elements of all arrays of one request together; as objects they take some 20 MB. Responses are not limited."""
+"""Elements of all arrays of one request together; as objects they take some 20 MB."""
 _MAX_CLUSTER_ELEMENTS = 1_000_000
 """The same for the controller's requests, which describe a whole cluster; their lists of numbers are not counted."""
 _CONTROLLERS_APIS = frozenset((4, 5, 6))
+_MAX_RESPONSE_MIB = 128
+"""What the elements of one response take as objects, by the estimate of `held_bytes`."""
+_NUMBER_BYTES = "(8 if {count} < 64 else 40)"
+"""A number in a list. Short lists hold ids of brokers, which are small numbers, and Python has each of these once."""
 
 
 def compile_reader(cls: type[Message], version: int) -> Reader:
@@ -88,6 +93,26 @@ def minimal_size(cls: type[Struct], version: int, flexible: bool) -> int:
     return max(size, 1)
 
 
+_HELD_BYTES = {**dict.fromkeys(FIXED, 32), **dict.fromkeys(("bool", "int8", "int16"), 0)}
+"""Of a number: Python has each small one once. What is not here is a text of a few letters."""
+
+
+def held_bytes(cls: type[Struct], version: int) -> int:
+    """About how many bytes a structure takes as an object in a list, with short texts and empty lists (CPython 3.11)."""
+    size = 40 + 8 * len(cls.FIELDS)
+    for field in cls.FIELDS:
+        if version not in field.versions:
+            continue
+        if field.kind == "array":
+            size += 72
+        elif field.kind == "struct":
+            assert isinstance(field.element, type)
+            size += held_bytes(field.element, version)
+        else:
+            size += _HELD_BYTES.get(field.kind, 56)
+    return size
+
+
 def _minimal_field_size(field: Field, version: int, flexible: bool) -> int:
     if field.kind in FIXED:
         return struct.calcsize(">" + FIXED[field.kind])
@@ -106,12 +131,16 @@ class _ReaderSource:
         self.in_slices = in_slices
         self.flexible = version in cls.FLEXIBLE
         self.is_controllers = cls.API_KEY in _CONTROLLERS_APIS
-        self.max_elements = 0  # 0 is no limit
-        if cls.API_KEY >= 0 and cls.__name__.endswith("Request"):
-            self.max_elements = _MAX_CLUSTER_ELEMENTS if self.is_controllers else _MAX_ELEMENTS
+        self.is_request = cls.API_KEY >= 0 and cls.__name__.endswith("Request")
+        self.limit = 0  # elements of a request, bytes of a response; 0 is none
+        if self.is_request:
+            self.limit = _MAX_CLUSTER_ELEMENTS if self.is_controllers else _MAX_ELEMENTS
+        elif cls.API_KEY >= 0:
+            self.limit = _MAX_RESPONSE_MIB << 20
         self.scope: dict[str, Any] = {
             "new": object.__new__,
             "Malformed": MalformedMessageError,
+            "Oversized": OversizedMessageError,
             "StructError": struct.error,
             "uvarint": read_uvarint,
             "skip_tagged": skip_tagged_fields,
@@ -131,8 +160,8 @@ class _ReaderSource:
         else:
             # Slices of bytes become text faster than those of views.
             prepare = f" if type(data) is not bytes and len(data) < {_COPY_BELOW_BYTES}: data = bytes(data)\n"
-        if self.max_elements:
-            prepare += f" left = {self.max_elements}\n"
+        if self.limit:
+            prepare += f" left = {self.limit}\n"
         body = "\n".join(self._lines)
         return (
             f"def read(data, at):\n{prepare} end = len(data)\n try:\n{body}\n"
@@ -314,10 +343,14 @@ class _ReaderSource:
         if nullable:
             self._depth -= 1
 
-    def _charge(self, count: str, path: str) -> None:
-        if self.max_elements:
+    def _charge(self, count: str, path: str, element_bytes: int | str) -> None:
+        """Count elements before they are made: each as one of a request, as so many bytes of a response."""
+        if self.is_request:
             self._line(f"left -= {count}")
-            self._fail("left < 0", path, f"makes the request one of more than {self.max_elements} elements")
+            self._fail("left < 0", path, f"makes the request one of more than {self.limit} elements")
+        elif self.limit:
+            self._line(f"left -= {count} * {element_bytes}")
+            self._line(f"if left < 0: raise Oversized('more than {_MAX_RESPONSE_MIB} MiB of elements in {path}')")
 
     def _numbers(self, count: str, place: str, path: str, character: str) -> None:
         size = struct.calcsize(">" + character)
@@ -327,15 +360,15 @@ class _ReaderSource:
         else:
             self.scope[name] = number_reader(character)
         self._fail(f"{count} * {size} > end - at", path, "counts more than the message holds")
-        if not self.is_controllers:
-            self._charge(count, path)
+        if not (self.is_request and self.is_controllers):
+            self._charge(count, path, _NUMBER_BYTES.format(count=count))
         self._line(f"{place} = {name}(data, at, {count})")
         self._line(f"at += {count} * {size}" if size > 1 else f"at += {count}")
 
     def _elements(self, count: str, place: str, path: str, size: int, field: Field) -> None:
         items, item, add = self._name("a"), self._name("m"), self._name("f")
         self._fail(f"{count} * {size} > end - at", path, "counts more than the message holds")
-        self._charge(count, path)
+        self._charge(count, path, held_bytes(field.element, self.version) if isinstance(field.element, type) else 64)
         self._line(f"{items} = []; {add} = {items}.append")
         self._line(f"for _ in range({count}):")
         self._depth += 1
