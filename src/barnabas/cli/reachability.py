@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.base.errors import BarnabasError
 from barnabas.client.properties import renamed_for_all, security_properties
 
-__all__ = ["ANSWER_S", "CONNECT_TIMEOUT", "require_broker", "require_coordination"]
+__all__ = ["ANSWER_S", "CONNECT_TIMEOUT", "require_broker"]
 
 ANSWER_S = 5.0
 """How long a command waits for the first answer of a broker."""
@@ -34,19 +33,3 @@ def require_broker(bootstrap: str, properties: Mapping[str, Any], timeout_s: flo
 
     with Consumer({**secure, "bootstrap.servers": bootstrap}, close_timeout_s=1.0) as probe:
         probe.topics(timeout_s)
-
-
-def require_coordination(connect: str, timeout_s: float = ANSWER_S) -> None:
-    """Raise `BarnabasError` unless a coordination server answers in time."""
-    from barnabas.base.randomness import new_random
-    from barnabas.coordination.client import BlockingClient
-    from barnabas.net.sockets import SocketNetwork
-    from barnabas.wire.jute.errors import KeeperError
-
-    try:
-        with BlockingClient(SocketNetwork, connect, rng=new_random()) as client:
-            client.start(round(timeout_s * 1000))
-    except KeeperError:
-        from barnabas.cli.unserved import why_unserved
-
-        raise BarnabasError(why_unserved(connect)) from None

@@ -6,10 +6,12 @@ nothing listened there. The four-letter word ``srvr`` is answered in every state
 
 from concurrent.futures import ThreadPoolExecutor
 
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.reachability import ANSWER_S
 from barnabas.cli.zookeeper_status import server_status
 from barnabas.coordination.client import ConnectString
 
-__all__ = ["ASK_S", "why_unserved"]
+__all__ = ["ASK_S", "require_coordination", "why_unserved"]
 
 ASK_S = 1.0
 """How long each server may take to say what it is."""
@@ -38,3 +40,17 @@ def why_unserved(connect: str, timeout_s: float = ASK_S) -> str:
     if answering:
         return f"{', '.join(answering)} answers, and gives no session in time: try again, or look into its log"
     return f"no coordination server answers at {connect}: is one running there?"
+
+
+def require_coordination(connect: str, timeout_s: float = ANSWER_S) -> None:
+    """Raise `BarnabasError` unless a coordination server answers in time."""
+    from barnabas.base.randomness import new_random
+    from barnabas.coordination.client import BlockingClient
+    from barnabas.net.sockets import SocketNetwork
+    from barnabas.wire.jute.errors import KeeperError
+
+    try:
+        with BlockingClient(SocketNetwork, connect, rng=new_random()) as client:
+            client.start(round(timeout_s * 1000))
+    except KeeperError:
+        raise BarnabasError(why_unserved(connect)) from None

@@ -23,7 +23,6 @@ from barnabas.base.settings import properties_text
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import ToolParser
 from barnabas.cli.local_clusters import LocalCluster, locked, record
-from barnabas.cli.reachability import require_coordination
 from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.supervisor import ServerPlan, Supervisor
 from barnabas.cli.terminal import print, print_lines
@@ -167,6 +166,8 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
     )
     with locked(directory):
         if given.zookeeper:
+            from barnabas.cli.unserved import require_coordination
+
             require_coordination(given.zookeeper)
         if security is not None:
             security.prepare()

@@ -53,6 +53,7 @@ from barnabas.coordination.zab.learner_handler import (
     catch_up_packets,
     inform,
 )
+from barnabas.coordination.zab.phases import log_phase
 from barnabas.coordination.zab.quorums import Quorums
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.quorum import (
@@ -310,11 +311,6 @@ class Leader:
             self._accepted_epochs[handler.server_id] = handler.accepted_epoch
         self.discover()
 
-    def enter(self, phase: LeaderPhase) -> None:
-        """A phase begins, which the log says as Apache's servers do."""
-        self.phase = phase
-        logger.info("Peer state changed: leading - %s", phase.value)
-
     def discover(self) -> None:
         """Choose the epoch if a quorum is there; a leader whose vote is a quorum needs no learner."""
         accepted = self._accepted_epochs
@@ -362,7 +358,8 @@ class Leader:
             return
         self._epochs.enter(self.epoch)
         self._own_acked_zxid = first_zxid_of(self.epoch)
-        self.enter(LeaderPhase.SYNCHRONIZATION)
+        self.phase = LeaderPhase.SYNCHRONIZATION
+        log_phase("leading", self.phase.value)
         for handler in list(self.handlers):
             if handler.state is HandlerState.ACCEPTED:
                 self._synchronize(handler)
@@ -438,7 +435,8 @@ class Leader:
     def _establish(self) -> None:
         if self.phase is not LeaderPhase.SYNCHRONIZATION or not self.quorums.contains_quorum(self._synced):
             return
-        self.enter(LeaderPhase.BROADCAST)
+        self.phase = LeaderPhase.BROADCAST
+        log_phase("leading", self.phase.value)
         self._committed_zxid = first_zxid_of(self.epoch)
         if self.quorums.is_reconfiguring:
             self._activate(self._committed_zxid)

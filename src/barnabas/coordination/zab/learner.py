@@ -32,6 +32,7 @@ from itertools import islice
 from barnabas.coordination.core.commit_pieces import CommitTurn
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.learner_environment import LearnerEnvironment
+from barnabas.coordination.zab.phases import log_phase
 from barnabas.wire.jute.codec import MalformedRecordError, encode
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import (
@@ -107,10 +108,9 @@ class Learner:
         """The configuration of NEWLEADER, in force with UPTODATE."""
 
     def enter(self, phase: LearnerPhase, sync_mode: str = "") -> None:
-        """A phase begins, or a part of it, which the log says as Apache's servers do."""
+        """A phase begins, or a part of it."""
         self.phase = phase
-        role = "observing" if self._is_observer else "following"
-        logger.info("Peer state changed: %s - %s%s", role, phase.value, f" - {sync_mode}" if sync_mode else "")
+        log_phase("observing" if self._is_observer else "following", phase.value, sync_mode)
 
     def start(self) -> None:
         """The connection to the leader is open."""

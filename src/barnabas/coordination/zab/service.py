@@ -26,12 +26,12 @@ from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.coordination.zab.channels import Elector, FileReads, LearnerConnection, QuorumOutbox
 from barnabas.coordination.zab.figures import QuorumState
-from barnabas.coordination.zab.leader import LeaderPhase
 from barnabas.coordination.zab.leader_server import LeaderServer
 from barnabas.coordination.zab.learner import LearnerPhase
 from barnabas.coordination.zab.learner_server import LearnerServer
 from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.coordination.zab.member_log import ReadOnlyForwarder
+from barnabas.coordination.zab.phases import log_phase
 
 __all__ = ["QuorumPeer"]
 
@@ -228,7 +228,7 @@ class QuorumPeer:
         except OSError as error:
             raise ConfigError(f"cannot listen on the quorum port {address}: {error.strerror or error}") from error
         ticks = _Ticks(self.member.timing.tick_ms)
-        role.leader.enter(LeaderPhase.DISCOVERY)
+        log_phase("leading", role.phase)
         try:
             role.start()
             ticks.start(role.tick)
