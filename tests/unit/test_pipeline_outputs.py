@@ -434,26 +434,6 @@ def test_what_an_output_holds_is_seen_without_changing_it(kind: str, tmp_path: P
     assert another.last_epoch == -1
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "search", "duckdb", "delta"])
-def test_a_folder_that_is_missing_is_found_by_a_look_where_the_output_does_not_make_it(
-    kind: str, tmp_path: Path
-) -> None:
-    """A lake makes its folders; opening a file of a database would fail."""
-    path = str(tmp_path / "nowhere" / "out")
-    sinks: dict[str, Any] = {
-        "search": SearchSink(path, "t", ("carrier",), KEY),
-        "delta": LakeSink("delta", path, KEY),
-    }
-    sink = sinks.get(kind) or DatabaseSink(kind, path, "t", KEY)
-    if kind == "delta":
-        assert inspect_output(sink, "flow", "query") is None
-        return
-    with pytest.raises(OutputError, match=f"there is no folder {tmp_path / 'nowhere'}"):
-        inspect_output(sink, "flow", "query")
-    with pytest.raises(DatabaseError):
-        open_output(sink, TYPES, SCHEMA, rows_change=True)
-
-
 def test_maps_are_objects_in_json_whatever_their_keys_are() -> None:
     """As Spark's to_json writes them."""
     from barnabas.pipelines.texts import as_json

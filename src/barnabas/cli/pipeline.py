@@ -19,7 +19,7 @@ from barnabas.cli.terminal import print
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import sink_name
 from barnabas.pipelines.flows import load_flow
-from barnabas.pipelines.spec_fields import SpecError
+from barnabas.pipelines.spec_fields import SpecError, SpecProblem
 from barnabas.pipelines.summary_text import wrong_lines
 
 if TYPE_CHECKING:
@@ -129,8 +129,14 @@ def _require_topics(flow: spec.Flow) -> None:
 
 def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
     """Print what is wrong, or where the results go; 1 if something is wrong."""
-    analysis = _analysis(flow) if with_spark else None
-    problems, warnings = (analysis.problems, analysis.warnings) if analysis else ([], [])
+    from barnabas.pipelines.local_places import find_place_problems
+
+    problems: list[SpecProblem | Problem] = [*find_place_problems(flow)]
+    warnings: list[Problem] = []
+    if with_spark:
+        analysis = _analysis(flow)
+        problems += analysis.problems
+        warnings = analysis.warnings
     sinks = [sink_name(sink) for sink in flow.sinks]
     keys = [list(sink.key) for sink in flow.sinks]
     if output == "json":
@@ -157,7 +163,7 @@ def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
     return 0
 
 
-def _as_dict(flow: spec.Flow, problem: "Problem") -> dict[str, Any]:
+def _as_dict(flow: spec.Flow, problem: "SpecProblem | Problem") -> dict[str, Any]:
     line = flow.places.line_of(problem.field)
     return {"file": flow.places.file, "line": line, "field": problem.field, "message": problem.message}
 

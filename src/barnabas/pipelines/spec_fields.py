@@ -80,7 +80,7 @@ class Places:
     def line_of(self, path: str) -> int | None:
         """The line of the field, or of the table around it; None if neither is in the file."""
         while path and path not in self.lines:
-            path = path.rpartition(".")[0]
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path)
 
     def error(self, path: str, problem: str) -> SpecError:

@@ -27,9 +27,11 @@ from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.errors import reason_of
 from barnabas.pipelines.kafka import KafkaCluster, open_client
+from barnabas.pipelines.local_places import sink_place_problem
 from barnabas.pipelines.models.declared import MODEL_VERSION
 from barnabas.pipelines.offsets import Offsets, to_json
 from barnabas.pipelines.options import SourceOptions, client_config
+from barnabas.pipelines.outputs.declared import OutputError
 from barnabas.pipelines.outputs.kinds import inspect_output
 from barnabas.pipelines.plans import output_mode
 from barnabas.pipelines.run import source_options
@@ -276,6 +278,8 @@ def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> Finding:
     what = f"sink {sink_name(sink)}"
     if isinstance(sink, FunctionSink):
         return Finding("ok", what, "is not looked at")
+    if problem := sink_place_problem(sink, flow.checkpoint):
+        raise OutputError(problem)
     required = Checkpoint(flow).required_batches(sink)
     query, last = required or ("", -1)
     state = inspect_output(sink, flow.name, query)

@@ -20,18 +20,15 @@ rows are deleted and inserted.
 Lake tables and OpenSearch have no such table; their modules say what they keep instead.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from barnabas.pipelines.outputs.declared import OutputError
 from barnabas.pipelines.sql import select_epoch_statement
 
-__all__ = ["DELETION_MARK", "OutputTable", "TableState", "read_epoch", "require_writable", "split_deleted"]
+__all__ = ["DELETION_MARK", "OutputTable", "TableState", "read_epoch", "split_deleted"]
 
 DELETION_MARK = "_barnabas_deleted"
 """A column that is no part of the table: whether a row stands for the deletion of its key's row. It may be missing."""
@@ -81,13 +78,3 @@ def read_epoch(
     """
     noted = ask(select_epoch_statement(placeholder), [flow, table, query]) if has_epochs else []
     return int(noted[0][0]) if noted else -1
-
-
-def require_writable(path: str, *, makes_folders: bool) -> None:
-    """Raise `OutputError` if a file or folder of an output cannot be written, or not be made."""
-    nearest = next(each for each in (Path(path), *Path(path).absolute().parents) if each.exists())
-    folder = Path(path).absolute().parent
-    if not makes_folders and not folder.is_dir():
-        raise OutputError(f"{path} cannot be made: there is no folder {folder}")
-    if not os.access(nearest, os.W_OK):
-        raise OutputError(f"{nearest} cannot be written")
