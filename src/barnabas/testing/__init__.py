@@ -51,7 +51,7 @@ _HOMES = {
 if not TYPE_CHECKING:  # a type checker sees the imports above alone, and finds names that do not exist
 
     def __getattr__(name):
-        # Every pytest run on a machine with this package loads it for the plugin: the broker is imported when one is asked for.
+        # The broker is imported when one is asked for.
         home = _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
