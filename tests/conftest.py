@@ -7,13 +7,13 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from support.class_archives import make_archives
 from support.needs import fetch_reference, is_required, missing, needs_reference
 
-# Other processes may use the machine too: an example may take long.
-settings.register_profile("any machine", deadline=None)
+# Other processes may use the machine too: an example may take long, and so may making it.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 LONGEST_FIRST = (

@@ -17,15 +17,32 @@ BARNABAS = [sys.executable, "-m", "barnabas"]
 USERS = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 """The environment without Python's own variables, such as PYTHONUNBUFFERED, which users do not have."""
 PREPARED = "import sys; from barnabas.cli.standard_streams import *; prepare_streams(); "
-LOST = [">/dev/full 2>/dev/full", "2>/dev/full", "2>&1 | :", "2> >(:)", "2>&-"]
-"""Where nothing can be written: what the redirections of a shell do to standard output and error."""
+FULL, GONE, CLOSED = "full", "gone", "closed"
+"""Where nothing can be written: a full disk, a pipe that nothing reads, and nowhere."""
 
 
-def shell(command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """``$B`` is the program; the exit status is that of the first command of a pipeline."""
-    command = command.replace("$B", " ".join(BARNABAS)) + "; exit ${PIPESTATUS[0]}"
-    run = ["bash", "-c", command]
-    return subprocess.run(run, capture_output=True, text=True, check=False, timeout=120, env={**USERS, **environment})
+def run(arguments: str, stdout: str = "", stderr: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
+    """``barnabas ARGUMENTS`` with outputs that fail, or are read."""
+    outputs = {"stdout": stdout, "stderr": stderr}
+    closed = " ".join({"stdout": ">&-", "stderr": "2>&-"}[name] for name, kind in outputs.items() if kind == CLOSED)
+    command = ["bash", "-c", f'exec "$@" {closed}', "bash", *BARNABAS, *arguments.split()]
+    descriptors = {name: _output(kind) for name, kind in outputs.items()}
+    try:
+        return subprocess.run(command, **descriptors, text=True, check=False, timeout=120, env={**USERS, **environment})
+    finally:
+        for each in descriptors.values():
+            if each >= 0:
+                os.close(each)
+
+
+def _output(kind: str) -> int:
+    if kind == FULL:
+        return os.open("/dev/full", os.O_WRONLY)
+    if kind == GONE:
+        read, write = os.pipe()
+        os.close(read)
+        return write
+    return subprocess.PIPE
 
 
 @pytest.fixture(params=["pipe", "file", "terminal"])
@@ -77,50 +94,53 @@ def test_lines_that_are_all_there_go_out_in_blocks_and_before_the_next_one(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("command", "code"),
+    ("arguments", "code"),
     [
-        ("$B topics --list --bootstrap-server 127.0.0.1:1", 1),
-        ("$B topics --nonsense", 2),
-        ("$B nonsense", 2),
-        ("$B server-start /nowhere/server.properties", 1),
-        ("$B zookeeper-server-start /nowhere/zoo.cfg", 2),
-        ("$B up --brokers 0", 1),
-        ("$B mirror-maker --consumer.config /nowhere --producer.config /nowhere --include x", 1),
-        ("$B pipeline run /nowhere.toml", 1),
+        ("topics --list --bootstrap-server 127.0.0.1:1", 1),
+        ("topics --nonsense", 2),
+        ("nonsense", 2),
+        ("server-start /nowhere/server.properties", 1),
+        ("zookeeper-server-start /nowhere/zoo.cfg", 2),
+        ("up --brokers 0", 1),
+        ("mirror-maker --consumer.config /nowhere --producer.config /nowhere --include x", 1),
+        ("pipeline run /nowhere.toml", 1),
     ],
 )
-def test_output_that_cannot_be_written_changes_no_exit_status_of_a_failure(command: str, code: int) -> None:
-    """A full disk or a reader that is gone, at standard error or both; Python's 120 at its end is none of ours."""
-    assert shell(command).returncode == code
-    assert {each: shell(f"{command} {each}").returncode for each in LOST} == dict.fromkeys(LOST, code)
+def test_output_that_cannot_be_written_changes_no_exit_status_of_a_failure(arguments: str, code: int) -> None:
+    """At standard error or both; Python's 120 at its end is none of ours."""
+    assert run(arguments).returncode == code
+    outputs = [(FULL, FULL), ("", FULL), (GONE, GONE), ("", GONE), ("", CLOSED)]
+    assert {each: run(arguments, *each).returncode for each in outputs} == dict.fromkeys(outputs, code)
 
 
 @pytest.mark.parametrize("arguments", ["--version", "topics --help", "completion bash", "run-class --help"])
 def test_a_result_that_cannot_be_written_is_an_error_and_a_lost_message_is_none(arguments: str) -> None:
     """141 for a pipe that nothing reads, 1 for a full disk, as it is where the message of that cannot be written either."""
-    codes = {each: shell(f"$B {arguments} {each}").returncode for each in [*LOST, ">/dev/full"]}
-    assert codes == {LOST[0]: 1, LOST[1]: 0, LOST[2]: 141, LOST[3]: 0, LOST[4]: 0, ">/dev/full": 1}
+    expected = {(FULL, ""): 1, (FULL, FULL): 1, (GONE, ""): 141, (GONE, GONE): 141, (CLOSED, ""): 0}
+    expected |= {("", FULL): 0, ("", GONE): 0, ("", CLOSED): 0}
+    assert {each: run(arguments, *each).returncode for each in expected} == expected
 
 
-@pytest.mark.parametrize("redirections", ["> {full} 2> {full}", "> {gone} 2> {gone}"])
+@pytest.mark.parametrize("kind", [FULL, GONE])
 @pytest.mark.parametrize("server", ["zookeeper-server-start", "up"])
-def test_a_server_runs_on_where_its_output_cannot_be_written(server: str, redirections: str, tmp_path: Path) -> None:
+def test_a_server_runs_on_where_its_output_cannot_be_written(server: str, kind: str, tmp_path: Path) -> None:
     """Its lines are news: it is ready, and ends with the status that it would have had."""
     state = {"XDG_STATE_HOME": str(tmp_path / "state")}
     if server == "up":
-        arguments = f"up --port 0 --zk-port 0 --data-dir {tmp_path}/data"
+        arguments = ["up", "--port", "0", "--zk-port", "0", "--data-dir", str(tmp_path / "data")]
     else:
         config = tmp_path / "zoo.cfg"
         (port,) = free_ports(1)
         config.write_text(f"dataDir={tmp_path}/data\nclientPort={port}\n")
-        arguments = f"zookeeper-server-start {config}"
-    command = f"{' '.join(BARNABAS)} {arguments} {redirections.format(full='/dev/full', gone='>(:)')}"
-    with subprocess.Popen(["bash", "-c", f"exec {command}"], env={**USERS, **state}) as process:
+        arguments = [server, str(config)]
+    output = _output(kind)
+    with subprocess.Popen([*BARNABAS, *arguments], stdout=output, stderr=output, env={**USERS, **state}) as process:
+        os.close(output)
         if server == "up":
-            eventually(lambda: json.loads(shell("$B status --output json", **state).stdout), what="the cluster")
+            eventually(lambda: json.loads(run("status --output json", **state).stdout), what="the cluster")
         else:
-            shown = f"$B zookeeper-shell 127.0.0.1:{port} ls /"
-            eventually(lambda: shell(shown).returncode == 0, what="the server")
+            shown = f"zookeeper-shell 127.0.0.1:{port} ls /"
+            eventually(lambda: run(shown).returncode == 0, what="the server")
         process.send_signal(signal.SIGTERM)
     assert process.returncode == 0
 

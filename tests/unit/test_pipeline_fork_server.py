@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -37,6 +38,8 @@ DRIVER = """
 import os, subprocess, sys
 from barnabas.pipelines.worker_launcher import ForkServer
 server = ForkServer({}, 2)
+print(server.environment["BARNABAS_FORK_SERVER"], flush=True)
+sys.stdin.readline()
 environment = {**os.environ, **server.environment, "PYTHONHASHSEED": "0"}
 worker = subprocess.Popen([sys.argv[1], "-m", "worker_of_test"], env=environment, stdin=subprocess.PIPE)
 worker.wait()
@@ -47,6 +50,7 @@ _TIMEOUT_S = 60
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     server = ForkServer({}, 2)
+    await_answer(server.environment["BARNABAS_FORK_SERVER"])
     yield server
     server.close()
     assert not Path(server.environment["BARNABAS_FORK_SERVER"]).parent.exists()
@@ -77,6 +81,17 @@ class Started:
 
     def finish(self, said: str = "0") -> str:
         return self.child.communicate(said, _TIMEOUT_S)[1]
+
+
+def await_answer(address: str) -> None:
+    """Until a server has loaded its modules: on a busy machine a client does not wait that long, and starts a process."""
+    request = fork_client._encode_request([], {}, "/")  # which is refused
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_TIMEOUT_S)
+        connection.connect(address)
+        socket.send_fds(connection, [request[:4]], [0, 1, 2])
+        connection.sendall(request[4:])
+        assert connection.recv(1)
 
 
 def await_end(pid: int) -> None:
@@ -172,6 +187,7 @@ def test_after_a_kill_of_the_server_its_forks_end_and_others_start_without_it(fo
     """What Spark has started ends as well, so that Spark starts it again."""
     server = ForkServer({}, 2)
     with contextlib.closing(server):
+        await_answer(server.environment["BARNABAS_FORK_SERVER"])
         started = Started(folder, server.environment)
         assert started.shown["is_fork"]
         (pid,) = (
@@ -194,10 +210,15 @@ def test_a_kill_of_the_driver_leaves_no_process(folder: Path) -> None:
         [sys.executable, "-c", DRIVER, prepare_python(folder / "my cache")],
         cwd=folder,
         env={**os.environ, "TMPDIR": str(folder)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert driver.stdin is not None
     assert driver.stdout is not None
+    await_answer(driver.stdout.readline().strip())
+    driver.stdin.write("\n")
+    driver.stdin.flush()
     shown = json.loads(driver.stdout.readline())
     assert shown["is_fork"]
     left = [*children(driver.pid), str(shown["pid"])]
