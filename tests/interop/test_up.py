@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from barnabas.client import Admin
+from support.needs import needs
 from support.ports import free_ports
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop]
+TEMPORARY = (
+    "note: the data of this cluster is temporary and goes when it stops; barnabas up --data-dir DIR keeps its data\n"
+)
 
 
 def run(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
@@ -72,8 +76,8 @@ def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path
     options = ["--port", str(port), "--zk-port", str(zk_port), "--data-dir", data_dir]
     done = run("up", "--detach", *options, "--override", "num.partition=3")
     assert done.returncode == 0, done.stderr
-    assert "num.partition=3 has no effect: it is not known; did you mean num.partitions?" in done.stdout
-    assert f"ready 127.0.0.1:{port} zk=127.0.0.1:{zk_port} pids=zookeeper:" in done.stdout
+    assert "num.partition=3 has no effect: it is not known; did you mean num.partitions?" in done.stderr
+    assert done.stdout.startswith(f"ready 127.0.0.1:{port} zk=127.0.0.1:{zk_port} pids=zookeeper:")
     try:
         (cluster,) = json.loads(run("status", "--output", "json").stdout)
         assert cluster["servers"] == {"zookeeper": "running", "0": "running"}
@@ -93,12 +97,53 @@ def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path
         )
         assert f"start it again with: barnabas server-start {data_dir}" in run("logs", "up").stdout
         assert json.loads(run("status", "--output", "json").stdout)[0]["servers"]["0"] == "ended"
+        advice = re.search(r"start it again with: barnabas (server-start \S+)", run("logs", "up").stdout)[1]
+        with subprocess.Popen(
+            [sys.executable, "-m", "barnabas", *advice.split()], stderr=subprocess.DEVNULL
+        ) as by_hand:
+            eventually(lambda: run(*topics).returncode == 0, timeout_s=60, what="the broker serves again")
+            (cluster,) = json.loads(run("status", "--output", "json").stdout)
+            assert (cluster["servers"]["0"], cluster["pids"]["0"]) == ("running", by_hand.pid)
+            assert (
+                f"0         {by_hand.pid:<{len(str(cluster['pid']))}} running, started by hand" in run("status").stdout
+            )
+            down = run("down", "--data-dir", data_dir, "--output", "json")
+            assert by_hand.wait(10) == 0
+        assert f"stopped broker 0 (pid {by_hand.pid}), which was started by hand" in down.stderr
     finally:
-        down = run("down", "--data-dir", data_dir, "--output", "json")
+        run("down", "--data-dir", data_dir)
     assert json.loads(down.stdout) == {"stopped": f"127.0.0.1:{port}", "data_dir": data_dir}, down.stderr
     assert list((tmp_path / "tmp").iterdir()) == []
     assert run("status").returncode == 1
     assert "no cluster of yours runs here" in run("down").stderr
+
+
+@needs("openssl")
+def test_a_data_dir_starts_again_with_all_of_its_servers_and_users(tmp_path: Path) -> None:
+    """Without an option; fewer brokers are refused. Records are in the folder and readable, whatever its name and the password."""
+    data_dir = tmp_path / "j\u00fcrgen's \\data"
+    client = ["--command-config", str(data_dir / "security" / "client.properties")]
+    secured = ["--security", "SASL_PLAINTEXT", "--user", 'ann= s\u00e9cret "\\ ']
+    ports = ["--port", "0", "--zk-port", "0"]
+    up = run("up", "--detach", "--data-dir", str(data_dir), "--brokers", "2", *ports, *secured)
+    try:
+        assert up.returncode == 0, up.stderr
+        servers = up.stdout.split()[1]
+        describe = ("topics", "--describe", "--topic", "t", "--bootstrap-server", servers)
+        create = ("topics", "--create", "--topic", "t", "--partitions", "4", "--bootstrap-server", servers)
+        assert run(*create, *client).returncode == 0
+        assert run("down").returncode == 0
+        fewer = run("up", "--detach", "--data-dir", str(data_dir), "--brokers", "1")
+        assert (fewer.returncode, "has 2 brokers" in fewer.stderr) == (1, True)
+        again = run("up", "--detach", "--data-dir", str(data_dir))
+        assert again.stdout.split()[:3] == up.stdout.split()[:3], again.stderr
+        eventually(lambda: "Leader: none" not in run(*describe, *client).stdout, timeout_s=60, what="all have leaders")
+        plain = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "bootstrap.servers": servers}
+        with Admin({**plain, "sasl.username": "ann", "sasl.password": ' s\u00e9cret "\\ '}) as admin:
+            assert len(admin.describe_topics(["t"])[0].partitions) == 4
+        assert {path.parents[2] for path in tmp_path.rglob("t-0/leader-epoch-checkpoint")} == {data_dir}
+    finally:
+        run("down", "--data-dir", str(data_dir))
 
 
 def test_another_broker_joins_a_cluster_that_runs(tmp_path: Path) -> None:
@@ -119,9 +164,13 @@ def test_another_broker_joins_a_cluster_that_runs(tmp_path: Path) -> None:
 
 
 def test_down_returns_when_the_temporary_folder_is_gone(tmp_path: Path) -> None:
-    """Nothing is left of a cluster without --data-dir, and of its messages."""
-    assert run("up", "--detach", "--port", "0", "--zk-port", "0").returncode == 0
-    assert run("down").returncode == 0
+    """Nothing is left of a cluster without --data-dir, and of its messages; both commands say so."""
+    up = run("up", "--detach", "--port", "0", "--zk-port", "0")
+    assert (up.returncode, up.stderr) == (0, TEMPORARY)
+    assert up.stdout.startswith("ready ")
+    down = run("down")
+    assert (down.returncode, len(down.stdout.splitlines())) == (0, 1)
+    assert down.stderr == "its data was temporary and is removed; barnabas up --data-dir DIR keeps the data\n"
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -133,5 +182,5 @@ def test_a_cluster_in_the_foreground_ends_as_its_signal_asks(tmp_path: Path, num
         assert process.stdout.readline().startswith("ready ")
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (code, "")
+    assert (process.returncode, errors) == (code, TEMPORARY)
     assert list((tmp_path / "tmp").iterdir()) == []

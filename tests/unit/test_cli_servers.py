@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.cli.main import main
 from barnabas.cli.supervisor import Supervisor, _blocked_signals
-from barnabas.cli.up_files import BrokerFiles
+from barnabas.cli.up_files import ServerFile
 
 
 def server_properties(tmp_path: Path, text: str) -> str:
@@ -100,7 +100,6 @@ def test_the_properties_file_that_up_writes_is_for_its_owner_alone(tmp_path: Pat
     path = tmp_path / "server.properties"
     path.write_text("")
     path.chmod(0o644)
-    override = {"ssl.keystore.password": "geheim"}
-    assert BrokerFiles(tmp_path, "localhost", [9092], [], "localhost:2181", 0, override).write(0) == path
+    assert ServerFile(path, {"ssl.keystore.password": "geheim"}).write() == path
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "ssl.keystore.password=geheim\n" in path.read_text()

@@ -203,7 +203,7 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
 
         return overridden(properties_file(path.command_config), {**path.properties, **path.secrets()})
     try:
-        given = read_properties_file(path, _warn)
+        given = read_properties_file(path, warn_user)
     except OSError as error:
         raise BarnabasError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
@@ -212,7 +212,7 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
 
     for name in FREE_TEXT.intersection(given):
         if given[name] != given[name].strip():
-            _warn(
+            warn_user(
                 f"{path}: {name} begins or ends with a blank, which belongs to the value here; Java's clients drop it"
             )
     return given
@@ -230,7 +230,8 @@ def read_properties_file(path: str | Path, warn: Callable[[str], None]) -> dict[
     return read_properties(text)
 
 
-def _warn(line: str) -> None:
+def warn_user(line: str) -> None:
+    """Print a warning on standard error."""
     print(painted(Style.WARNING, f"warning: {line}", sys.stderr), file=sys.stderr)
 
 
@@ -246,7 +247,7 @@ def client_properties_file(path: "str | Context | None") -> dict[str, str]:
         del given[name]
         hint = did_you_mean(name, CLIENT_PROPERTIES)
         where = f" in {path}" if isinstance(path, str) else ""
-        _warn(f"{name}{where} is not a property of clients, and has no effect{hint}")
+        warn_user(f"{name}{where} is not a property of clients, and has no effect{hint}")
     return given
 
 

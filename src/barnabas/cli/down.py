@@ -1,9 +1,12 @@
 """``barnabas down``: stop a cluster that ``barnabas up`` runs on this machine."""
 
 import json
+import sys
+from pathlib import Path
 
 from barnabas.cli.common import ToolParser, add_output_option
-from barnabas.cli.local_clusters import choose_cluster, running_clusters, stop_cluster
+from barnabas.cli.local_clusters import choose_cluster, running_clusters, started_by_hand, stop_cluster
+from barnabas.cli.server_names import server_title
 from barnabas.cli.terminal import print
 
 __all__ = ["main"]
@@ -11,7 +14,11 @@ __all__ = ["main"]
 
 def main(argv: list[str]) -> int:
     """Stop it cleanly, and return when it has ended; 1 when it does not."""
-    parser = ToolParser("down", "Stop a cluster that barnabas up runs on this machine.")
+    parser = ToolParser(
+        "down",
+        "Stop a cluster that barnabas up runs on this machine, with the servers that were started by hand on its files. Without a "
+        "--data-dir of its own, its data is removed.",
+    )
     parser.add_argument("--data-dir", metavar="DIR", help="which, if several run")
     parser.add_argument("--all", action="store_true", help="all that run")
     parser.add_argument("--timeout", type=float, default=60, metavar="S", help="how long to wait (default 60)")
@@ -19,9 +26,15 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     parser.refuse_together(given, "all", ["data-dir"])
     for cluster in running_clusters() if given.all else [choose_cluster(given.data_dir)]:
+        by_hand = started_by_hand(Path(cluster.data_dir))
         stop_cluster(cluster, given.timeout)
         if given.output == "json":
-            print(json.dumps({"stopped": cluster.bootstrap_servers, "data_dir": cluster.data_dir}))
+            kept = {} if not cluster.is_temporary else {"data": "removed"}
+            print(json.dumps({"stopped": cluster.bootstrap_servers, "data_dir": cluster.data_dir, **kept}))
         else:
             print(f"stopped {cluster.bootstrap_servers}")
+        for name, pid in by_hand.items():
+            print(f"stopped {server_title(name)} (pid {pid}), which was started by hand", file=sys.stderr)
+        if cluster.is_temporary:
+            print("its data was temporary and is removed; barnabas up --data-dir DIR keeps the data", file=sys.stderr)
     return 0

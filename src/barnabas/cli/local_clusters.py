@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -19,8 +19,19 @@ from typing import IO
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.user_folders import writable_user_folder
+from barnabas.cli.local_processes import is_alive, started_by
+from barnabas.cli.server_names import COORDINATION_NAME, server_of, server_title
 
-__all__ = ["LocalCluster", "choose_cluster", "locked", "record", "running_clusters", "stop_cluster"]
+__all__ = [
+    "LocalCluster",
+    "choose_cluster",
+    "locked",
+    "record",
+    "refuse_started_by_hand",
+    "running_clusters",
+    "started_by_hand",
+    "stop_cluster",
+]
 
 _LOCK = ".lock"
 _RECORD = "cluster.json"
@@ -89,6 +100,7 @@ def choose_cluster(data_dir: str | None) -> LocalCluster:
     if data_dir is not None:
         cluster = _running(Path(data_dir).absolute())
         if cluster is None:
+            refuse_started_by_hand(Path(data_dir))
             raise BarnabasError(
                 f"no cluster runs in {data_dir}; start one with barnabas up --data-dir {quote(data_dir)}"
             )
@@ -103,11 +115,16 @@ def choose_cluster(data_dir: str | None) -> LocalCluster:
 
 
 def stop_cluster(cluster: LocalCluster, timeout_s: float) -> None:
-    """Ask the supervisor to stop everything, and wait until it has. Raises `BarnabasError` after the time."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(cluster.pid, signal.SIGTERM)
+    """Stop everything, and wait until it has ended. Raises `BarnabasError` after the time.
+
+    Brokers that were started by hand come first, and coordination servers last: brokers need them for a clean stop.
+    """
     end = time.monotonic() + timeout_s
     directory = Path(cluster.data_dir)
+    by_hand = started_by_hand(directory)
+    _end({name: pid for name, pid in by_hand.items() if not name.startswith(COORDINATION_NAME)}, end, timeout_s)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(cluster.pid, signal.SIGTERM)
     while _running(directory) is not None or (cluster.is_temporary and directory.exists()):
         if time.monotonic() > end:
             raise BarnabasError(
@@ -115,6 +132,42 @@ def stop_cluster(cluster: LocalCluster, timeout_s: float) -> None:
                 f"with kill -9 {cluster.pid}"
             )
         time.sleep(_POLL_S)
+    _end({name: pid for name, pid in by_hand.items() if name.startswith(COORDINATION_NAME)}, end, timeout_s)
+
+
+def _end(pids: Mapping[str, int], end: float, timeout_s: float) -> None:
+    for pid in pids.values():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    while running := [pid for pid in pids.values() if is_alive(pid)]:
+        if time.monotonic() > end:
+            raise BarnabasError(
+                f"process {running[0]}, which was started by hand, did not stop within {timeout_s:g} s: end it with "
+                f"kill -9 {running[0]}"
+            )
+        time.sleep(_POLL_S)
+
+
+def started_by_hand(directory: Path) -> dict[str, int]:
+    """The servers that run on the data dir's files without the supervisor, as its messages advise, with their processes."""
+    found = {}
+    for command in ("zookeeper-server-start", "server-start"):
+        for pid, path in started_by(command):
+            name = server_of(path.name)
+            if name is not None and path.parent.resolve() == directory.resolve() and is_alive(pid):
+                found[name] = pid
+    return found
+
+
+def refuse_started_by_hand(directory: Path) -> None:
+    """Raise `BarnabasError` if servers of a data dir run without a supervisor."""
+    by_hand = started_by_hand(directory)
+    if by_hand:
+        who = " and ".join(f"{server_title(name)} (process {pid})" for name, pid in by_hand.items())
+        raise BarnabasError(
+            f"no cluster runs in {directory}, but {who}, started by hand, still {'runs' if len(by_hand) == 1 else 'run'}: stop "
+            f"with kill {' '.join(map(str, by_hand.values()))}"
+        )
 
 
 def _running(directory: Path) -> LocalCluster | None:

@@ -8,9 +8,9 @@ from typing import IO
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_output_option
 from barnabas.cli.local_clusters import LocalCluster, choose_cluster
+from barnabas.cli.server_names import log_of
 from barnabas.cli.standard_streams import in_blocks
 from barnabas.cli.terminal import print, print_document
-from barnabas.cli.up_files import log_of
 
 __all__ = ["main"]
 

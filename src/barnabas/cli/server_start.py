@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Mapping
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.cli.common import ToolParser, key_values, read_properties_file
@@ -15,7 +16,7 @@ from barnabas.cli.standard_streams import outlive_output
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
 from barnabas.net.event_loop import budget_of, count_from_start, count_pauses, limit_pauses, new_event_loop
 
-__all__ = ["main"]
+__all__ = ["main", "refuse_kraft"]
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +68,12 @@ def _settings(path: str, overrides: list[str]) -> dict[str, str]:
     except ValueError as error:
         raise BarnabasError(f"{path} is not a properties file: {error}") from error
     texts |= key_values(overrides, "--override")
-    _refuse_kraft(path, texts)
+    refuse_kraft(path, texts)
     return texts
 
 
-def _refuse_kraft(path: str, texts: dict[str, str]) -> None:
-    """Say what a configuration of KRaft mode lacks; Kafka 4 has no other."""
+def refuse_kraft(path: str, texts: Mapping[str, str]) -> None:
+    """Raise `ConfigError` that says what a configuration of KRaft mode lacks; Kafka 4 has no other."""
     found = [name for name in texts if name == "process.roles" or name.startswith("controller.quorum.")]
     if found and ("process.roles" in texts or "zookeeper.connect" not in texts):
         raise ConfigError(

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, read_properties_file
+from barnabas.cli.local_processes import started_by
 
-__all__ = ["main", "started_by"]
+__all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
@@ -34,27 +35,6 @@ def main(argv: list[str]) -> int:
     if not stopped:
         raise BarnabasError("No kafka server to stop")
     return 0
-
-
-def started_by(command: str) -> list[tuple[int, Path]]:
-    """This user's processes that run a server's command, each with the file that it was started with."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if folder.stat().st_uid != os.getuid():
-                continue
-            words = os.fsdecode((folder / "cmdline").read_bytes()).split("\0")
-            where = words.index(command)
-            runs_ours = where > 0 and (
-                Path(words[where - 1]).name == "barnabas" or words[where - 2 : where] == ["-m", "barnabas"]
-            )
-            if not runs_ours:
-                continue
-            path = next(word for word in words[where + 1 :] if word and not word.startswith("-"))
-            found.append((int(folder.name), (folder / "cwd").readlink() / path))
-        except (OSError, ValueError, StopIteration):
-            continue
-    return found
 
 
 def _broker_id(path: Path) -> int | None:

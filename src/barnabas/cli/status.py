@@ -1,13 +1,16 @@
 """``barnabas status``: the clusters that ``barnabas up`` runs on this machine."""
 
-import os
 from dataclasses import asdict
+from pathlib import Path
 
 from barnabas.cli.common import ToolParser, add_output_option, aligned, print_json
-from barnabas.cli.local_clusters import LocalCluster, choose_cluster, running_clusters
+from barnabas.cli.local_clusters import LocalCluster, choose_cluster, running_clusters, started_by_hand
+from barnabas.cli.local_processes import is_alive
 from barnabas.cli.terminal import print, print_lines
 
 __all__ = ["main"]
+
+_BY_HAND = "running, started by hand"
 
 
 def main(argv: list[str]) -> int:
@@ -18,29 +21,27 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     clusters = [choose_cluster(given.data_dir)] if given.data_dir else running_clusters()
     if given.output == "json":
-        print_json([asdict(cluster) | {"servers": _servers(cluster)} for cluster in clusters])
+        print_json([_document(cluster) for cluster in clusters])
     elif not clusters:
         print("no cluster runs; start one with barnabas up --detach")
     for cluster in clusters if given.output == "text" else ():
         print(f"{cluster.bootstrap_servers} zk={cluster.zookeeper_connect}")
         print(f"data dir {cluster.data_dir}, supervisor {cluster.pid}")
-        print_lines(aligned(("SERVER", "PID", "STATE"), [(name, pid, state) for name, pid, state in _rows(cluster)]))
+        print_lines(aligned(("SERVER", "PID", "STATE"), _rows(cluster)))
     return 0 if clusters else 1
 
 
-def _servers(cluster: LocalCluster) -> dict[str, str]:
-    return {name: state for name, _, state in _rows(cluster)}
+def _document(cluster: LocalCluster) -> dict[str, object]:
+    rows = _rows(cluster)
+    return asdict(cluster) | {
+        "pids": {name: pid for name, pid, _ in rows},
+        "servers": {name: "ended" if state == "ended" else "running" for name, _, state in rows},
+        "started_by_hand": [name for name, _, state in rows if state == _BY_HAND],
+    }
 
 
 def _rows(cluster: LocalCluster) -> list[tuple[str, int, str]]:
-    return [(name, pid, "running" if _is_running(pid) else "ended") for name, pid in cluster.pids.items()]
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    """Each server with its process and its state; one that ended may have been started again by hand."""
+    supervised = {name: (pid, "running" if is_alive(pid) else "ended") for name, pid in cluster.pids.items()}
+    by_hand = {name: (pid, _BY_HAND) for name, pid in started_by_hand(Path(cluster.data_dir)).items()}
+    return [(name, pid, state) for name, (pid, state) in {**supervised, **by_hand}.items()]

@@ -23,8 +23,8 @@ from typing import NamedTuple
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.exit_codes import exit_code_of
+from barnabas.cli.server_names import COORDINATION_NAME, log_of, server_title
 from barnabas.cli.terminal import print
-from barnabas.cli.up_files import COORDINATION_NAME, log_of
 
 __all__ = ["ServerPlan", "Supervisor"]
 
@@ -172,8 +172,7 @@ class Supervisor:
         child, log = self._children[name], log_of(self._logs, name)
         code = child.exitcode or 0
         how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-        who = name if name.startswith(COORDINATION_NAME) else f"broker {name}"
-        _say(f"{who} (pid {child.pid}) {how}")
+        _say(f"{server_title(name)} (pid {child.pid}) {how}")
         if code > 0:
             self.has_failed = True
             self._explain(name, log)

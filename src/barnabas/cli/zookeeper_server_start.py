@@ -16,9 +16,9 @@ from barnabas.cli.colours import Style, painted
 from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.log_lines import LogFormatter, log_to_standard_error
 from barnabas.cli.server_faults import parts_with_faults
+from barnabas.cli.server_names import coordination_name
 from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.terminal import print
-from barnabas.cli.up_files import coordination_name
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.quorum.configuration_files import read_zoo_cfg
 from barnabas.coordination.server.peer_config import configuration_warnings, read_peer_config

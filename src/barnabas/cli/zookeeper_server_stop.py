@@ -10,6 +10,7 @@ import time
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser
+from barnabas.cli.local_processes import is_alive
 from barnabas.cli.terminal import print
 
 __all__ = ["main"]
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> int:
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + arguments.timeout
-    while still := [pid for pid in pids if _is_alive(pid)]:
+    while still := [pid for pid in pids if is_alive(pid)]:
         if time.monotonic() > end:
             raise BarnabasError(f"still running after {arguments.timeout:.0f} s: {', '.join(map(str, still))}")
         time.sleep(_POLL_S)
@@ -63,11 +64,3 @@ def _is_server(pid: int, config: str | None) -> bool:
         return True
     files = words[words.index(_COMMAND) + 1 :]
     return any(os.path.join(working_dir, name) == os.path.abspath(config) for name in files if name)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"  # its parent has not asked for its exit code yet
-    except OSError:
-        return False

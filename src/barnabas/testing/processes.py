@@ -67,9 +67,9 @@ class ProcessCluster:
         self._command += [text for name, value in options for text in (name, str(value))]
         for name, value in (settings or {}).items():
             self._command += ["--override", f"{name}={value}"]
+        self._command += ["--security", "PLAINTEXT" if self._security is None else self._security.protocol]
         if self._security is not None:
             self._security.directory = self.data_dir / "security"
-            self._command += ["--security", self._security.protocol]
             self._command += [text for name, value in (users or {}).items() for text in ("--user", f"{name}={value}")]
         self._zk_servers = zk_servers
         self._up: subprocess.Popen[bytes] | None = None

@@ -9,14 +9,14 @@ import re
 import secrets
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.scram_users import ScramPassword, alter_scram_users
-from barnabas.security.jaas import LoginModule, jaas_text
+from barnabas.security.jaas import LoginModule, jaas_text, login_module
 from barnabas.security.mechanisms import LOGIN_MODULES, SASL_MECHANISMS, SCRAM_MECHANISMS
 from barnabas.testing.private_files import write_private
 
@@ -24,6 +24,7 @@ __all__ = ["SECURITY_PROTOCOLS", "ClusterSecurity"]
 
 SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _BROKER = "barnabas-broker"
+_USER = "user_"
 _NAME = re.compile(r"""[^\s{};="',\\]+""")
 _DAYS = 7
 _RENEWED_S = 4 * 24 * 3600.0
@@ -40,6 +41,26 @@ class ClusterSecurity:
         if protocol is None and users:
             raise BarnabasError('users need security="SASL_SSL" or "SASL_PLAINTEXT"')
         return None if protocol is None else cls(protocol, users)
+
+    @classmethod
+    def of_broker(
+        cls, protocol: str, former: str, texts: Mapping[str, str], users: Mapping[str, str]
+    ) -> "ClusterSecurity":
+        """With the users of a broker's properties, whose protocol was ``former``; ``users`` come first, and may have other passwords.
+
+        Raises `BarnabasError`.
+        """
+        if not (protocol.startswith("SASL") and former.startswith("SASL")):
+            return cls(protocol, users)
+        name = _login_name(former)
+        if name not in texts:
+            raise BarnabasError(f"{name} is not there, which has the users")
+        options = login_module(texts[name], name).options
+        held = {key.removeprefix(_USER): password for key, password in options.items() if key.startswith(_USER)}
+        broker_password = held.pop(_BROKER, None)
+        security = cls(protocol, {**users, **{user: password for user, password in held.items() if user not in users}})
+        security._broker_password = broker_password or security._broker_password
+        return security
 
     def __init__(self, protocol: str, users: Mapping[str, str] | None) -> None:
         """``users`` are passwords by name. Raises `BarnabasError`."""
@@ -72,6 +93,8 @@ class ClusterSecurity:
                 path = self._path(f"{name}.pem")
                 if not path.exists() or time.time() - path.stat().st_mtime > _RENEWED_S:
                     self._make_certificate(name)
+            certificates = [self._path(f"{name}.crt").read_bytes() for name in ("broker", "client")]
+            self._trusted().write_bytes(b"".join(certificates))
 
     def _path(self, name: str) -> Path:
         return self.directory / name
@@ -89,7 +112,7 @@ class ClusterSecurity:
             ) from None
         except subprocess.CalledProcessError as error:
             raise BarnabasError(f"openssl made no certificate: {error.stderr.strip()}") from None
-        write_private(self._path(f"{name}.pem"), key.read_text() + certificate.read_text())
+        write_private(self._path(f"{name}.pem"), key.read_bytes() + certificate.read_bytes())
         key.unlink()
 
     # Brokers
@@ -109,33 +132,32 @@ class ClusterSecurity:
         if self.has_sasl:
             users = {_BROKER: self._broker_password, **self.users}
             options = {"username": _BROKER, "password": self._broker_password}
-            options |= {f"user_{name}": password for name, password in users.items()}
+            options |= {f"{_USER}{name}": password for name, password in users.items()}
             properties |= {
                 "sasl.enabled.mechanisms": ",".join(SASL_MECHANISMS),
                 "sasl.mechanism.inter.broker.protocol": "PLAIN",
-                f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config": _jaas("PLAIN", options),
+                _login_name(self.protocol): _jaas("PLAIN", options),
             }
         return properties
 
     def _trusted(self) -> Path:
         """The certificates of the brokers and of the client."""
-        path = self._path("trusted.pem")
-        path.write_text(self._path("broker.crt").read_text() + self._path("client.crt").read_text())
-        return path
+        return self._path("trusted.pem")
 
-    def create_users(self, bootstrap_servers: str) -> None:
-        """Give each user SCRAM credentials; every broker knows them when this returns. Raises `BarnabasError`."""
-        if not self.users:
+    def create_users(self, bootstrap_servers: str, names: Collection[str] | None = None) -> None:
+        """Give each user, or those named, SCRAM credentials; every broker knows them when this returns. Raises `BarnabasError`."""
+        users = {user: password for user, password in self.users.items() if names is None or user in names}
+        if not users:
             return
         passwords = [
             ScramPassword(user, mechanism, password)
-            for user, password in self.users.items()
+            for user, password in users.items()
             for mechanism in SCRAM_MECHANISMS
         ]
         with AdminConnection(bootstrap_servers, self.own_properties()) as admin:
             alter_scram_users(admin, passwords)
         # Each broker takes changes over in their order.
-        *_, user = self.users
+        *_, user = users
         end = time.monotonic() + _WAIT_S
         for server in bootstrap_servers.split(","):
             while not self._can_log_in(server, user):
@@ -195,6 +217,11 @@ class ClusterSecurity:
             else:
                 properties |= {"sasl.username": user, "sasl.password": password}
         return properties
+
+
+def _login_name(protocol: str) -> str:
+    """The property of a broker with the users of its listener."""
+    return f"listener.name.{protocol.lower()}.plain.sasl.jaas.config"
 
 
 def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
