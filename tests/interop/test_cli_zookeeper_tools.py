@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
 from support.coordination import CoordinationProcess, coordination_server
 from support.needs import needs_reference
@@ -47,10 +48,12 @@ def test_status_shows_each_server_and_fails_for_one_that_does_not_serve(
             assert (first["lag"], first["sessions"], second["sessions"]) == (0, 0, None)
             assert first["nodes"] == 7  # as ZooKeeper counts: the root twice
             address = closed_one.address
-        assert main(["zookeeper-status", f"{open_one.address},{address}"]) == 1
-        table = capsys.readouterr().out
-        assert table.startswith("SERVER ")
-        assert "unreachable" in table
+        assert main(["zookeeper-status", f"{open_one.address},{address}"]) == INCOMPLETE
+        shown = capsys.readouterr()
+        assert shown.out.startswith("SERVER ")
+        assert "unreachable" in shown.out
+        assert shown.err == f"Incomplete: {address}: unreachable (Connection refused)\n"
+        assert main(["zookeeper-status", address]) == 1
 
 
 def dumped(capsys: pytest.CaptureFixture[str], path: Path) -> list[dict[str, object]]:

@@ -184,3 +184,77 @@ def test_a_group_that_does_not_exist_is_an_error_all_the_same(hurt: Hurt, capsys
         name = next(each for each in names if admin.ask_for_coordinator(each).node_id in hurt.others)
     assert run(hurt, "consumer-groups", "--describe", "--group", name) == 1
     assert f"Consumer group '{name}' does not exist." in capsys.readouterr().err
+
+
+def test_log_dirs_and_versions_and_configurations_of_the_other_brokers_are_shown(
+    hurt: Hurt, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broker that the others still take for alive is named; one that they know to be gone has no place in the answer."""
+    is_known = {0, INCOMPLETE}
+    assert run(hurt, "log-dirs", "--describe", "--output", "json") in is_known
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
+    assert [each["broker"] for each in document["brokers"]] == hurt.others
+    assert ("errors" in document) == ("Incomplete: " in shown.err)
+    assert run(hurt, "broker-api-versions", "--output", "json") in is_known
+    found = json.loads(capsys.readouterr().out)
+    assert [each["id"] for each in found if "apis" in each] == hurt.others
+    assert run(hurt, "configs", "--describe", "--entity-type", "brokers", "--all", "--output", "json") in is_known
+    found = json.loads(capsys.readouterr().out)
+    names = [int(each["entity_name"]) for each in found if each["configs"] and each["entity_name"]]
+    assert names == hurt.others
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("cluster", "cluster-id"),
+        ("cluster", "list-endpoints"),
+        ("configs", "--describe", "--topic", "on-0"),
+        ("configs", "--describe", "--entity-type", "users"),
+        ("reassign-partitions", "--list"),
+    ],
+)
+def test_what_the_other_brokers_know_is_complete(
+    hurt: Hurt, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Any broker, or the controller, answers."""
+    assert run(hurt, *command) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_verification_says_of_which_broker_it_knows_nothing(
+    hurt: Hurt, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log dirs of a broker are known to itself only."""
+    plan = {
+        "version": 1,
+        "partitions": [
+            {"topic": f"on-{n}", "partition": 0, "replicas": [n], "log_dirs": [str(tmp_path)]} for n in range(3)
+        ],
+    }
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    command = ("reassign-partitions", "--verify", "--preserve-throttles", "--output", "json")
+    code = run(hurt, *command, "--reassignment-json-file", str(tmp_path / "plan.json"))
+    found = json.loads(capsys.readouterr().out)
+    assert code == INCOMPLETE
+    assert {move["broker"]: move["state"] for move in found["log_dirs"]} == {
+        n: "not active" if n in hurt.others else "unknown" for n in range(3)
+    }
+    assert not found["finished"]
+    assert f"broker {hurt.victim}: " in found["errors"][0]
+
+
+def test_records_are_deleted_where_there_is_a_leader(
+    hurt: Hurt, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The way to a leader ends with the deadline, and each partition has its outcome."""
+    document = {"version": 1, "partitions": [{"topic": f"on-{n}", "partition": 0, "offset": 0} for n in range(3)]}
+    (tmp_path / "offsets.json").write_text(json.dumps(document))
+    code = run(hurt, "delete-records", "--offset-json-file", str(tmp_path / "offsets.json"), "--output", "json")
+    found = json.loads(capsys.readouterr().out)
+    assert code in (0, INCOMPLETE)  # 0 as for each refusal of a broker
+    assert {each["topic"]: each["low_watermark"] for each in found} == {
+        f"on-{n}": 0 if n in hurt.others else None for n in range(3)
+    }
+    assert any(each["error"] for each in found)

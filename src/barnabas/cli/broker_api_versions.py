@@ -8,10 +8,12 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection, Broker
+from barnabas.client.each_broker import ask_each
+from barnabas.client.errors import refusal
 from barnabas.wire.kafka.api import ApiKey, api
-from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 __all__ = ["main"]
@@ -27,10 +29,13 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     parser.require(given, "bootstrap-server")
     with connect(given, "barnabas-broker-api-versions") as connection:
-        found = [(broker, _ask(connection, broker)) for broker in connection.describe_cluster().brokers]
+        brokers = connection.describe_cluster().brokers
+        answers = ask_each(connection, [broker.id for broker in brokers], _ask)
+        gaps = Gaps(connection)
+    found = [(broker, answers[broker.id]) for broker in brokers]
     if given.output == "json":
         print_json([_as_json(broker, answer) for broker, answer in found])
-        return 0
+        return gaps.report()
     for broker, answer in found:
         name = f"{broker.host}:{broker.port} (id: {broker.id} rack: {broker.rack or 'null'})"
         if isinstance(answer, BarnabasError):
@@ -38,17 +43,14 @@ def main(argv: list[str]) -> int:
         else:
             print(f"{name} -> (", end="\n\t")
             print(*_lines(answer), sep=",\n\t", end="\n)\n")
-    return 0
+    return gaps.report()
 
 
-def _ask(connection: AdminConnection, broker: Broker) -> Offered | BarnabasError:
+def _ask(connection: AdminConnection, broker_id: int) -> Offered:
     software = {"client_software_name": "barnabas", "client_software_version": "1"}
-    try:
-        response = connection.send(ApiVersionsRequest(**software), ApiVersionsResponse, broker.id)
-        if response.error_code:
-            raise KafkaError(response.error_code)
-    except BarnabasError as error:
-        return error
+    response = connection.send(ApiVersionsRequest(**software), ApiVersionsResponse, broker_id)
+    if response.error_code:
+        raise refusal(response.error_code)
     return {item.api_key: (item.min_version, item.max_version) for item in response.api_keys}
 
 

@@ -1,7 +1,7 @@
 """``barnabas configs``: describe and alter configurations, with the options of Kafka's ConfigCommand."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError
@@ -13,6 +13,7 @@ from barnabas.cli.common import (
     print_json,
 )
 from barnabas.cli.config_changes import Entity, parse_changes
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.quotas import run_quotas
 from barnabas.cli.scram_commands import alter_users, describe_users, names_scram
 from barnabas.cli.suggestions import explained, warn_of_unknown
@@ -26,6 +27,7 @@ from barnabas.client.configurations import (
     alter_configs,
     describe_configs,
 )
+from barnabas.client.each_broker import ask_each, reached
 from barnabas.client.topics import describe_topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_client_quotas import DescribeClientQuotasRequest
@@ -80,7 +82,7 @@ def main(argv: list[str]) -> int:
             if given.alter:
                 _alter(connection, given, entities[0])
             else:
-                _describe(connection, given, entities[0])
+                return _describe(connection, given, entities[0])
         except KafkaError as error:
             topic = entities[0].name if entities[0].kind == "topics" else None
             raise explained(error, connection, topic) from error
@@ -172,19 +174,23 @@ def _typed(given: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
 # Describe
 
 
-def _describe(connection: AdminConnection, given: argparse.Namespace, entity: Entity) -> None:
+def _describe(connection: AdminConnection, given: argparse.Namespace, entity: Entity) -> int:
     names = [entity.name] if entity.name is not None else _all_names(connection, entity.kind)
-    described = []
-    for name in names:
-        resource = Resource(_KINDS[entity.kind].type, name)
-        entries = describe_configs(connection, [resource], synonyms=True)[resource]
-        if not given.all:
-            entries = [entry for entry in entries if _is_dynamic(entry, entity.kind, name)]
-        described.append((name, entries))
+    resources = [Resource(_KINDS[entity.kind].type, name) for name in names]
+    found = _configs(connection, resources)
+    gaps = Gaps(connection)
+    described: list[tuple[str, list[ConfigEntry] | None]] = []
+    for resource in resources:
+        entries = found.get(resource)
+        if entries is not None and not given.all:
+            entries = [entry for entry in entries if _is_dynamic(entry, entity.kind, resource.name)]
+        described.append((resource.name, entries))
     if given.output == "json":
         print_json([_as_json(entity.kind, name, entries) for name, entries in described])
-        return
+        return gaps.report()
     for name, entries in described:
+        if entries is None:
+            continue
         if name == _DEFAULT_ENTITY:
             print(f"Default configs for {entity.kind} in the cluster are:")
         else:
@@ -193,6 +199,22 @@ def _describe(connection: AdminConnection, given: argparse.Namespace, entity: En
             synonyms = ", ".join(f"{one.source.name}:{one.name}={_shown(one.value)}" for one in entry.synonyms)
             sensitive = str(entry.is_sensitive).lower()
             print(f"  {entry.name}={_shown(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+    return gaps.report()
+
+
+def _configs(connection: AdminConnection, resources: Sequence[Resource]) -> dict[Resource, list[ConfigEntry]]:
+    """What the brokers that answer say; a broker's own configuration only it knows."""
+    found: dict[Resource, list[ConfigEntry]] = {}
+    common = [resource for resource in resources if resource.broker_id is None]
+    if common:
+        found.update(describe_configs(connection, common, synonyms=True))
+    own = {resource.broker_id: resource for resource in resources if resource.broker_id is not None}
+    answers = ask_each(
+        connection, own, lambda asking, broker_id: describe_configs(asking, [own[broker_id]], synonyms=True)
+    )
+    for answer in reached(answers).values():
+        found.update(answer)
+    return found
 
 
 def _shown(value: str | None) -> str:
@@ -215,11 +237,13 @@ def _is_dynamic(entry: ConfigEntry, kind: str, name: str) -> bool:
     return source is None or entry.source is source
 
 
-def _as_json(kind: str, name: str, entries: list[ConfigEntry]) -> dict[str, Any]:
+def _as_json(kind: str, name: str, entries: list[ConfigEntry] | None) -> dict[str, Any]:
     return {
         "entity_type": kind,
         "entity_name": name or None,
-        "configs": [
+        "configs": None
+        if entries is None
+        else [
             {
                 "name": entry.name,
                 "value": entry.value,

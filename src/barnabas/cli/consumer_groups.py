@@ -11,7 +11,7 @@ from typing import Any
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
-from barnabas.cli.incomplete import Gaps, existing
+from barnabas.cli.incomplete import Gaps, without_deleted
 from barnabas.cli.suggestions import explained
 from barnabas.cli.terminal import print, print_lines
 from barnabas.cli.watching import show_repeatedly
@@ -216,7 +216,7 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
     there = [answer for answer in described.values() if not isinstance(answer, ClientError)]
     partitions = {partition for group, committed in there for partition in _partitions(group, committed)}
     ends: _Ends = look_up_offsets(connection, dict.fromkeys(partitions, LATEST)) if with_offsets else {}
-    gaps.add_partitions(existing(ends))
+    gaps.add_partitions(without_deleted(ends))
     documents = []
     for group, committed in there:
         if group.state == "Dead":

@@ -7,10 +7,11 @@ the high watermark. A partition's refusal is a line of its own and, as with Kafk
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.json_files import duplicates, integer, items, read_document, topic_partition
 from barnabas.cli.terminal import print
+from barnabas.client.errors import ClientError, RefusedError
 from barnabas.client.offsets import delete_records
-from barnabas.wire.kafka.errors import KafkaError
 
 __all__ = ["main"]
 
@@ -33,16 +34,19 @@ def main(argv: list[str]) -> int:
         if given.output == "text":
             print("Executing records delete operation")
         outcomes = delete_records(connection, wanted)
+        gaps = Gaps(connection)
     if given.output == "json":
         print_json([_as_json(partition, outcome) for partition, outcome in outcomes.items()])
-        return 0
+        return gaps.report()
     print("Records delete operation completed:")
     for partition, outcome in outcomes.items():
-        if isinstance(outcome, KafkaError):
+        if isinstance(outcome, RefusedError):
             print(f"partition: {partition}", f"error: {outcome.message} ({outcome.code.name})", sep="\t")
+        elif isinstance(outcome, ClientError):
+            print(f"partition: {partition}", f"error: {outcome}", sep="\t")
         else:
             print(f"partition: {partition}", f"low_watermark: {outcome}", sep="\t")
-    return 0
+    return gaps.report()
 
 
 def read_offset_file(path: str) -> dict[TopicPartition, int]:
@@ -57,8 +61,10 @@ def read_offset_file(path: str) -> dict[TopicPartition, int]:
     return dict(entries)
 
 
-def _as_json(topic_partition: TopicPartition, outcome: int | KafkaError) -> dict[str, object]:
+def _as_json(topic_partition: TopicPartition, outcome: int | ClientError) -> dict[str, object]:
     result: dict[str, object] = {"topic": topic_partition.topic, "partition": topic_partition.partition}
-    if isinstance(outcome, KafkaError):
+    if isinstance(outcome, RefusedError):
         return {**result, "low_watermark": None, "error": outcome.code.name, "message": outcome.message}
+    if isinstance(outcome, ClientError):
+        return {**result, "low_watermark": None, "error": outcome.name, "message": str(outcome)}
     return {**result, "low_watermark": outcome, "error": None}

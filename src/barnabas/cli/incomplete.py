@@ -14,7 +14,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.errors import RefusedError, UnknownTopicError
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["Gaps", "existing"]
+__all__ = ["Gaps", "without_deleted"]
 
 _MAX_LINES = 10
 _MAX_NAMES = 5
@@ -81,7 +81,7 @@ class Gaps:
         return INCOMPLETE if lines else 0
 
 
-def existing(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPartition, object]:
+def without_deleted(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPartition, object]:
     """Without the partitions that do not exist: groups keep offsets of topics that were deleted, and miss nothing there."""
     return {partition: outcome for partition, outcome in outcomes.items() if not isinstance(outcome, UnknownTopicError)}
 

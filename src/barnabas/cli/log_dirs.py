@@ -4,8 +4,10 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.json_files import compact
 from barnabas.cli.terminal import print, print_document
+from barnabas.client.each_broker import ask_each, reached
 from barnabas.client.log_dirs import LogDirContents, describe_log_dirs
 from barnabas.wire.kafka.errors import ErrorCode
 
@@ -36,21 +38,24 @@ def main(argv: list[str]) -> int:
         asked = wanted or there
         if given.output == "text":
             print("Querying brokers for log directories information")
-        found = {broker: describe_log_dirs(connection, broker) for broker in asked}
+        found = reached(ask_each(connection, asked, describe_log_dirs))
+        gaps = Gaps(connection)
     # Names stand in the order in which Kafka's tool happens to write them, for scripts that look at the text.
-    document = {
+    document: dict[str, Any] = {
         "brokers": [
             {"broker": broker, "logDirs": [_as_json(log_dir, topics) for log_dir in dirs]}
             for broker, dirs in found.items()
         ],
         "version": 1,
     }
+    if gaps.lines:
+        document["errors"] = gaps.lines
     if given.output == "json":
         print_json(document)
     else:
-        print(f"Received log directory information from brokers {_ids(asked)}")
+        print(f"Received log directory information from brokers {_ids(list(found))}")
         print_document(compact(document))
-    return 0
+    return gaps.report()
 
 
 def _brokers(text: str) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
-from barnabas.cli.incomplete import Gaps, existing
+from barnabas.cli.incomplete import Gaps, without_deleted
 from barnabas.cli.terminal import print_lines, shown
 from barnabas.cli.watching import show_repeatedly
 from barnabas.client.admin_connection import AdminConnection
@@ -111,7 +111,7 @@ def _groups(connection: AdminConnection, gaps: Gaps) -> list[dict[str, Any]]:
     gaps.add_groups(answers)
     asked = [committed for answer in answers.values() if not isinstance(answer, ClientError) for committed in answer[1]]
     ends = look_up_offsets(connection, dict.fromkeys(asked, LATEST))
-    gaps.add_partitions(existing(ends))
+    gaps.add_partitions(without_deleted(ends))
     groups: list[dict[str, Any]] = []
     for group_id, state in states.items():
         answer = answers[group_id]

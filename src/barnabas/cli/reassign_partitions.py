@@ -10,6 +10,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
@@ -23,6 +24,7 @@ from barnabas.cli.common import (
     print_json,
     where_to_name_brokers,
 )
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.json_files import compact, duplicates, read_document
 from barnabas.cli.reassignment_plans import (
     FOLLOWER_THROTTLED_RATE,
@@ -44,7 +46,15 @@ from barnabas.cli.reassignment_plans import (
 from barnabas.cli.terminal import print
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import Resource, ResourceType, alter_configs
-from barnabas.client.log_dirs import Replica, ReplicaPlace, alter_replica_log_dirs, describe_log_dirs, find_replicas
+from barnabas.client.errors import ClientError, RefusedError
+from barnabas.client.log_dirs import (
+    Replica,
+    ReplicaPlace,
+    alter_replica_log_dirs,
+    describe_log_dirs,
+    find_replicas,
+    look_up_replicas,
+)
 from barnabas.client.reassignments import alter_reassignments, list_reassignments
 from barnabas.client.topics import describe_topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -84,9 +94,10 @@ def main(argv: list[str]) -> int:
             result = _ACTIONS[action](connection, given, say)
         except KafkaError as error:
             raise BarnabasError(f"{error.message} ({error.code.name})") from error
+        gaps = Gaps(connection)
     if as_json:
-        print_json(result)
-    return 0
+        print_json({**result, "errors": gaps.lines} if gaps.lines else result)
+    return gaps.report()
 
 
 def _print_lines(*lines: str) -> None:
@@ -281,20 +292,24 @@ def _verify(connection: AdminConnection, given: argparse.Namespace, say: Say) ->
         partitions.append({**_named(partition), "state": state, "replicas": replicas, "target": target})
     moves = []
     reported_moves = []
-    for replica, place in sorted(find_replicas(connection, plan.log_dirs).items()):
+    for replica, place in sorted(look_up_replicas(connection, plan.log_dirs).items(), key=itemgetter(0)):
+        if isinstance(place, RefusedError):
+            raise place
         state, text = _move_state(replica, place, plan.log_dirs[replica])
         reported_moves.append(text)
         moves.append({**_replica(replica), "state": state, "target": plan.log_dirs[replica]})
     say(*reported_moves)
-    finished = not under_way and all(move["state"] != "in progress" for move in moves)
+    finished = not under_way and all(move["state"] not in ("in progress", "unknown") for move in moves)
     if finished and not given.preserve_throttles:
         _clear_throttles(connection, plan, say)
     return {"partitions": partitions, "log_dirs": moves, "finished": finished}
 
 
-def _move_state(replica: Replica, place: ReplicaPlace, target: str) -> tuple[str, str]:
+def _move_state(replica: Replica, place: ReplicaPlace | ClientError, target: str) -> tuple[str, str]:
     """A log dir move's state, and the words for it."""
     partition = f"{replica.topic}-{replica.partition}"
+    if isinstance(place, ClientError):
+        return "unknown", f"It is not known where broker {replica.broker_id} has partition {partition}: {place}"
     if place.current is None:
         return "missing", (
             f"Partition {partition} is not found in any live log dir on broker {replica.broker_id}. There is likely an "

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.reachability import ANSWER_S
 from barnabas.cli.zookeeper_status import server_status
+from barnabas.client.deadline import Deadline
 from barnabas.coordination.client import ConnectString
 
 __all__ = ["ASK_S", "require_coordination", "why_unserved"]
@@ -25,8 +26,9 @@ _STATES = {
 def why_unserved(connect: str, timeout_s: float = ASK_S) -> str:
     """What is wrong at the servers of a connect string, and what to do: one line."""
     servers = ConnectString.parse(connect).servers
-    with ThreadPoolExecutor(min(32, len(servers))) as pool:
-        found = list(pool.map(lambda server: server_status(server[0], server[1], timeout_s), servers))
+    deadline = Deadline(timeout_s)
+    with ThreadPoolExecutor(len(servers)) as pool:
+        found = list(pool.map(lambda server: server_status(server, deadline), servers))
     roles = {str(each["server"]): str(each["role"]) for each in found}
     without = {server: _STATES[role] for server, role in roles.items() if role in _STATES}
     if without:

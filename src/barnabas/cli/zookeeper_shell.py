@@ -7,6 +7,7 @@ for TLS and SASL.
 """
 
 import contextlib
+import math
 import re
 import secrets
 import ssl
@@ -18,14 +19,14 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import new_random
 from barnabas.cli.colours import Style, painted
-from barnabas.cli.common import ToolParser, add_output_option, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, properties_file
 from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
 from barnabas.cli.quota_commands import QUOTA_COMMANDS
-from barnabas.cli.reachability import ANSWER_S
 from barnabas.cli.terminal import print
 from barnabas.cli.unserved import ASK_S, why_unserved
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.cli.zookeeper_shell_output import JsonOutput, ShellOutput, TextOutput
+from barnabas.client.deadline import Deadline
 from barnabas.coordination.client import BlockingClient, SessionEvent
 from barnabas.coordination.client.client_config import client_sasl, client_tls, read_client_config
 from barnabas.coordination.client.operations import WatchEvent
@@ -45,9 +46,10 @@ _SHELL_USAGE = {
     "close": "",
     "quit": "",
 }
-_OPTIONS_WITH_VALUE = ("server", "timeout", "output", "client-configuration", "zk-tls-config-file")
+_OPTIONS_WITH_VALUE = ("server", "timeout", "connect-timeout", "output", "client-configuration", "zk-tls-config-file")
 _COMMANDS = {**SHELL_COMMANDS, **QUOTA_COMMANDS, **ENSEMBLE_COMMANDS}
-_PATIENCE_MS = round((ANSWER_S - ASK_S) * 1000)  # the rest of the time is for asking what is wrong
+_CHANGES = frozenset(("create", "delete", "deleteall", "delquota", "reconfig", "set", "setAcl", "setquota"))
+"""Commands that wait for as long as the change takes; the others have the deadline."""
 _EVENT_NAMES = {
     EventType.NONE: "None",
     EventType.NODE_CREATED: "NodeCreated",
@@ -87,13 +89,18 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "-waitforconnection", action="store_true", help="no effect: a command always waits for the connection"
     )
+    add_connect_timeout(parser, has_own_timeout=True)
     add_output_option(parser)
     # The command's own flags are the command's: everything after the server, or after -server's value.
     options, command = _split(argv)
     given = parser.parse_args(options)
     output: ShellOutput = JsonOutput() if given.output == "json" else TextOutput()
     shell = _Shell(
-        given.server_option or given.server or "localhost:2181", given.timeout, output, _Access(given.configuration)
+        given.server_option or given.server or "localhost:2181",
+        given.timeout,
+        output,
+        _Access(given.configuration),
+        Deadline(given.connect_timeout),
     )
     try:
         if not command:
@@ -142,7 +149,7 @@ def _read_text(path: str) -> str:
 
 
 class _Shell:
-    def __init__(self, servers: str, timeout_ms: int, output: ShellOutput, access: _Access) -> None:
+    def __init__(self, servers: str, timeout_ms: int, output: ShellOutput, access: _Access, deadline: Deadline) -> None:
         self._servers = servers
         self._timeout_ms = timeout_ms
         self._print_watches = True
@@ -150,6 +157,10 @@ class _Shell:
         self._client: BlockingClient | None = None
         self._output = output
         self._access = access
+        self._deadline = deadline
+        # The rest of the time is for asking what is wrong.
+        self._ask_s = min(ASK_S, deadline.length_s / 5)
+        self._patience_ms = math.ceil((deadline.length_s - self._ask_s) * 1000)
         self._connect(servers)
 
     def _connect(self, servers: str) -> None:
@@ -161,17 +172,17 @@ class _Shell:
             rng=new_random(),
             session_timeout_ms=self._timeout_ms,
             new_sasl_client=self._access.new_sasl_client,
-            patience_ms=_PATIENCE_MS,
+            patience_ms=self._patience_ms,
         )
         client.client.on_session(self._session_changed)
         try:
-            client.start(min(self._timeout_ms, _PATIENCE_MS))
+            client.start(min(self._timeout_ms, self._patience_ms))
         except KeeperError as error:
             client.close()
             reason = client.client.connection_error
             if isinstance(reason, ssl.SSLError):
                 raise BarnabasError(f"no connection with TLS to {servers}: {reason}") from error
-            raise BarnabasError(why_unserved(servers)) from error
+            raise BarnabasError(why_unserved(servers, self._ask_s)) from error
         self._servers, self._client = servers, client
 
     def close(self) -> None:
@@ -222,7 +233,7 @@ class _Shell:
         client, words = self._client, describe_error(error)
         if error.code is not ErrorCode.CONNECTION_LOSS or client is None or client.client.is_connected:
             return words
-        return f"{words}: {why_unserved(self._servers)}"
+        return f"{words}: {why_unserved(self._servers, self._ask_s)}"
 
     def _ask(self, name: str, arguments: list[str]) -> None:
         """A command that the service answers."""
@@ -232,7 +243,11 @@ class _Shell:
             raise CommandError(f"Command not found: {name}")
         if self._client is None:
             raise CommandError("Not connected")
-        command.run(ShellSession(self._client, self._watched, self._output), command.parse(name, arguments))
+        self._client.limit_s = None if name in _CHANGES else self._deadline.left_s
+        try:
+            command.run(ShellSession(self._client, self._watched, self._output), command.parse(name, arguments))
+        except TimeoutError:
+            raise BarnabasError(f"{self._servers} did not answer within {self._deadline}") from None
 
     def _own(self, name: str, arguments: list[str]) -> None:
         match name:
@@ -280,6 +295,7 @@ class _Shell:
                 words = _words(line)
                 if words:
                     self._history.append(line)
+                    self._deadline.restart()
                     code = self.run(words)
         return code
 
@@ -312,9 +328,11 @@ class _Shell:
         client = self._client
         if client is None:
             return None
+        self._deadline.restart()
+        client.limit_s = self._deadline.left_s
         try:
             children, _stat = client.call(lambda c: c.get_children(parent or "/"))
-        except KeeperError:
+        except (KeeperError, TimeoutError):
             return None
         found = sorted(name for name in children if name.startswith(prefix) and name.isprintable())
         return f"{parent}/{found[index]}" if index < len(found) else None

@@ -1,24 +1,29 @@
 """``barnabas zookeeper-status HOSTS``: the servers of a coordination service at a glance.
 
 It asks each server with the four-letter words `srvr` and, where it is allowed, `mntr`. The lag is the number of
-transactions that a server is behind the most advanced one. 0 when all serve, 1 when one does not, or there are two leaders.
+transactions that a server is behind the most advanced one. 0 when all serve, 1 when one does not, or none is reached, or
+there are two leaders, 3 when one is not reached while the others serve.
 """
 
 import re
-import socket
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.common import ToolParser, add_output_option, aligned, print_json
-from barnabas.cli.terminal import print_lines
+from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, aligned, print_json
+from barnabas.cli.exit_codes import INCOMPLETE
+from barnabas.cli.terminal import print, print_lines
+from barnabas.client.deadline import Deadline
+from barnabas.client.link_sockets import open_socket, receive_all, send_all
 from barnabas.coordination.client import ConnectString
 
 __all__ = ["main", "server_status"]
 
 _MAX_ANSWER_BYTES = 1 << 20
 _COUNTER_BITS = 32
+_UNREACHABLE = "unreachable"
 _COLUMNS = (
     "server",
     "role",
@@ -39,32 +44,41 @@ def main(argv: list[str]) -> int:
     """Print a line for each server."""
     parser = ToolParser("zookeeper-status", "Show role, zxid, lag, sessions and latency of coordination servers.")
     parser.add_argument("servers", metavar="HOST:PORT[,...]", help="the servers, as in zookeeper.connect")
-    parser.add_argument("--timeout", type=float, default=3.0, metavar="S", help="seconds to wait for each (default 3)")
+    add_connect_timeout(parser)
     add_output_option(parser)
     arguments = parser.parse_args(argv)
     servers = ConnectString.parse(arguments.servers).servers
-    with ThreadPoolExecutor(min(32, len(servers))) as pool:
-        found = list(pool.map(lambda server: server_status(server[0], server[1], arguments.timeout), servers))
+    deadline = Deadline(arguments.connect_timeout)
+    with ThreadPoolExecutor(len(servers)) as pool:
+        found = list(pool.map(lambda server: server_status(server, deadline), servers))
     _add_lags(found)
     if arguments.output == "json":
         print_json({"servers": found})
     else:
         print_lines(aligned([name.upper() for name in _COLUMNS], [_row(each) for each in found]))
     leaders = sum(each["role"] == "leader" for each in found)
-    return 0 if leaders < 2 and all(each["zxid"] is not None for each in found) else 1
+    reached = [each for each in found if not each["role"].startswith(_UNREACHABLE)]
+    if not reached or leaders > 1 or any(each["zxid"] is None for each in reached):
+        return 1
+    for each in found:
+        if each not in reached:
+            print(f"Incomplete: {each['server']}: {each['role']}", file=sys.stderr)
+    return INCOMPLETE if len(reached) < len(found) else 0
 
 
 def _row(status: Status) -> Sequence[object]:
     return ["-" if status[name] is None else status[name] for name in _COLUMNS]
 
 
-def server_status(host: str, port: int, timeout_s: float) -> Status:
+def server_status(server: tuple[str, int], deadline: Deadline) -> Status:
     """What a server says of itself; the role says so if it cannot be asked, or does not serve."""
-    status: Status = {**dict.fromkeys(_COLUMNS), "server": f"{host}:{port}"}
+    status: Status = {**dict.fromkeys(_COLUMNS), "server": f"{server[0]}:{server[1]}"}
     try:
-        text = _ask(host, port, b"srvr", timeout_s)
+        text = _ask(server, b"srvr", deadline)
+    except TimeoutError:
+        return {**status, "role": f"{_UNREACHABLE} (no answer within {deadline})"}
     except OSError as error:
-        return {**status, "role": f"unreachable ({error.strerror or error})"}
+        return {**status, "role": f"{_UNREACHABLE} ({error.strerror or error})"}
     mode = re.search(r"^Mode: (\S+)$", text, re.MULTILINE)
     if mode is None:
         return {**status, "role": "not serving" if "not currently serving" in text else "srvr is not allowed"}
@@ -79,7 +93,7 @@ def server_status(host: str, port: int, timeout_s: float) -> Status:
         "version": (_field(text, "Zookeeper version") or "").partition(",")[0] or None,
     }
     try:
-        monitor = _ask(host, port, b"mntr", timeout_s)
+        monitor = _ask(server, b"mntr", deadline)
     except OSError:
         return status
     sessions = re.search(r"^zk_global_sessions\t([\d.]+)$", monitor, re.MULTILINE)
@@ -96,15 +110,12 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
-def _ask(host: str, port: int, word: bytes, timeout_s: float) -> str:
-    with socket.create_connection((host, port), timeout_s) as asking:
-        asking.settimeout(timeout_s)
-        asking.sendall(word)
-        answer = b""
-        while chunk := asking.recv(1 << 16):
-            answer += chunk
-            if len(answer) > _MAX_ANSWER_BYTES:
-                raise BarnabasError(f"{host}:{port} does not answer as a coordination server")
+def _ask(server: tuple[str, int], word: bytes, deadline: Deadline) -> str:
+    with open_socket(server, deadline) as asking:
+        send_all(asking, word, deadline)
+        answer = receive_all(asking, _MAX_ANSWER_BYTES, deadline)
+    if len(answer) > _MAX_ANSWER_BYTES:
+        raise BarnabasError(f"{server[0]}:{server[1]} does not answer as a coordination server")
     return answer.decode("utf-8", "replace")
 
 

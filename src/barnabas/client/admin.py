@@ -21,7 +21,7 @@ from barnabas.client.admin_connection import AdminConnection, ClusterDescription
 from barnabas.client.arguments import check_offsets
 from barnabas.client.client_quotas import QuotaEntity, alter_client_quotas, describe_client_quotas
 from barnabas.client.configurations import ConfigEntry, Resource, ResourceType
-from barnabas.client.errors import RefusedError, refusal
+from barnabas.client.errors import ClientError, RefusedError, refusal
 from barnabas.client.groups import GroupDescription, GroupListing
 from barnabas.client.log_dirs import LogDirContents
 from barnabas.client.offsets import LATEST, FoundOffset
@@ -168,7 +168,7 @@ class Admin:
         """Offsets by time in ms, or by the constants of `barnabas.client.offsets`."""
         return offsets.list_offsets(self.connection, wanted)
 
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | RefusedError]:
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | ClientError]:
         """Let partitions begin at these offsets (-1: the high watermark); for each its low watermark, or why not."""
         return offsets.delete_records(self.connection, before)
 

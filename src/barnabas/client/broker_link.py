@@ -16,7 +16,7 @@ from barnabas.base.network import Part
 from barnabas.client.answers import WrongAnswerError, check_answer
 from barnabas.client.deadline import Deadline, sooner
 from barnabas.client.errors import ConfigurationError, ConnectError, ProtocolError, refusal
-from barnabas.client.link_sockets import no_answer, open_socket, receive_exactly, send_all
+from barnabas.client.link_sockets import no_answer, open_broker_socket, receive_exactly, send_all
 from barnabas.wire.kafka.codec import decode, has_records
 from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError, OversizedMessageError
 from barnabas.wire.kafka.frames import decode_response_header, encode_request, response_version
@@ -68,7 +68,7 @@ class BrokerLink:
         def exchange_now(request: Message, answer: type[ResponseType]) -> ResponseType:
             return self.exchange(request, answer, _ANY_VERSION, end)
 
-        self._socket = open_socket(address, self._name, end)
+        self._socket = open_broker_socket(address, self._name, end)
         try:
             if security is not None:
                 self._socket.settimeout(max(end.left_s(), 0.001))

@@ -9,13 +9,13 @@ In Kafka: the calls of `KafkaAdminClient`, which are all under way at once.
 
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection
 from barnabas.client.errors import ClientError, ConnectError, ProtocolError, RefusedError
 
-__all__ = ["ask_each", "ask_in_part"]
+__all__ = ["ask_each", "ask_in_part", "reached"]
 
 T = TypeVar("T")
 
@@ -67,6 +67,21 @@ def ask_each(
         if broker_id not in found:
             found[broker_id] = connection.unreachable[broker_id]
     return {broker_id: found[broker_id] for broker_id in wanted}
+
+
+def reached(outcomes: Mapping[int, T | ClientError]) -> dict[int, T]:
+    """What the brokers answered that did; raises what one refused, and an error where none answered."""
+    found: dict[int, T] = {}
+    for broker_id, outcome in outcomes.items():
+        if isinstance(outcome, ClientError):
+            if not isinstance(outcome, ConnectError):
+                raise outcome
+        else:
+            found[broker_id] = outcome
+    for outcome in outcomes.values():
+        if not found and isinstance(outcome, ClientError):
+            raise outcome
+    return found
 
 
 def ask_in_part(connection: AdminConnection, ask: Callable[[AdminConnection], T]) -> T | ClientError:

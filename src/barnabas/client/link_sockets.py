@@ -14,27 +14,35 @@ from typing import Any
 from barnabas.client.deadline import Deadline
 from barnabas.client.errors import ConnectError, UnknownHostError
 
-__all__ = ["no_answer", "open_socket", "receive_exactly", "send_all"]
+__all__ = ["no_answer", "open_broker_socket", "open_socket", "receive_all", "receive_exactly", "send_all"]
 
 _PIECE_BYTES = 1024 * 1024
 _SHORTEST_S = 0.001
 
 
-def open_socket(address: tuple[str, int], name: str, end: Deadline) -> socket.socket:
-    """A TCP connection, to the first of the host's addresses that accepts one. Raises `ConnectError`; ``name`` is for it."""
+def open_socket(address: tuple[str, int], end: Deadline) -> socket.socket:
+    """A TCP connection, to the first of the host's addresses that accepts one.
+
+    Raises `OSError`: TimeoutError at the end, `socket.gaierror` for a name that is unknown or none.
+    """
+    found = _resolve(address, end)
+    problem: OSError | None = None
+    for number, (family, kind, protocol, _, place) in enumerate(found):
+        # An address that does not answer leaves their share of the time to the others.
+        try:
+            return _connected(socket.socket(family, kind, protocol), place, end.share(1 / (len(found) - number)))
+        except OSError as error:
+            problem = error
+    raise problem or OSError("it has no address")
+
+
+def open_broker_socket(address: tuple[str, int], name: str, end: Deadline) -> socket.socket:
+    """The same to a broker. Raises `ConnectError`, in which ``name`` is the broker's."""
     try:
-        found = _resolve(address, end)
-        problem: OSError | None = None
-        for number, (family, kind, protocol, _, place) in enumerate(found):
-            # An address that does not answer leaves their share of the time to the others.
-            try:
-                return _connected(socket.socket(family, kind, protocol), place, end.share(1 / (len(found) - number)))
-            except OSError as error:
-                problem = error
-        raise problem or OSError("it has no address")
+        return open_socket(address, end)
     except ConnectionRefusedError:
         raise ConnectError(f"{name} refused the connection: is a broker running there?") from None
-    except (socket.gaierror, UnicodeError):
+    except socket.gaierror:
         raise UnknownHostError(f"{name}: there is no host of this name") from None
     except TimeoutError:
         raise no_answer(name, end) from None
@@ -71,6 +79,8 @@ def _resolve(address: tuple[str, int], end: Deadline) -> list[Any]:
     def look_up() -> None:
         try:
             outcomes.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except UnicodeError:  # an empty label, for one
+            outcomes.put(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
         except Exception as error:  # raised by the thread that waits
             outcomes.put(error)
 
@@ -90,6 +100,11 @@ def send_all(opened: socket.socket, data: bytes | bytearray | memoryview, end: D
     while left:
         opened.settimeout(_left_s(end))
         left = left[opened.send(left) :]
+
+
+def receive_all(opened: socket.socket, most: int, end: Deadline) -> bytearray:
+    """What comes until the other side closes the connection, and one byte more than ``most`` at most. Raises `OSError`."""
+    return receive_exactly(opened, most + 1, end)
 
 
 def receive_exactly(opened: socket.socket, size: int, end: Deadline) -> bytearray:

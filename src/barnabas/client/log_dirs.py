@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.errors import refusal
+from barnabas.client.each_broker import ask_each
+from barnabas.client.errors import ClientError, refusal
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -31,6 +32,7 @@ __all__ = [
     "alter_replica_log_dirs",
     "describe_log_dirs",
     "find_replicas",
+    "look_up_replicas",
 ]
 
 
@@ -105,18 +107,39 @@ def describe_log_dirs(
 
 def find_replicas(connection: AdminConnection, replicas: Iterable[Replica]) -> dict[Replica, ReplicaPlace]:
     """The log dir of each of these replicas, from its broker."""
-    found = {replica: ReplicaPlace() for replica in replicas}
-    for broker_id in sorted({replica.broker_id for replica in found}):
-        mine = [TopicPartition(one.topic, one.partition) for one in found if one.broker_id == broker_id]
-        for log_dir in describe_log_dirs(connection, broker_id, mine):
+    found: dict[Replica, ReplicaPlace] = {}
+    for replica, place in look_up_replicas(connection, replicas).items():
+        if isinstance(place, ClientError):
+            raise place
+        found[replica] = place
+    return found
+
+
+def look_up_replicas(
+    connection: AdminConnection, replicas: Iterable[Replica]
+) -> dict[Replica, ReplicaPlace | ClientError]:
+    """The same for a reader that does not wait: all brokers are asked at once, and errors stand in place of answers."""
+    by_broker: dict[int, list[Replica]] = {}
+    for replica in sorted(set(replicas)):
+        by_broker.setdefault(replica.broker_id, []).append(replica)
+
+    def ask(asking: AdminConnection, broker_id: int) -> dict[Replica, ReplicaPlace]:
+        places = {replica: ReplicaPlace() for replica in by_broker[broker_id]}
+        mine = [TopicPartition(replica.topic, replica.partition) for replica in places]
+        for log_dir in describe_log_dirs(asking, broker_id, mine):
             for (topic, partition), stored in log_dir.replicas.items():
-                place = found.get(Replica(broker_id, topic, partition))
+                place = places.get(Replica(broker_id, topic, partition))
                 if place is None:
                     continue
                 if stored.is_future:
                     place.future = log_dir.path
                 else:
                     place.current = log_dir.path
+        return places
+
+    found: dict[Replica, ReplicaPlace | ClientError] = {}
+    for broker_id, answer in ask_each(connection, by_broker, ask).items():
+        found.update(dict.fromkeys(by_broker[broker_id], answer) if isinstance(answer, ClientError) else answer)
     return found
 
 

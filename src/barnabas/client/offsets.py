@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection
 from barnabas.client.each_broker import ask_each
-from barnabas.client.errors import ClientError, RefusedError, refusal
+from barnabas.client.errors import ClientError, ConnectError, RefusedError, refusal
 from barnabas.client.topics import no_leader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.list_offsets import (
@@ -49,13 +49,18 @@ class FoundOffset(NamedTuple):
 def list_offsets(
     connection: AdminConnection, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, FoundOffset | RefusedError]:
-    """For each partition the first offset at or after a time in ms, or one of the constants; each leader is asked.
+    """For each partition the first offset at or after a time in ms, or one of the constants; all leaders are asked at once.
 
-    Partitions whose leader moves are asked again; what stays wrong is a `RefusedError` in place of the offset.
+    Raises `ConnectError` for a leader that does not answer. Partitions whose leader moves are asked again; what stays wrong is a `RefusedError` in place of the offset.
     """
 
-    ask = partial(_ask_offsets, connection, wanted=wanted, read_committed=read_committed)
-    return _ask_leaders(connection, wanted, ask)
+    found: dict[TopicPartition, FoundOffset | RefusedError] = {}
+    ask = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
+    for partition, outcome in _ask_leaders(connection, wanted, ask).items():
+        if isinstance(outcome, ClientError) and not isinstance(outcome, RefusedError):
+            raise outcome
+        found[partition] = outcome
+    return found
 
 
 def look_up_offsets(
@@ -67,14 +72,15 @@ def look_up_offsets(
     does not answer.
     """
     found: dict[TopicPartition, FoundOffset | ClientError] = {}
+    ask_offsets = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
     for is_last in (False, True):
         left = [partition for partition in wanted if _passes(found.get(partition))]
         metadata = connection.metadata(sorted({partition.topic for partition in left}))
         leaders, homeless = _by_leader(metadata, left)
         found.update(homeless)
 
-        def ask(asking: AdminConnection, leader: int) -> dict[TopicPartition, FoundOffset | RefusedError]:
-            return dict(_ask_offsets(asking, leader, leaders[leader], wanted=wanted, read_committed=read_committed))  # noqa: B023  # called at once
+        def ask(asking: AdminConnection, leader: int) -> dict[TopicPartition, FoundOffset | ClientError]:
+            return dict(ask_offsets(asking, leader, leaders[leader]))  # noqa: B023  # called at once
 
         for leader, answer in ask_each(connection, leaders, ask).items():
             found.update(dict.fromkeys(leaders[leader], answer) if isinstance(answer, ClientError) else answer)
@@ -112,10 +118,11 @@ def _ask_offsets(
 
 def delete_records(
     connection: AdminConnection, wanted: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int | RefusedError]:
+) -> dict[TopicPartition, int | ClientError]:
     """Let each partition begin at its offset, or with -1 at its high watermark (KIP-107).
 
-    For each its low watermark: the offset with which all its live replicas now begin; or a `RefusedError`.
+    For each its low watermark: the offset with which all its live replicas now begin; or a `RefusedError`. With a deadline
+    also a `ConnectError`, for a leader that does not answer: it may have deleted the records, or not.
     """
     from barnabas.wire.kafka.messages.delete_records import (
         DeleteRecordsPartition,
@@ -124,7 +131,7 @@ def delete_records(
         DeleteRecordsTopic,
     )
 
-    def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[_Outcome[int]]:
+    def ask(asking: AdminConnection, leader: int, partitions: list[TopicPartition]) -> Iterator[_Outcome[int]]:
         topics: dict[str, DeleteRecordsTopic] = {}
         for topic_partition in partitions:
             entry = topics.setdefault(topic_partition.topic, DeleteRecordsTopic(name=topic_partition.topic))
@@ -132,7 +139,7 @@ def delete_records(
                 DeleteRecordsPartition(partition_index=topic_partition.partition, offset=wanted[topic_partition])
             )
         request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=connection.request_timeout_ms)
-        response = connection.send(request, DeleteRecordsResponse, leader)
+        response = asking.send(request, DeleteRecordsResponse, leader)
         for topic in response.topics:
             for item in topic.partitions:
                 yield (
@@ -140,21 +147,26 @@ def delete_records(
                     refusal(item.error_code, about=f"topic {topic.name}") if item.error_code else item.low_watermark,
                 )
 
-    return _ask_leaders(connection, wanted, ask)
+    return _ask_leaders(connection, wanted, ask, changes=True)
 
 
 Answer = TypeVar("Answer")
-_Outcome = tuple[TopicPartition, Answer | RefusedError]
+_Outcome = tuple[TopicPartition, Answer | ClientError]
 
 
 def _ask_leaders(
     connection: AdminConnection,
     wanted: Iterable[TopicPartition],
-    ask: Callable[[int, list[TopicPartition]], Iterator[_Outcome[Answer]]],
-) -> dict[TopicPartition, Answer | RefusedError]:
-    """What ``ask(leader, partitions)`` yields, for all leaders; where a leader is moving, asked again."""
+    ask: Callable[[AdminConnection, int, list[TopicPartition]], Iterator[_Outcome[Answer]]],
+    *,
+    changes: bool = False,
+) -> dict[TopicPartition, Answer | ClientError]:
+    """What ``ask(connection, leader, partitions)`` yields, for all leaders; where a leader is moving, asked again.
+
+    With a deadline a leader that does not answer is an outcome, and asked once.
+    """
     asked = list(wanted)
-    found: dict[TopicPartition, Answer | RefusedError] = {}
+    found: dict[TopicPartition, Answer | ClientError] = {}
     left = dict.fromkeys(asked)
 
     def attempt() -> MetadataResponse:
@@ -162,8 +174,13 @@ def _ask_leaders(
         metadata = connection.metadata(sorted({topic_partition.topic for topic_partition in left}))
         leaders, homeless = _by_leader(metadata, left)
         found.update(homeless)
-        for leader, partitions in leaders.items():
-            for topic_partition, answer in ask(leader, partitions):
+        outcomes = ask_each(connection, leaders, lambda asking, leader: list(ask(asking, leader, leaders[leader])))
+        for leader, answers in outcomes.items():
+            if isinstance(answers, ClientError):
+                if connection.deadline is None or not isinstance(answers, ConnectError):
+                    raise answers
+                answers = [(partition, answers) for partition in leaders[leader]]
+            for topic_partition, answer in answers:
                 found[topic_partition] = answer
                 if not (isinstance(answer, RefusedError) and answer.code in ROUTING_ERRORS):
                     left.pop(topic_partition, None)
@@ -174,7 +191,7 @@ def _ask_leaders(
         return metadata
 
     try:
-        connection.retry(attempt, lambda _: ())
+        connection.retry(attempt, lambda _: (), changes=changes)
     except KafkaError as error:
         if error.code not in ROUTING_ERRORS:
             raise

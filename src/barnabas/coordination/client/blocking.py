@@ -37,6 +37,8 @@ class BlockingClient:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordination-client", daemon=True)
         self._thread.start()
+        self.limit_s: Callable[[], float] | None = None
+        """For how many seconds `call` waits; None for as long as it takes."""
 
         async def build() -> CoordinationClient:
             return CoordinationClient(
@@ -56,9 +58,10 @@ class BlockingClient:
     def call(self, request: Callable[[CoordinationClient], Awaitable[T]]) -> T:
         """Wait for ``request(client)``: ``blocking.call(lambda client: client.get("/brokers"))``.
 
-        Raises CONNECTION_LOSS when there has been no connection for ``patience_ms``. The outcome is unknown, as it always is then.
+        Raises CONNECTION_LOSS when there has been no connection for ``patience_ms``. The outcome is unknown, as it always is then,
+        and after ``limit_s``, when it raises TimeoutError.
         """
-        return self._wait(self._run(request))
+        return self._wait(self._run(request), None if self.limit_s is None else self.limit_s())
 
     async def _run(self, request: Callable[[CoordinationClient], Awaitable[T]]) -> T:
         if self._patience_ms is None:
@@ -95,5 +98,10 @@ class BlockingClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+    def _wait(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            future.cancel()
+            raise
