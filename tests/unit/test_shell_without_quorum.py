@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.cli import zookeeper_shell
 from barnabas.cli.main import main
 from barnabas.cli.unserved import why_unserved
 from barnabas.testing import Cluster
@@ -13,11 +12,7 @@ from support.ports import free_ports
 from support.waiting import eventually
 
 WITHOUT_QUORUM = "is a member of an ensemble without a quorum, and serves no client"
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zookeeper_shell, "_PATIENCE_MS", 500)
+BRIEFLY = ("--connect-timeout", "2")
 
 
 @pytest.fixture
@@ -58,11 +53,11 @@ def test_the_shell_says_that_a_member_has_no_quorum(
     """In a conversation each command ends with the reason, reads and writes; so does a shell that begins then."""
     last = ensemble.zookeeper_connect.split(",")[2]
     monkeypatch.setattr(sys, "stdin", Typed(ensemble))
-    assert main(["zookeeper-shell", last]) == 1
+    assert main(["zookeeper-shell", *BRIEFLY, last]) == 1
     first, second = capsys.readouterr().err.splitlines()
     for line in (first, second):
         assert f"{last} {WITHOUT_QUORUM}. Start the other members" in line
-    assert main(["zookeeper-shell", ensemble.zookeeper_connect, "ls", "/"]) == 1
+    assert main(["zookeeper-shell", *BRIEFLY, ensemble.zookeeper_connect, "ls", "/"]) == 1
     error = capsys.readouterr().err
     assert f"{last} {WITHOUT_QUORUM}; " in error
     assert error.count("is unreachable (Connection refused)") == 2
@@ -71,5 +66,5 @@ def test_the_shell_says_that_a_member_has_no_quorum(
 def test_a_port_without_a_server_is_no_member_without_quorum(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing answers there."""
     (port,) = free_ports(1)
-    assert main(["zookeeper-shell", f"127.0.0.1:{port}", "ls", "/"]) == 1
+    assert main(["zookeeper-shell", *BRIEFLY, f"127.0.0.1:{port}", "ls", "/"]) == 1
     assert f"no coordination server answers at 127.0.0.1:{port}: is one running there?" in capsys.readouterr().err
