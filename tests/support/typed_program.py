@@ -82,6 +82,7 @@ def show(record: Record[str, str]) -> str:
 
 def plain() -> None:
     with Producer(SERVERS) as producer:
+        producer.send("orders", b"as bytes", key=b"key")
         producer.send("lines", "text", on_delivery=report)
         producer.send_many("lines", ["a", "b"], keys=["1", "2"])
         print(producer.partitions_for("lines"))

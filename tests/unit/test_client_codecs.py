@@ -70,11 +70,15 @@ def test_a_codec_that_cannot_be_loaded_is_named(given: str, message: str) -> Non
 
 
 def test_a_value_without_an_encoder_is_refused_with_advice() -> None:
-    """Numbers are not guessed into bytes."""
-    with pytest.raises(TypeError, match=r"set serializer\.class"):
+    """Numbers are not guessed into bytes; text and bytes are what they are, unless text is what was asked for."""
+    with pytest.raises(TypeError, match=r"type int is neither text nor bytes .*set serializer\.class"):
         encoder(None)(42)
-    with pytest.raises(SerializationError, match="give serializer=BYTES"):
-        encoder(None)(b"bytes")
+    for given in (b"bytes\xff", bytearray(b"bytes\xff"), memoryview(b"bytes\xff")):
+        assert encoder(None)(given) == b"bytes\xff"
+    assert encoder(None)("text \u20ac") == "text \u20ac".encode()
+    for text_only in (STRING, "string"):
+        with pytest.raises(SerializationError, match="give serializer=BYTES"):
+            encoder(text_only)(b"bytes")
 
 
 @pytest.mark.parametrize(

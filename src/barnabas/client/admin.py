@@ -25,7 +25,8 @@ from barnabas.client.errors import ClientError, RefusedError, refusal
 from barnabas.client.groups import GroupDescription, GroupListing
 from barnabas.client.log_dirs import LogDirContents
 from barnabas.client.offsets import LATEST, FoundOffset
-from barnabas.client.properties import RENAMED_IN_ALL, property_text
+from barnabas.client.properties import RENAMED_IN_ALL, property_text, require_servers
+from barnabas.client.property_names import check_all_known, check_properties
 from barnabas.client.reassignments import Reassignment
 from barnabas.client.scram_users import ScramPassword, alter_scram_users, describe_scram_users
 from barnabas.client.topics import TopicDescription
@@ -38,8 +39,11 @@ class Admin:
     """Manages a cluster. Not for several threads at once."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
+        check_properties(properties, "Admin")
         given = {RENAMED_IN_ALL.get(name, name): property_text(value, name) for name, value in properties.items()}
-        self.connection = AdminConnection(given.get("bootstrap.servers", ""), given)
+        require_servers(given)
+        check_all_known(given)
+        self.connection = AdminConnection(given["bootstrap.servers"], given)
         """The connection underneath, for requests that this class does not wrap."""
 
     def describe_cluster(self) -> ClusterDescription:

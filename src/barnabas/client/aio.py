@@ -28,6 +28,8 @@ __all__ = ["AsyncConsumer", "AsyncProducer"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+K_contra = TypeVar("K_contra", contravariant=True)
+V_contra = TypeVar("V_contra", contravariant=True)
 
 OnPartitionsAwaited = Callable[[list[TopicPartition]], Awaitable[None] | None]
 """Receives the partitions that came or went; it may be a coroutine function."""
@@ -37,12 +39,12 @@ _ROOM_S = 0.02
 _SLICE_S = 1.0  # a cancelled wait leaves the consumer's thread after this long at most
 
 
-class AsyncProducer(Generic[K, V]):
+class AsyncProducer(Generic[K_contra, V_contra]):
     """Sends records to topics; make it inside a running loop. See `barnabas.client.producer.Producer`."""
 
     @overload
     def __init__(
-        self: "AsyncProducer[str, str]",
+        self: "AsyncProducer[str | bytes, str | bytes]",
         properties: Mapping[str, Any],
         *,
         partitioner: Any = None,
@@ -51,20 +53,20 @@ class AsyncProducer(Generic[K, V]):
 
     @overload
     def __init__(
-        self: "AsyncProducer[str, V]",
+        self: "AsyncProducer[str | bytes, V_contra]",
         properties: Mapping[str, Any],
         *,
-        serializer: Serializer[V],
+        serializer: Serializer[V_contra],
         partitioner: Any = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
     ) -> None: ...
 
     @overload
     def __init__(
-        self: "AsyncProducer[K, str]",
+        self: "AsyncProducer[K_contra, str | bytes]",
         properties: Mapping[str, Any],
         *,
-        key_serializer: Serializer[K],
+        key_serializer: Serializer[K_contra],
         partitioner: Any = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
     ) -> None: ...
@@ -74,8 +76,8 @@ class AsyncProducer(Generic[K, V]):
         self,
         properties: Mapping[str, Any],
         *,
-        serializer: Serializer[V] | None,
-        key_serializer: Serializer[K] | None,
+        serializer: Serializer[V_contra] | None,
+        key_serializer: Serializer[K_contra] | None,
         partitioner: Any = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
     ) -> None: ...
@@ -90,7 +92,7 @@ class AsyncProducer(Generic[K, V]):
         close_timeout_s: float = CLOSE_TIMEOUT_S,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._producer: Producer[K, V] = Producer(
+        self._producer: Producer[K_contra, V_contra] = Producer(
             properties,
             serializer=serializer,
             key_serializer=key_serializer,
@@ -112,8 +114,8 @@ class AsyncProducer(Generic[K, V]):
     async def send(
         self,
         topic: str,
-        value: V | None,
-        key: K | None = None,
+        value: V_contra | None,
+        key: K_contra | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -126,8 +128,8 @@ class AsyncProducer(Generic[K, V]):
     async def submit(
         self,
         topic: str,
-        value: V | None,
-        key: K | None = None,
+        value: V_contra | None,
+        key: K_contra | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -180,7 +182,9 @@ class AsyncProducer(Generic[K, V]):
             elif delivery is not None:
                 future.set_result(delivery)
 
-    async def send_many(self, topic: str, values: Iterable[V], *, keys: Iterable[K] | None = None) -> list[Delivery]:
+    async def send_many(
+        self, topic: str, values: Iterable[V_contra], *, keys: Iterable[K_contra] | None = None
+    ) -> list[Delivery]:
         """Send a batch and wait for all of it; raises the first failure after the fate of each is known."""
         batch = pairs(values, keys) if keys is not None else ((value, None) for value in values)
         waiting = [await self.submit(topic, value, key) for value, key in batch]

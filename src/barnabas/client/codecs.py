@@ -1,7 +1,8 @@
 """Turning values into bytes and back: codecs, ``serializer.class`` and ``deserializer.class``.
 
 Keys and values are text (`STRING`) unless another codec is given, on both sides: what `Producer.send` takes is what
-`Record.value` gives back. None is no value at all, and needs no codec.
+`Record.value` gives back. A producer without a serializer also takes bytes, and sends them as they are. None is no value at
+all, and needs no codec.
 
 An encoder is named by a dotted path, or given as an object: a callable that takes the value and returns bytes, or
 something with an ``encode`` method. A decoder is a callable that takes bytes, or has a ``decode`` method; one class may
@@ -101,6 +102,17 @@ def _encode_bytes(value: Any) -> bytes:
     )
 
 
+def _encode_text_or_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise SerializationError(
+        f"a value of type {type(value).__name__} is neither text nor bytes",
+        remedy="give a serializer, or set serializer.class to an encoder",
+    )
+
+
 def _unchanged(data: bytes) -> bytes:
     return data
 
@@ -148,8 +160,8 @@ _ROLES = ("Serializer", "Deserializer", "Encoder", "Decoder")
 
 
 def encoder(given: Any, name: str = "serializer.class") -> Encoder:
-    """The function that makes bytes, from a property's value; None means `STRING`."""
-    made: Encoder = STRING.encode if given in (None, "") else _resolve(given, name, 0, "encode")
+    """The function that makes bytes, from a property's value; None means that of text and of bytes."""
+    made: Encoder = _encode_text_or_bytes if given in (None, "") else _resolve(given, name, 0, "encode")
 
     def encode(value: Any) -> bytes | None:
         if value is None:

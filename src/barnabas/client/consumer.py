@@ -40,7 +40,7 @@ from barnabas.client.fetched import FetchedRecords, Place
 from barnabas.client.interrupts import interruptible
 from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.properties import ConsumerPlan, plan_consumer
-from barnabas.client.property_names import property_hint
+from barnabas.client.property_names import check_properties, property_hint
 from barnabas.client.rebalances import OnPartitions, Rebalances
 from barnabas.client.records import Record
 from barnabas.client.unknown_topics import UNKNOWN_TOPIC_NAMES, UnknownTopics
@@ -128,6 +128,7 @@ class Consumer(Generic[K, V]):
         on_commit: OnCommit | None = None,
         close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
     ) -> None:
+        check_properties(properties, "Consumer")
         plan = plan_consumer(properties)
         if plan.zookeeper_connect is not None:
             from barnabas.client.discovery import brokers_in_zookeeper

@@ -39,7 +39,7 @@ from barnabas.client.handles import Handles
 from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.partitioners import BY_LIBRDKAFKA, chooser
 from barnabas.client.properties import plan_producer
-from barnabas.client.property_names import property_hint
+from barnabas.client.property_names import check_properties, property_hint
 from barnabas.client.records import Delivery, Headers
 from barnabas.client.transactions import Transactions
 from barnabas.client.unknown_topics import BEING_MADE_S, UNKNOWN_TOPIC_NAMES
@@ -48,6 +48,8 @@ __all__ = ["CLOSE_TIMEOUT_S", "OnDelivery", "Producer", "Receipt"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+K_contra = TypeVar("K_contra", contravariant=True)
+V_contra = TypeVar("V_contra", contravariant=True)
 
 OnDelivery = Callable[[Delivery | None, ClientError | None], None]
 """Receives where a record went, or why it did not; called from send, flush, poll or result."""
@@ -100,6 +102,15 @@ class Receipt:
             raise self._error
         return self._delivered()
 
+    def __str__(self) -> str:
+        """``TOPIC-PARTITION@OFFSET``, or why the record is not there."""
+        if not self.done:
+            return "on its way"
+        return str(self._delivered() if self._error is None else self._error)
+
+    def __repr__(self) -> str:
+        return f"<Receipt: {self}>"
+
     def _delivered(self) -> Delivery:
         if self._delivery is None:
             message = self._message
@@ -136,7 +147,7 @@ class Receipt:
             self._producer.keep_failure(self, self._error)
 
 
-class Producer(Generic[K, V]):
+class Producer(Generic[K_contra, V_contra]):
     """Sends records to topics. Safe to use from several threads.
 
     ``properties`` are sorted by `barnabas.client.properties.plan_producer`; ``serializer``, ``key_serializer`` and
@@ -147,7 +158,7 @@ class Producer(Generic[K, V]):
 
     @overload
     def __init__(
-        self: "Producer[str, str]",
+        self: "Producer[str | bytes, str | bytes]",
         properties: Mapping[str, Any],
         *,
         partitioner: Any = None,
@@ -157,10 +168,10 @@ class Producer(Generic[K, V]):
 
     @overload
     def __init__(
-        self: "Producer[str, V]",
+        self: "Producer[str | bytes, V_contra]",
         properties: Mapping[str, Any],
         *,
-        serializer: Serializer[V],
+        serializer: Serializer[V_contra],
         partitioner: Any = None,
         on_failure: OnFailure | None = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
@@ -168,10 +179,10 @@ class Producer(Generic[K, V]):
 
     @overload
     def __init__(
-        self: "Producer[K, str]",
+        self: "Producer[K_contra, str | bytes]",
         properties: Mapping[str, Any],
         *,
-        key_serializer: Serializer[K],
+        key_serializer: Serializer[K_contra],
         partitioner: Any = None,
         on_failure: OnFailure | None = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
@@ -182,8 +193,8 @@ class Producer(Generic[K, V]):
         self,
         properties: Mapping[str, Any],
         *,
-        serializer: Serializer[V] | None,
-        key_serializer: Serializer[K] | None,
+        serializer: Serializer[V_contra] | None,
+        key_serializer: Serializer[K_contra] | None,
         partitioner: Any = None,
         on_failure: OnFailure | None = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
@@ -199,6 +210,7 @@ class Producer(Generic[K, V]):
         on_failure: OnFailure | None = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
     ) -> None:
+        check_properties(properties, "Producer")
         plan = plan_producer(properties)
         for warning in plan.warnings:
             logger.warning(warning)
@@ -242,8 +254,8 @@ class Producer(Generic[K, V]):
     def send(
         self,
         topic: str,
-        value: V | None,
-        key: K | None = None,
+        value: V_contra | None,
+        key: K_contra | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -266,7 +278,9 @@ class Producer(Generic[K, V]):
             self.poll()
         return receipt
 
-    def send_many(self, topic: str, values: Iterable[V], *, keys: Iterable[K] | None = None) -> list[Receipt]:
+    def send_many(
+        self, topic: str, values: Iterable[V_contra], *, keys: Iterable[K_contra] | None = None
+    ) -> list[Receipt]:
         """Send a batch of values, each with the key at its place; the receipts are in their order."""
         if keys is None:
             return [self.send(topic, value) for value in values]
@@ -275,8 +289,8 @@ class Producer(Generic[K, V]):
     def prepare(
         self,
         topic: str,
-        value: V | None,
-        key: K | None,
+        value: V_contra | None,
+        key: K_contra | None,
         partition: int | None,
         timestamp_ms: int | None,
         headers: Headers | None,

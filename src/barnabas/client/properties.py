@@ -37,6 +37,7 @@ __all__ = [
     "refuse_other_names",
     "refuse_unprotected",
     "renamed_for_all",
+    "require_servers",
     "security_properties",
     "translate_login",
 ]
@@ -148,6 +149,7 @@ KNOWN_FOR_LOGIN = frozenset(
 
 _OF_SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
 _PROTOCOL = "security.protocol"
+_SERVERS = "bootstrap.servers"
 _LOGIN_MODULES = tuple(name.rpartition(".")[2] for name in LOGIN_MODULES.values())
 FREE_TEXT = frozenset(
     (
@@ -227,7 +229,7 @@ def plan_producer(properties: Mapping[str, Any]) -> ProducerPlan:
         # Each send waits for its own record: waiting for company would only cost time.
         given.setdefault("linger.ms", "0")
     translate_login(given)
-    _require_servers(given)
+    require_servers(given)
     plan.librdkafka = given
     return plan
 
@@ -257,13 +259,15 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
     plan.key_deserializer = _one_of(given, KEY_DESERIALIZER_NAMES)
     translate_login(given)
     if plan.zookeeper_connect is None:
-        _require_servers(given)
+        require_servers(given)
     plan.librdkafka = given
     return plan
 
 
 def property_text(value: Any, name: str = "") -> str:
-    """The text of a property's value. Blanks around it belong to the value of `FREE_TEXT` alone."""
+    """The text of a property's value, with commas for a list. Blanks around it belong to the value of `FREE_TEXT` alone."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(property_text, value))
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if name in FREE_TEXT else text.strip()
 
@@ -327,7 +331,7 @@ def _renamed(properties: Mapping[str, Any], names: Mapping[str, str], warnings: 
 
 
 def _plain(value: Any, name: str) -> Any:
-    if isinstance(value, bool | int | float | str):
+    if isinstance(value, bool | int | float | str | list | tuple):
         return property_text(value, name)
     return value  # objects: serializers, loggers, callbacks
 
@@ -338,9 +342,14 @@ def _ignore(given: dict[str, Any], names: Mapping[str, str], warnings: list[str]
         warnings.append(f"{name} is ignored: {names[name]}")
 
 
-def _require_servers(given: Mapping[str, Any]) -> None:
-    if not given.get("bootstrap.servers"):
-        raise ConfigurationError("bootstrap.servers is missing: name at least one broker, such as localhost:9092")
+def require_servers(given: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` without ``bootstrap.servers``, with the name that may have been meant for it."""
+    if given.get(_SERVERS):
+        return
+    for name in given:
+        if hint := did_you_mean(name, (_SERVERS,)):
+            raise ConfigurationError(f"{name} is not a property of clients{hint}")
+    raise ConfigurationError(f"{_SERVERS} is missing: name at least one broker, such as localhost:9092")
 
 
 def _int(given: dict[str, Any], name: str, default: int) -> int:

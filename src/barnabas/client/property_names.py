@@ -6,8 +6,11 @@ Kafka has no counterpart.
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from barnabas.base.hints import did_you_mean
+from barnabas.client.errors import ConfigurationError
 from barnabas.client.properties import (
     DESERIALIZER_NAMES,
     IGNORED_IN_ALL,
@@ -26,6 +29,8 @@ from barnabas.client.properties import (
 
 __all__ = [
     "CLIENT_PROPERTIES",
+    "check_all_known",
+    "check_properties",
     "is_client_property",
     "looks_like_security_property",
     "property_hint",
@@ -155,10 +160,57 @@ CLIENT_PROPERTIES = frozenset(
 """All that `Producer` and `Consumer` take, except callbacks."""
 
 
+_OF_KAFKA_PYTHON = {
+    "ssl_cafile": "ssl.ca.location",
+    "ssl_certfile": "ssl.certificate.location",
+    "ssl_check_hostname": "ssl.endpoint.identification.algorithm",
+    "ssl_ciphers": "ssl.cipher.suites",
+    "ssl_crlfile": "ssl.crl.location",
+    "ssl_keyfile": "ssl.key.location",
+    "ssl_password": "ssl.key.password",
+    "sasl_plain_password": "sasl.password",
+    "sasl_plain_username": "sasl.username",
+}
+"""Arguments of kafka-python whose names differ in more than the underscores."""
+
+
+def check_properties(properties: object, client: str) -> None:
+    """Raise `ConfigurationError` for what is no mapping, and for a known name in another spelling, as kafka-python's.
+
+    librdkafka refuses other names that it does not know; see `property_hint`.
+    """
+    if not isinstance(properties, Mapping):
+        servers = properties if isinstance(properties, str) and properties else "localhost:9092"
+        raise ConfigurationError(
+            f"{client} takes a mapping of properties, not {properties!r:.100}",
+            remedy=f'give {{"bootstrap.servers": "{servers:.100}"}}',
+        )
+    for name in properties:
+        if not isinstance(name, str):
+            raise ConfigurationError(f"{name!r:.100} is not the name of a property: a text is expected")
+        meant = _OF_KAFKA_PYTHON.get(name) or _plainly_spelled(name)
+        if name not in CLIENT_PROPERTIES and meant in CLIENT_PROPERTIES:
+            raise ConfigurationError(f"{name} is not a property of clients; did you mean {meant}?")
+
+
+def check_all_known(properties: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` for a name that no client knows: a setting with a typing error would be none."""
+    for name in properties:
+        if not is_client_property(name):
+            raise ConfigurationError(
+                f"{name} is not a property of clients{did_you_mean(_plainly_spelled(name), CLIENT_PROPERTIES)}"
+            )
+
+
+def _plainly_spelled(name: str) -> str:
+    """``bootstrap.servers`` for bootstrap_servers, bootstrap-servers, bootstrapServers and BOOTSTRAP.SERVERS."""
+    return re.sub("[_-]|(?<=[a-z])(?=[A-Z])", ".", name.strip()).lower()
+
+
 def property_hint(reason: object) -> str:
     """``; did you mean NAME?`` for librdkafka's refusal of a name; empty for another one."""
     unknown = re.search(r'No such configuration property: "([^"]+)"', str(reason))
-    return did_you_mean(unknown[1], CLIENT_PROPERTIES) if unknown else ""
+    return did_you_mean(_plainly_spelled(unknown[1]), CLIENT_PROPERTIES) if unknown else ""
 
 
 def refused_by_librdkafka(name: str, text: str) -> str | None:

@@ -25,6 +25,11 @@ class Delivery:
     offset: int
     timestamp_ms: int | None = None
 
+    def __str__(self) -> str:
+        """``TOPIC-PARTITION@OFFSET``."""
+        place = f"{self.topic}-{self.partition}"
+        return place if self.offset < 0 else f"{place}@{self.offset}"
+
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[K, V]):

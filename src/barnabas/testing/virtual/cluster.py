@@ -240,7 +240,7 @@ class VirtualCluster:
     @overload
     def producer(
         self, properties: Mapping[str, Any] | None = None, *, partitioner: Any = None, close_timeout_s: float = ...
-    ) -> VirtualProducer[str, str]: ...
+    ) -> VirtualProducer[str | bytes, str | bytes]: ...
 
     @overload
     def producer(
@@ -250,7 +250,7 @@ class VirtualCluster:
         serializer: Serializer[V],
         partitioner: Any = None,
         close_timeout_s: float = ...,
-    ) -> VirtualProducer[str, V]: ...
+    ) -> VirtualProducer[str | bytes, V]: ...
 
     @overload
     def producer(
@@ -260,7 +260,7 @@ class VirtualCluster:
         key_serializer: Serializer[K],
         partitioner: Any = None,
         close_timeout_s: float = ...,
-    ) -> VirtualProducer[K, str]: ...
+    ) -> VirtualProducer[K, str | bytes]: ...
 
     @overload
     def producer(

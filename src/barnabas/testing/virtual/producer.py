@@ -41,8 +41,8 @@ from barnabas.wire.kafka.records.records import Record, build_batch
 
 __all__ = ["VirtualProducer"]
 
-K = TypeVar("K")
-V = TypeVar("V")
+K_contra = TypeVar("K_contra", contravariant=True)
+V_contra = TypeVar("V_contra", contravariant=True)
 
 _METADATA_S = 10.0
 _ROOM_S = 0.02
@@ -69,7 +69,7 @@ class _PartitionQueue:
         self.sequence = 0
 
 
-class VirtualProducer(Generic[K, V]):
+class VirtualProducer(Generic[K_contra, V_contra]):
     """Sends records to topics of a simulated cluster; see `barnabas.client.AsyncProducer`."""
 
     def __init__(
@@ -102,8 +102,8 @@ class VirtualProducer(Generic[K, V]):
     async def send(
         self,
         topic: str,
-        value: V | None,
-        key: K | None = None,
+        value: V_contra | None,
+        key: K_contra | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -116,8 +116,8 @@ class VirtualProducer(Generic[K, V]):
     async def submit(
         self,
         topic: str,
-        value: V | None,
-        key: K | None = None,
+        value: V_contra | None,
+        key: K_contra | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -188,7 +188,9 @@ class VirtualProducer(Generic[K, V]):
         pending.future.set_exception(error)
         pending.future.exception()  # it is counted; a future that is not looked at is no defect
 
-    async def send_many(self, topic: str, values: Iterable[V], *, keys: Iterable[K] | None = None) -> list[Delivery]:
+    async def send_many(
+        self, topic: str, values: Iterable[V_contra], *, keys: Iterable[K_contra] | None = None
+    ) -> list[Delivery]:
         """Send a batch and wait for all of it; raises the first failure after the fate of each is known."""
         batch = pairs(values, keys) if keys is not None else ((value, None) for value in values)
         waiting = [await self.submit(topic, value, key) for value, key in batch]

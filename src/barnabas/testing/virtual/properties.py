@@ -9,6 +9,7 @@ from typing import Any
 
 from barnabas.client.errors import ConfigurationError
 from barnabas.client.properties import ConsumerPlan, ProducerPlan, plan_consumer, plan_producer
+from barnabas.client.property_names import check_all_known, check_properties
 
 __all__ = ["VirtualConsumerSettings", "VirtualProducerSettings", "consumer_settings", "producer_settings"]
 
@@ -53,6 +54,7 @@ class VirtualConsumerSettings:
 
 def producer_settings(properties: Mapping[str, Any]) -> VirtualProducerSettings:
     """Sort a producer's properties; raises `ConfigurationError`."""
+    check_properties(properties, "producer")
     plan = plan_producer({_BOOTSTRAP: "simulated:9092", **properties})
     made = VirtualProducerSettings(plan)
     given = _Given(plan.librdkafka)
@@ -75,6 +77,7 @@ def producer_settings(properties: Mapping[str, Any]) -> VirtualProducerSettings:
 
 def consumer_settings(properties: Mapping[str, Any]) -> VirtualConsumerSettings:
     """Sort a consumer's properties; raises `ConfigurationError`."""
+    check_properties(properties, "consumer")
     plan = plan_consumer({_BOOTSTRAP: "simulated:9092", **properties})
     made = VirtualConsumerSettings(plan)
     given = _Given(plan.librdkafka)
@@ -135,6 +138,7 @@ class _Given:
 
     def refuse_rest(self, kind: str) -> None:
         if self._left:
+            check_all_known(self._left)
             raise ConfigurationError(
                 f"not simulated for a {kind}: {', '.join(sorted(self._left))}", remedy="leave them out in the scenario"
             )
