@@ -44,7 +44,7 @@ def _ports() -> tuple[int, int]:
 
 def _resident_mb(pid: int) -> int:
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
     except OSError:
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE") // 1_000_000

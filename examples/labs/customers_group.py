@@ -120,7 +120,7 @@ def send_by_batches(lab: Lab, lines: Sequence[str]) -> list[int]:
 def customers() -> list[str]:
     """The lines of the file that was given, or as many made ones, the same in every run."""
     if len(sys.argv) > 1:
-        return Path(sys.argv[1]).read_text().splitlines()
+        return Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
     draw = random.Random(CUSTOMERS)
     return [
         f"{number},{draw.choice(FIRST)},{draw.choice(LAST)},XXXXXXXXX,XXXXXXXXX,{draw.randrange(1, 10_000)} "

@@ -110,7 +110,7 @@ def show_log(lab: Lab, broker: int) -> list[tuple[int, int, int]]:
 
 def show_file(lab: Lab, path: Path, what: str) -> None:
     """A small file, whole, and what it says."""
-    lab.show(f"cat $DATA/{path.relative_to(lab.cluster.data_dir)}", path.read_text())
+    lab.show(f"cat $DATA/{path.relative_to(lab.cluster.data_dir)}", path.read_text(encoding="utf-8"))
     lab.say(f"({what})")
 
 

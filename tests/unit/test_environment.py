@@ -1,9 +1,13 @@
 """What tests inherit from where they are started: they see what users see."""
 
+import ast
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src"
 
 
 def test_ci_has_no_variable_of_pythons() -> None:
@@ -25,3 +29,27 @@ def test_so_it_does_where_the_tests_are_a_job_in_the_background_of_a_script() ->
     run = ["bash", "-c", "trap '' INT QUIT; exec \"$@\"", "bash", *command]
     done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout
+
+
+def test_text_files_are_utf_8_whatever_the_machines_encoding_is() -> None:
+    """Windows has another one, and so has a locale that is not UTF-8: each file that is read or written names its own."""
+    unnamed = [
+        f"{path.relative_to(SOURCE)}:{call.lineno}"
+        for path in SOURCE.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and _opens_text(call) and "encoding" not in {each.arg for each in call.keywords}
+    ]
+    assert unnamed == []
+
+
+def _opens_text(call: ast.Call) -> bool:
+    """By `open`, by `os.fdopen`, or by a path's methods; not by files of ours, which have bytes."""
+    match call.func:
+        case ast.Attribute(attr="write_text"):
+            return True
+        case ast.Attribute(attr="read_text"):
+            return not call.args  # else it is of a distribution
+        case ast.Name(id="open") | ast.Attribute(value=ast.Name(id="os"), attr="fdopen"):
+            mode = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "mode")]
+            return not (mode and isinstance(mode[0], ast.Constant) and "b" in mode[0].value)
+    return False

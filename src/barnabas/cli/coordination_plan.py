@@ -46,7 +46,7 @@ class CoordinationPlan:
             data.mkdir(parents=True, exist_ok=True)
             number = name.removeprefix(COORDINATION_NAME)
             if number and not (data / "myid").exists():
-                (data / "myid").write_text(f"{number}\n")
+                (data / "myid").write_text(f"{number}\n", encoding="utf-8")
         return [(name, file.write()) for name, file in self.files.items()]
 
 

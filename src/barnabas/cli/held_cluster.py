@@ -70,7 +70,7 @@ def read_held(directory: Path, warn: Callable[[str], None]) -> HeldCluster:
 
 def keep_place(directory: Path) -> None:
     """Note where the data dir is now."""
-    (directory / _PLACE).write_text(json.dumps({"data_dir": str(directory)}))
+    (directory / _PLACE).write_text(json.dumps({"data_dir": str(directory)}), encoding="utf-8")
 
 
 def _names(directory: Path) -> list[str]:
@@ -87,7 +87,7 @@ def _read(path: Path, warn: Callable[[str], None]) -> dict[str, str]:
 def _former_place(directory: Path, brokers: Mapping[int, Mapping[str, str]]) -> Path:
     """Where the data dir was at the last start. Before it was noted, every start wrote it to the files."""
     try:
-        return Path(json.loads((directory / _PLACE).read_text())["data_dir"])
+        return Path(json.loads((directory / _PLACE).read_text(encoding="utf-8"))["data_dir"])
     except FileNotFoundError:
         for number, texts in brokers.items():
             log_dir = Path(texts.get("log.dirs", ""))

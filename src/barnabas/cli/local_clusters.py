@@ -75,7 +75,7 @@ def locked(directory: Path) -> Iterator[None]:
 def record(cluster: LocalCluster) -> None:
     """Write the record of a cluster that is ready, and the pointer to it where the state folder can be written."""
     directory = Path(cluster.data_dir)
-    (directory / _RECORD).write_text(json.dumps(asdict(cluster), indent=2))
+    (directory / _RECORD).write_text(json.dumps(asdict(cluster), indent=2), encoding="utf-8")
     with contextlib.suppress(OSError):
         pointer = _pointer(directory)
         pointer.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ def _running(directory: Path) -> LocalCluster | None:
 
 def _read(directory: Path) -> LocalCluster | None:
     try:
-        return LocalCluster(**json.loads((directory / _RECORD).read_text()))
+        return LocalCluster(**json.loads((directory / _RECORD).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -230,7 +230,7 @@ def _say(line: str) -> None:
 def _last_lines(log: Path) -> list[str]:
     """The errors at a log's end, or its last lines where there are none."""
     try:
-        lines = log.read_text(errors="replace").splitlines()
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
     errors = [line for line in lines[-200:] if " ERROR " in line or " CRITICAL " in line or line.startswith("Error")]

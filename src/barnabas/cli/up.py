@@ -175,7 +175,7 @@ def _detach(argv: list[str]) -> int:
         )
     end = time.monotonic() + _DETACH_TIMEOUT_S
     while child.poll() is None and time.monotonic() < end:
-        lines = Path(output).read_text().splitlines(keepends=True)
+        lines = Path(output).read_text(encoding="utf-8").splitlines(keepends=True)
         ready = [line for line in lines if line.startswith("ready ") and line.endswith("\n")]
         if ready:
             print_lines("".join(line for line in lines if line not in ready), end="", file=sys.stderr)
@@ -184,6 +184,6 @@ def _detach(argv: list[str]) -> int:
         time.sleep(_POLL_S)
     child.terminate()
     child.wait()
-    print_lines(Path(output).read_text(), end="", file=sys.stderr)
+    print_lines(Path(output).read_text(encoding="utf-8"), end="", file=sys.stderr)
     Path(output).unlink()
     return 1

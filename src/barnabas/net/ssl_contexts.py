@@ -181,7 +181,7 @@ def _readable(text: str) -> Iterator[str]:
         finally:
             os.close(descriptor)
     else:
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by this user alone
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:  # readable by this user alone
             file.write(text)
             file.flush()
             yield file.name

@@ -38,7 +38,7 @@ class Admission:
     def load(cls, path: Path) -> "Admission":
         """The decisions in the file; nothing is admitted before there is one. Raises `ConfigError` if it is damaged."""
         try:
-            found = json.loads(path.read_text())
+            found = json.loads(path.read_text(encoding="utf-8"))
             ranges = tuple(Range(str(topic), *map(int, rest)) for topic, *rest in found["refused"])
             return cls(int(found["epoch"]), from_spark(found["end"]), ranges)
         except FileNotFoundError:

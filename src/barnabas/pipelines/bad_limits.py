@@ -42,7 +42,7 @@ class BadRowLimits:
 
     def _load(self) -> None:
         try:
-            found = json.loads(self._path.read_text())
+            found = json.loads(self._path.read_text(encoding="utf-8"))
             self._before = {
                 name: {each: int(of[each]) for each in ("rows", "bad_rows")} for name, of in found["counts"].items()
             }

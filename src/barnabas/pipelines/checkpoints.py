@@ -86,7 +86,7 @@ class Checkpoint:
         for source in self._flow.sources:
             name = "start.json" if source is self._flow.source else f"start-{source.name}.json"
             try:
-                found.append(from_json((self.folder / name).read_text()))
+                found.append(from_json((self.folder / name).read_text(encoding="utf-8")))
             except FileNotFoundError:
                 found.append({})
             except (OSError, BarnabasError) as error:
@@ -112,7 +112,7 @@ class Checkpoint:
         """Where a micro-batch ends, by Spark's order of the sources."""
         path = folder / "main" / "offsets" / str(batch)
         try:
-            lines = path.read_text().splitlines()[2:]
+            lines = path.read_text(encoding="utf-8").splitlines()[2:]
             return [from_spark(json.loads(line)) if line != "-" else {} for line in lines]
         except (OSError, ValueError) as error:
             raise PipelineError(f"{path} is damaged: {error}") from error
@@ -159,14 +159,14 @@ class Checkpoint:
 
     def _flow_note(self, name: str, otherwise: Any) -> Any:
         with contextlib.suppress(OSError, ValueError):  # `changes` reports what is damaged
-            return json.loads((self.folder / "flow.json").read_text()).get(name, otherwise)
+            return json.loads((self.folder / "flow.json").read_text(encoding="utf-8")).get(name, otherwise)
         return otherwise
 
     def planned_end(self, query: str, batch: int) -> Offsets:
         """Where a micro-batch of a query with one source ends; Spark writes it before it runs the micro-batch."""
         path = self.folder / query / "offsets" / str(batch)
         try:
-            return from_spark(json.loads(path.read_text().splitlines()[2]))
+            return from_spark(json.loads(path.read_text(encoding="utf-8").splitlines()[2]))
         except (OSError, ValueError, IndexError) as error:
             raise PipelineError(f"{path} is damaged: {error}") from error
 
@@ -182,7 +182,7 @@ class Checkpoint:
             return None
         path = self.folder / "main" / "metadata"
         try:
-            return str(json.loads(path.read_text())["id"]), last
+            return str(json.loads(path.read_text(encoding="utf-8"))["id"]), last
         except (OSError, ValueError, KeyError) as error:
             raise PipelineError(f"{path} is damaged: {error}") from error
 
@@ -197,7 +197,7 @@ class Checkpoint:
     def last_run(self) -> dict[str, Any]:
         """What run.json says; empty before the first run."""
         with contextlib.suppress(OSError, ValueError):
-            return dict(json.loads((self.folder / "run.json").read_text()))
+            return dict(json.loads((self.folder / "run.json").read_text(encoding="utf-8")))
         return {}
 
     def note_run(self, figures: Mapping[str, Any]) -> None:
@@ -216,7 +216,7 @@ class Checkpoint:
     def _note(self, run: Mapping[str, Any]) -> None:
         path = self.folder / "run.json"
         part = path.with_suffix(".part")
-        part.write_text(json.dumps(run))
+        part.write_text(json.dumps(run), encoding="utf-8")
         part.replace(path)
 
     def note_flow(self, order: Sequence[str] = (), operations: Sequence[str] = (), version: str = "") -> None:
@@ -233,7 +233,7 @@ class Checkpoint:
         if not self.has_begun:
             return []
         try:
-            before = json.loads((self.folder / "flow.json").read_text())
+            before = json.loads((self.folder / "flow.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:

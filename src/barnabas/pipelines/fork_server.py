@@ -244,7 +244,7 @@ def _take_over(client: socket.socket, own: Mapping[str, str], path: list[str]) -
     sys.argv[:] = list(request.words[1:])
     entries = request.environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [request.folder, *(each for each in entries if each), *path]
-    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as comm:  # the name that ps shows
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as comm:  # the name that ps shows
         comm.write(request.words[-1][-_COMM_CHARS:])
     sys.modules.pop(module, None)  # it runs as __main__
     return module

@@ -85,10 +85,10 @@ def prepare_home(java: Java, cache: Path) -> Path:
 
 def write_program(program: Path, text: str) -> None:
     """Makes an executable file, whole at once; leaves one with this text as it is."""
-    if not program.exists() or program.read_text() != text:
+    if not program.exists() or program.read_text(encoding="utf-8") != text:
         program.parent.mkdir(parents=True, exist_ok=True)
         fresh = program.with_name(f"{program.name}.{os.getpid()}")
-        fresh.write_text(text)
+        fresh.write_text(text, encoding="utf-8")
         fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         fresh.replace(program)
 
@@ -111,7 +111,7 @@ def _inspect(home: Path, found_by: str) -> Java | None:
     if not (program.is_file() and os.access(program, os.X_OK)):
         return None
     try:
-        version, modules = read_release((home / "release").read_text())
+        version, modules = read_release((home / "release").read_text(encoding="utf-8"))
     except OSError:
         version, modules = 0, frozenset()
     # A runtime that keeps silent about its modules is taken for a whole one.

@@ -494,7 +494,7 @@ class _Run:
         path = self._checkpoint / ("start.json" if source is self._flow.source else f"start-{source.name}.json")
         if path.exists():
             try:
-                return to_json(from_json(path.read_text()))
+                return to_json(from_json(path.read_text(encoding="utf-8")))
             except BarnabasError as error:
                 raise PipelineError(f"{path} is damaged: {error}") from error
         asked = SourceOptions.parse({**options, "startingOffsets": source.starting_offsets}, streaming=True)

@@ -204,7 +204,7 @@ def _register_sources(spark: "SparkSession") -> None:
 def _write_log4j(cache: Path, level: str) -> Path:
     path = cache / f"log4j2-{level}.properties"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_LOG4J.format(level=level))
+    path.write_text(_LOG4J.format(level=level), encoding="utf-8")
     return path
 
 
@@ -317,7 +317,7 @@ def _start(
     try:
         spark = _connect(jvm, settings, imports, has_code=has_code)
     except BaseException as error:
-        last = log.read_text(errors="replace").splitlines()[-5:]
+        last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
         _disconnect()
         jvm.end()
         if server is not None:

@@ -494,7 +494,7 @@ def _plan_coordination(data_dir: Path, count: int) -> dict[int, dict[str, str]]:
     for n in ids:
         data = data_dir / f"zookeeper{n}"
         data.mkdir(parents=True, exist_ok=True)
-        (data / "myid").write_text(f"{n}\n")
+        (data / "myid").write_text(f"{n}\n", encoding="utf-8")
         plans[n] = {**common, "dataDir": str(data), "clientPort": str(next(ports))}
     return plans
 

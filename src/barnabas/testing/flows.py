@@ -150,7 +150,7 @@ class FlowUnderTest:
     def _fill_table(self, name: str, rows: Sequence[Any]) -> None:
         path = self._folder / f"{self._flow.name}-{name}.json"
         columns = next(each.columns for each in self._flow.lookups if each.name == name)
-        path.write_text(json.dumps([{**dict.fromkeys(columns), **row} for row in rows], default=str))
+        path.write_text(json.dumps([{**dict.fromkeys(columns), **row} for row in rows], default=str), encoding="utf-8")
         lookups = [
             replace(each, type="json", place=str(path), query=None, refresh=None) if each.name == name else each
             for each in self._flow.lookups

@@ -107,9 +107,11 @@ class ProcessCluster:
                 self._up = self._processes.spawn(self._command, out, err)
             up = self._up
             wait_until(lambda: up.poll() is not None or b"\n" in output.read_bytes(), "the cluster")
-            ready = _READY.match(output.read_text())
+            ready = _READY.match(output.read_text(encoding="utf-8"))
             if ready is None:
-                raise BarnabasError(f"barnabas up ended: {output.read_text()}{errors.read_text()}".rstrip())
+                raise BarnabasError(
+                    f"barnabas up ended: {output.read_text(encoding='utf-8')}{errors.read_text(encoding='utf-8')}".rstrip()
+                )
         except BaseException:
             self.stop()
             raise
@@ -293,7 +295,7 @@ def _ports_of_servers(
     ports = {str(number): frozenset((_port(address),)) for number, address in enumerate(bootstrap.split(","))}
     for number, address in enumerate(zookeeper_connect.split(","), 1):
         name = coordination[number]
-        lines = read_properties((directory / _coordination_config(name)).read_text())
+        lines = read_properties((directory / _coordination_config(name)).read_text(encoding="utf-8"))
         members = [QuorumServer.parse(number, text) for key, text in lines.items() if key == f"server.{number}"]
         ports[name] = frozenset(
             (_port(address), *(port for each in members for port in (each.quorum_port, each.election_port)))

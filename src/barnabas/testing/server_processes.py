@@ -173,6 +173,6 @@ def _start_time(pid: int) -> str:
 def _stat(pid: int) -> list[str]:
     """The fields of proc(5)'s stat from the third one on, the state; none where there is no such process or file."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return []

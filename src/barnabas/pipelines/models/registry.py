@@ -56,7 +56,7 @@ class ModelFolder:
 
     def version(self, number: int) -> ModelVersion:
         try:
-            return ModelVersion(**json.loads((self.path / str(number) / "version.json").read_text()))
+            return ModelVersion(**json.loads((self.path / str(number) / "version.json").read_text(encoding="utf-8")))
         except FileNotFoundError as error:
             known = ", ".join(str(each.version) for each in self.versions()) or "none"
             raise ModelError(f"there is no version {number} of the model in {self.path}; there are: {known}") from error
@@ -66,7 +66,7 @@ class ModelFolder:
     def current(self) -> int:
         """The version that flows use; raises `ModelError` if there is none."""
         try:
-            return int((self.path / "current").read_text())
+            return int((self.path / "current").read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise ModelError(
                 f"there is no trained model in {self.path}: run barnabas pipeline train with the flow's file"

@@ -77,7 +77,7 @@ class Scorer:
         )
 
     def _version_of(self, query: str, epoch: int) -> int:
-        note: dict[str, Any] = json.loads(self._note.read_text()) if self._note.exists() else {}
+        note: dict[str, Any] = json.loads(self._note.read_text(encoding="utf-8")) if self._note.exists() else {}
         if (note.get("query"), note.get("epoch")) == (query, epoch):
             return int(note["version"])
         number = self._folder.current()

@@ -176,7 +176,7 @@ def _has_note(sink: LakeSink, flow: str, query: str) -> bool:
 def _owners(note: Path) -> list[str]:
     """The query that fills the folder for a flow. The note was a file once, which is taken as it is."""
     if note.is_file():
-        return [note.read_text().strip()]
+        return [note.read_text(encoding="utf-8").strip()]
     return [each.name for each in note.iterdir()] if note.is_dir() else []
 
 

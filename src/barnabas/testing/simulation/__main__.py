@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     run, again = (run_ensemble_seed, _ENSEMBLE) if options.ensemble else (run_seed, _CLUSTER)
     if options.trace:
         result = run(seeds[0], keep_trace=True)
-        Path(options.trace).write_text("\n".join(result.trace or ()) + "\n")
+        Path(options.trace).write_text("\n".join(result.trace or ()) + "\n", encoding="utf-8")
         return _summarize([result], 0.0)
     began = time.monotonic()
     results: list[Result] = []
