@@ -350,6 +350,52 @@ def test_the_folder_of_one_server_is_no_data_dir(tmp_path: Path, inside: str, me
     assert [path.name for path in tmp_path.iterdir()] == [inside]
 
 
+@pytest.mark.parametrize(
+    ("made", "text", "message"),
+    [
+        (
+            "kafka-logs-0/meta.properties",
+            "broker.id=0\n",
+            r"kafka-logs-0 is the log dir of broker 0, and no file in .* names",
+        ),
+        ("kraft/meta.properties", "node.id=1\n", r"kraft is the log dir of broker \(of KRaft mode\)"),
+        ("zk/version-2", "", r"zk is the data directory of a coordination server.* name it in dataDir of zoo\.cfg"),
+    ],
+)
+def test_data_that_no_file_names_is_not_passed_over(tmp_path: Path, made: str, text: str, message: str) -> None:
+    """An empty server beside it is not meant."""
+    (tmp_path / made).parent.mkdir()
+    (tmp_path / made).write_text(text)
+    with pytest.raises(BarnabasError, match=message):
+        plan(tmp_path)
+
+
+def test_the_data_of_apaches_servers_is_started(tmp_path: Path) -> None:
+    """If their files have the names that `up` gives them."""
+    for name in ("zk/version-2", "logs-0"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "logs-0" / "meta.properties").write_text("broker.id=0\n")
+    (tmp_path / "zoo.cfg").write_text(f"tickTime=2000\ndataDir={tmp_path}/zk\nclientPort=12181\n")
+    text = f"broker.id=0\nlog.dirs={tmp_path}/logs-0\nzookeeper.connect=localhost:12181\n"
+    (tmp_path / "server.properties").write_text(text)
+    (file,) = plan(tmp_path).brokers.files
+    assert (file.texts["log.dirs"], file.texts["zookeeper.connect"]) == (f"{tmp_path}/logs-0", "localhost:12181")
+    assert plan(tmp_path).coordination.files["zookeeper"].texts["dataDir"] == f"{tmp_path}/zk"
+
+
+def test_a_log_dir_that_was_left_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its partitions are missing, and nothing else says so."""
+    start(tmp_path, "--override", f"log.dirs={tmp_path}/a,{tmp_path}/b")
+    (tmp_path / "b" / "meta.properties").write_text("broker.id=0\n")
+    start(tmp_path, "--override", f"log.dirs={tmp_path}/a")
+    assert capsys.readouterr().err == ""
+    plan(tmp_path)
+    assert (
+        f"warning: {tmp_path}/b is the log dir of broker 0, and no file in {tmp_path} names it"
+        in capsys.readouterr().err
+    )
+
+
 # Security
 
 
@@ -408,8 +454,10 @@ def test_a_listener_that_was_secured_by_hand_is_refused(tmp_path: Path) -> None:
 # Servers that were started by hand
 
 
-def test_a_server_that_was_started_by_hand_is_seen(tmp_path: Path) -> None:
-    """By its file, wherever it was started; another's is not."""
+def test_a_server_that_was_started_by_hand_is_seen_and_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its file, wherever it was started; another's is not. It is refused at a start, which would fail for its lock."""
     directory = tmp_path / "d\u00e9p\u00f4t"
     directory.mkdir()
     (directory / "server1.properties").touch()
@@ -423,10 +471,10 @@ def test_a_server_that_was_started_by_hand_is_seen(tmp_path: Path) -> None:
             assert started_by_hand(tmp_path) == {}
             cluster = LocalCluster(str(directory), os.getpid(), "h:1", "h:2", pids={"0": os.getpid(), "1": 2**22 + 1})
             assert _rows(cluster) == [("0", os.getpid(), "running"), ("1", process.pid, "running, started by hand")]
-            with pytest.raises(
-                BarnabasError, match=rf"but broker 1 \(process {process.pid}\), started by hand, still runs"
-            ):
+            with pytest.raises(BarnabasError, match=rf"^broker 1 \(process {process.pid}\) runs, started by hand on"):
                 refuse_started_by_hand(directory)
+            assert main(["down", "--data-dir", str(directory)]) == 0
+            assert f"stopped broker 1 (pid {process.pid}), which was started by hand" in capsys.readouterr().err
         finally:
             process.kill()
     assert not is_alive(process.pid)

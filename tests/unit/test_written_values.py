@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 import urllib.parse
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from barnabas.cli.main import main
 from barnabas.cli.up_options import plan_cluster, up_parser
 from barnabas.client.properties import FREE_TEXT, plan_consumer, renamed_for_all
 from barnabas.client.web import split_login
+from barnabas.pipelines.templates import flow_template
 from barnabas.security.jaas import LoginModule, jaas_text, login_module
 from barnabas.testing.cluster import Cluster
 from barnabas.testing.security import ClusterSecurity
@@ -229,3 +231,10 @@ def test_bash_completes_a_name_as_one_word(tmp_path: Path, monkeypatch: pytest.M
         ["bash", "--norc", "-c", script], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
     )
     assert sorted(done.stdout.splitlines()) == sorted(names)
+
+
+@given(ANY)
+def test_a_template_of_a_flow_has_the_topic_that_was_given(topic: str) -> None:
+    """In quotation marks, as TOML reads them."""
+    text = flow_template("orders", "orders.toml", "orders.test.toml", "json", "sqlite", "localhost:9092", topic)
+    assert tomllib.loads(text)["source"]["topics"] == [topic]

@@ -2,10 +2,18 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from barnabas.cli.common import ToolParser, add_output_option
-from barnabas.cli.local_clusters import choose_cluster, running_clusters, started_by_hand, stop_cluster
+from barnabas.cli.local_clusters import (
+    choose_cluster,
+    running_cluster,
+    running_clusters,
+    started_by_hand,
+    stop_cluster,
+    stop_started_by_hand,
+)
 from barnabas.cli.server_names import server_title
 from barnabas.cli.terminal import print
 
@@ -25,6 +33,13 @@ def main(argv: list[str]) -> int:
     add_output_option(parser)
     given = parser.parse_args(argv)
     parser.refuse_together(given, "all", ["data-dir"])
+    if given.data_dir and running_cluster(Path(given.data_dir)) is None:
+        by_hand = started_by_hand(Path(given.data_dir))
+        if by_hand:  # the supervisor is gone
+            for is_coordination in (False, True):
+                stop_started_by_hand(Path(given.data_dir), given.timeout, is_coordination=is_coordination)
+            _report(by_hand)
+            return 0
     for cluster in running_clusters() if given.all else [choose_cluster(given.data_dir)]:
         by_hand = started_by_hand(Path(cluster.data_dir))
         stop_cluster(cluster, given.timeout)
@@ -33,8 +48,12 @@ def main(argv: list[str]) -> int:
             print(json.dumps({"stopped": cluster.bootstrap_servers, "data_dir": cluster.data_dir, **kept}))
         else:
             print(f"stopped {cluster.bootstrap_servers}")
-        for name, pid in by_hand.items():
-            print(f"stopped {server_title(name)} (pid {pid}), which was started by hand", file=sys.stderr)
+        _report(by_hand)
         if cluster.is_temporary:
             print("its data was temporary and is removed; barnabas up --data-dir DIR keeps the data", file=sys.stderr)
     return 0
+
+
+def _report(by_hand: Mapping[str, int]) -> None:
+    for name, pid in by_hand.items():
+        print(f"stopped {server_title(name)} (pid {pid}), which was started by hand", file=sys.stderr)

@@ -62,10 +62,36 @@ def read_held(directory: Path, warn: Callable[[str], None]) -> HeldCluster:
     numbers = [int(name) for name in found if name not in coordination]
     brokers = {number: found.get(str(number), {}) for number in range(max(numbers, default=-1) + 1)}
     former = _former_place(directory, brokers)
-    return HeldCluster(
+    held = HeldCluster(
         {number: _moved(texts, former, directory) for number, texts in brokers.items()},
         {name: _moved(texts, former, directory) for name, texts in coordination.items()},
     )
+    _refuse_unnamed(directory, held, warn)
+    return held
+
+
+def _refuse_unnamed(directory: Path, held: HeldCluster, warn: Callable[[str], None]) -> None:
+    """Raise `BarnabasError` for data of a broker or a coordination server that no file names, as Apache's may be laid out."""
+    named = {str(directory / broker_log_dir(number)) for number in held.brokers}
+    named.update(path.strip() for texts in held.brokers.values() for path in texts.get("log.dirs", "").split(","))
+    ids = {texts.get("broker.id", str(number)) for number, texts in held.brokers.items() if texts}
+    for meta in sorted(directory.glob("*/meta.properties")):
+        if str(meta.parent) in named:
+            continue
+        broker_id = _read(meta, warn).get("broker.id", "")
+        message = f"{meta.parent} is the log dir of broker {broker_id or '(of KRaft mode)'}, and no file in {directory} names it"
+        if broker_id not in ids:
+            raise BarnabasError(
+                f"{message}: name it in log.dirs of {broker_config(0)} or of another broker's file there, or choose another folder "
+                "with --data-dir"
+            )
+        warn(message)
+    for data in sorted(directory.glob("*/version-2")):
+        if not held.coordination:
+            raise BarnabasError(
+                f"{data.parent} is the data directory of a coordination server, and no file in {directory} names it: name it in "
+                f"dataDir of {coordination_config(COORDINATION_NAME)} there, or choose another folder with --data-dir"
+            )
 
 
 def keep_place(directory: Path) -> None:

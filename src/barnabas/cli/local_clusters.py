@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -28,9 +28,11 @@ __all__ = [
     "locked",
     "record",
     "refuse_started_by_hand",
+    "running_cluster",
     "running_clusters",
     "started_by_hand",
     "stop_cluster",
+    "stop_started_by_hand",
 ]
 
 _LOCK = ".lock"
@@ -95,10 +97,15 @@ def running_clusters() -> list[LocalCluster]:
     return found
 
 
+def running_cluster(directory: Path) -> LocalCluster | None:
+    """The cluster that runs in a data dir."""
+    return _running(directory.absolute())
+
+
 def choose_cluster(data_dir: str | None) -> LocalCluster:
     """The cluster of a data dir, or the only one that runs. Raises `BarnabasError`."""
     if data_dir is not None:
-        cluster = _running(Path(data_dir).absolute())
+        cluster = running_cluster(Path(data_dir))
         if cluster is None:
             refuse_started_by_hand(Path(data_dir))
             raise BarnabasError(
@@ -121,8 +128,7 @@ def stop_cluster(cluster: LocalCluster, timeout_s: float) -> None:
     """
     end = time.monotonic() + timeout_s
     directory = Path(cluster.data_dir)
-    by_hand = started_by_hand(directory)
-    _end({name: pid for name, pid in by_hand.items() if not name.startswith(COORDINATION_NAME)}, end, timeout_s)
+    stop_started_by_hand(directory, timeout_s, is_coordination=False)
     with contextlib.suppress(ProcessLookupError):
         os.kill(cluster.pid, signal.SIGTERM)
     while _running(directory) is not None or (cluster.is_temporary and directory.exists()):
@@ -132,14 +138,18 @@ def stop_cluster(cluster: LocalCluster, timeout_s: float) -> None:
                 f"with kill -9 {cluster.pid}"
             )
         time.sleep(_POLL_S)
-    _end({name: pid for name, pid in by_hand.items() if name.startswith(COORDINATION_NAME)}, end, timeout_s)
+    stop_started_by_hand(directory, timeout_s, is_coordination=True)
 
 
-def _end(pids: Mapping[str, int], end: float, timeout_s: float) -> None:
-    for pid in pids.values():
+def stop_started_by_hand(directory: Path, timeout_s: float, *, is_coordination: bool) -> None:
+    """Stop the brokers, or the coordination servers, that were started by hand. Raises `BarnabasError` after the time."""
+    end = time.monotonic() + timeout_s
+    by_hand = started_by_hand(directory)
+    pids = [pid for name, pid in by_hand.items() if name.startswith(COORDINATION_NAME) == is_coordination]
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-    while running := [pid for pid in pids.values() if is_alive(pid)]:
+    while running := [pid for pid in pids if is_alive(pid)]:
         if time.monotonic() > end:
             raise BarnabasError(
                 f"process {running[0]}, which was started by hand, did not stop within {timeout_s:g} s: end it with "
@@ -165,8 +175,8 @@ def refuse_started_by_hand(directory: Path) -> None:
     if by_hand:
         who = " and ".join(f"{server_title(name)} (process {pid})" for name, pid in by_hand.items())
         raise BarnabasError(
-            f"no cluster runs in {directory}, but {who}, started by hand, still {'runs' if len(by_hand) == 1 else 'run'}: stop "
-            f"with kill {' '.join(map(str, by_hand.values()))}"
+            f"{who} {'runs' if len(by_hand) == 1 else 'run'}, started by hand on the files in {directory}: "
+            f"barnabas down --data-dir {quote(str(directory))} stops what runs there"
         )
 
 

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import shlex
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def write_flow(arguments: argparse.Namespace) -> int:
                 out.write(content)
     except OSError as error:
         raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from error
-    print(f"{file} and {tests} are written: barnabas pipeline test {file}")
+    print(f"{file} and {tests} are written: barnabas pipeline test {shlex.quote(str(file))}")
     return 0
 
 

@@ -3,6 +3,7 @@
 Every combination is a valid flow whose test passes: it keeps the example's rows and gives them a derived column.
 """
 
+import json
 from typing import Final, NamedTuple
 
 __all__ = ["TEMPLATE_FORMATS", "TEMPLATE_SINKS", "cases_template", "flow_template"]
@@ -101,8 +102,8 @@ name = "{name}"
 checkpoint = "state/{name}"   # the flow's position and state: a folder of its own
 
 [source]
-bootstrap_servers = "{servers}"
-topics = ["{topic}"]
+bootstrap_servers = {servers}
+topics = [{topic}]
 # group = "{name}"   # shows the flow's lag in all tools of Kafka
 # bad_rows_topic = "{name}-bad"   # takes what does not fit the format, with the reason
 # max_bad = "1%"   # stops the flow when more rows are bad
@@ -151,8 +152,8 @@ def flow_template(name: str, file: str, test_file: str, kind: str, sink: str, se
         name=name,
         file=file,
         test_file=test_file,
-        servers=servers,
-        topic=topic,
+        servers=_toml_text(servers),
+        topic=_toml_text(topic),
         kind=kind,
         fields=how.fields,
         where=how.where,
@@ -161,6 +162,11 @@ def flow_template(name: str, file: str, test_file: str, kind: str, sink: str, se
         sink=sink,
         place=place,
     )
+
+
+def _toml_text(text: str) -> str:
+    """A text as TOML's basic string, which is JSON's but for one character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def cases_template(file: str, kind: str) -> str:
