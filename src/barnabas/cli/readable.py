@@ -1,9 +1,9 @@
 """Records for people: text as it is, JSON in several lines on a terminal, other bytes with escapes; and JSON lines."""
 
 import json
-from datetime import datetime
 
 from barnabas.cli.terminal import escaped
+from barnabas.cli.times import local_moment
 from barnabas.client.records import Record
 
 __all__ = ["json_line", "local_time", "readable", "record_text"]
@@ -31,7 +31,10 @@ def local_time(timestamp_ms: int | None) -> str:
     """A timestamp in this machine's time zone."""
     if timestamp_ms is None:
         return "-" * _TIMESTAMP_LENGTH
-    return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:_TIMESTAMP_LENGTH]
+    moment = local_moment(timestamp_ms)
+    if moment is None:
+        return f"{timestamp_ms} ms".ljust(_TIMESTAMP_LENGTH)
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:_TIMESTAMP_LENGTH]
 
 
 def record_text(record: Record[bytes, bytes], *, pretty: bool) -> str:

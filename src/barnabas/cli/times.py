@@ -1,13 +1,21 @@
 """Times as people type them: 10:00, 2026-11-22, 2026-11-22T10:00, 15m, 2h, 3d."""
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from barnabas.base.errors import ConfigError
 
-__all__ = ["parse_time_ms"]
+__all__ = ["local_moment", "parse_time_ms"]
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def local_moment(timestamp_ms: int) -> datetime | None:
+    """A timestamp in this machine's time zone; None for one before the year 1 or after the year 9999: any number may come."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def parse_time_ms(text: str, now: datetime, option: str) -> int:

@@ -51,8 +51,8 @@ def require_coordination(connect: str, timeout_s: float = ANSWER_S) -> None:
     from barnabas.net.sockets import SocketNetwork
     from barnabas.wire.jute.errors import KeeperError
 
-    try:
-        with BlockingClient(SocketNetwork, connect, rng=new_random()) as client:
+    with BlockingClient(SocketNetwork, connect, rng=new_random()) as client:
+        try:
             client.start(round(timeout_s * 1000))
-    except KeeperError:
-        raise BarnabasError(why_unserved(connect)) from None
+        except KeeperError:
+            raise BarnabasError(client.client.protocol_error or why_unserved(connect)) from None

@@ -182,7 +182,7 @@ class _Shell:
             reason = client.client.connection_error
             if isinstance(reason, ssl.SSLError):
                 raise BarnabasError(f"no connection with TLS to {servers}: {reason}") from error
-            raise BarnabasError(why_unserved(servers, self._ask_s)) from error
+            raise BarnabasError(client.client.protocol_error or why_unserved(servers, self._ask_s)) from error
         self._servers, self._client = servers, client
 
     def close(self) -> None:
@@ -229,8 +229,10 @@ class _Shell:
         return 0
 
     def _describe(self, error: KeeperError) -> str:
-        """zkCli's words; where there is no connection, with the reason."""
+        """zkCli's words; where there is no connection, or no reply that makes sense, with the reason."""
         client, words = self._client, describe_error(error)
+        if error.code is ErrorCode.MARSHALLING_ERROR and client is not None and client.client.protocol_error:
+            return client.client.protocol_error
         if error.code is not ErrorCode.CONNECTION_LOSS or client is None or client.client.is_connected:
             return words
         return f"{words}: {why_unserved(self._servers, self._ask_s)}"

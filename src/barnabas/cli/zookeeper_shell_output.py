@@ -7,10 +7,10 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from barnabas.cli.terminal import print, print_document, print_lines
+from barnabas.cli.times import local_moment
 from barnabas.wire.jute.records import Stat
 
 __all__ = ["JsonOutput", "ShellOutput", "TextOutput"]
@@ -180,6 +180,6 @@ def _hex_dump(data: bytes) -> str:
 
 
 def _date(timestamp_ms: int) -> str:
-    """As Java's Date prints it: Thu Jan 01 00:00:00 UTC 1970."""
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone()
-    return f"{moment:%a %b %d %H:%M:%S %Z %Y}"
+    """As Java's Date prints it: Thu Jan 01 00:00:00 UTC 1970. Python has no year after 9999; then the milliseconds."""
+    moment = local_moment(timestamp_ms)
+    return f"{timestamp_ms} ms" if moment is None else f"{moment:%a %b %d %H:%M:%S %Z %Y}"

@@ -24,6 +24,8 @@ __all__ = ["main", "server_status"]
 _MAX_ANSWER_BYTES = 1 << 20
 _COUNTER_BITS = 32
 _UNREACHABLE = "unreachable"
+_WHOLE = "[0-9]{1,19}"
+_DECIMAL = rf"{_WHOLE}(?:\.[0-9]{{1,19}})?"
 _COLUMNS = (
     "server",
     "role",
@@ -79,13 +81,13 @@ def server_status(server: tuple[str, int], deadline: Deadline) -> Status:
         return {**status, "role": f"{_UNREACHABLE} (no answer within {deadline})"}
     except OSError as error:
         return {**status, "role": f"{_UNREACHABLE} ({error.strerror or error})"}
-    mode = re.search(r"^Mode: (\S+)$", text, re.MULTILINE)
+    mode = re.search(r"^Mode: (\S{1,40})$", text, re.MULTILINE)
     if mode is None:
         return {**status, "role": "not serving" if "not currently serving" in text else "srvr is not allowed"}
-    latency = re.search(r"^Latency min/avg/max: [\d.]+/([\d.]+)/([\d.]+)$", text, re.MULTILINE)
+    latency = re.search(rf"^Latency min/avg/max: {_DECIMAL}/({_DECIMAL})/({_DECIMAL})$", text, re.MULTILINE)
     status |= {
         "role": mode[1],
-        "zxid": _field(text, "Zxid"),
+        "zxid": _zxid(text),
         "connections": _number(_field(text, "Connections")),
         "outstanding": _number(_field(text, "Outstanding")),
         "latency_avg_max_ms": f"{float(latency[1]):.1f}/{latency[2]}" if latency else None,
@@ -96,7 +98,7 @@ def server_status(server: tuple[str, int], deadline: Deadline) -> Status:
         monitor = _ask(server, b"mntr", deadline)
     except OSError:
         return status
-    sessions = re.search(r"^zk_global_sessions\t([\d.]+)$", monitor, re.MULTILINE)
+    sessions = re.search(rf"^zk_global_sessions\t({_DECIMAL})$", monitor, re.MULTILINE)
     status["sessions"] = round(float(sessions[1])) if sessions else None
     return status
 
@@ -107,7 +109,13 @@ def _field(text: str, name: str) -> str | None:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+    return int(text) if text is not None and re.fullmatch(_WHOLE, text) else None
+
+
+def _zxid(text: str) -> str | None:
+    """As the server wrote it; None for what is no number of 64 bits."""
+    zxid = _field(text, "Zxid")
+    return zxid if zxid is not None and re.fullmatch("0x[0-9a-fA-F]{1,16}", zxid) else None
 
 
 def _ask(server: tuple[str, int], word: bytes, deadline: Deadline) -> str:

@@ -48,16 +48,27 @@ async def _addresses(client: CoordinationClient) -> list[str]:
             if error.code is ErrorCode.NO_NODE:  # it went meanwhile
                 continue
             raise
-        addresses += _plaintext(json.loads(data or b"{}"))
+        addresses += _plaintext(_registration(name, data))
     return addresses
+
+
+def _registration(name: str, data: bytes | None) -> dict[str, Any]:
+    try:
+        registration = json.loads(data or b"{}")
+    except ValueError:
+        registration = None
+    if not isinstance(registration, dict):
+        raise ConnectError(f"zookeeper.connect: /brokers/ids/{name} does not hold a broker's registration")
+    return registration
 
 
 def _plaintext(registration: dict[str, Any]) -> list[str]:
     """A registration's address without TLS; old ones have host and port instead of endpoints."""
-    for endpoint in registration.get("endpoints", ()):
-        protocol, _, address = endpoint.partition("://")
-        if registration.get("listener_security_protocol_map", {}).get(protocol, protocol) == "PLAINTEXT":
+    endpoints, protocols = registration.get("endpoints"), registration.get("listener_security_protocol_map")
+    for endpoint in endpoints if isinstance(endpoints, list) else ():
+        protocol, _, address = str(endpoint).partition("://")
+        if (protocols if isinstance(protocols, dict) else {}).get(protocol, protocol) == "PLAINTEXT":
             return [address]
-    if registration.get("host"):
+    if registration.get("host") and registration.get("port"):
         return [f"{registration['host']}:{registration['port']}"]
     return []

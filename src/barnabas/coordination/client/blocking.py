@@ -4,6 +4,7 @@ In ZooKeeper: the synchronous methods of the class `ZooKeeper`.
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Self, TypeVar
@@ -16,6 +17,10 @@ from barnabas.coordination.client.session import SaslClient
 __all__ = ["BlockingClient"]
 
 T = TypeVar("T")
+
+# Callers get errors; where no logging is set up, Python would print the warnings besides.
+logging.getLogger("barnabas.coordination.client").addHandler(logging.NullHandler())
+
 _LOOK_S = 0.2  # how often a request that takes long looks whether there is a connection
 
 

@@ -92,6 +92,11 @@ class CoordinationClient:
         """Why the last attempt to connect failed; None when it did not."""
         return self._driver.connection_error
 
+    @property
+    def protocol_error(self) -> str:
+        """Which server sent what makes no sense, and what; "" when none did."""
+        return self._driver.protocol_error
+
     def on_session(self, listener: Callable[[SessionEvent], None]) -> None:
         """Call ``listener`` at every `SessionEvent`, from the loop, in order with replies and watches."""
         self._driver.listeners.append(listener)
@@ -291,6 +296,7 @@ class _Driver:
         self.connected = asyncio.Event()
         self.link: _Link | None = None
         self.connection_error: OSError | None = None
+        self.protocol_error = ""
         self._network = network
         self._closed = asyncio.Event()
         self._is_started = False
@@ -330,10 +336,10 @@ class _Driver:
         else:
             self._plan_flush()
 
-    def lost(self) -> None:
+    def lost(self, *, is_nonsense: bool = False) -> None:
         """The present connection is closed, or could not be opened."""
         self.link = None
-        self.session.connection_lost(_now_ms())
+        self.session.connection_lost(_now_ms(), is_nonsense=is_nonsense)
         self._perform()
 
     def _changed(self, event: SessionEvent) -> None:
@@ -441,23 +447,29 @@ class _Link:
         try:
             self._driver.received(bytes(data))
         except MalformedRecordError as error:
-            logger.error("Closing the connection to the coordination server at %s: %s", self.peer, error)
-            self.lose()
+            self._refuse(str(error))
 
     def bad_length(self, prefix: bytes) -> None:
-        logger.error("The coordination server at %s sent a frame of impossible length: %s", self.peer, prefix[:4].hex())
-        self.lose()
+        self._refuse(f"a frame of impossible length, {prefix[:4].hex()}")
+
+    def _refuse(self, why: str) -> None:
+        """The peer's bytes make no sense. Said once while it goes on, for each attempt to connect may end so."""
+        problem = f"{self.peer} does not speak ZooKeeper's protocol: {why}"
+        if self._driver.protocol_error != problem:
+            logger.error("Closing the connection: %s", problem)
+        self._driver.protocol_error = problem
+        self.lose(is_nonsense=True)
 
     def closed(self, error: Exception | None) -> None:
         if error is not None:
             logger.debug("The connection to %s failed: %s", self.peer, error)
         self.lose()
 
-    def lose(self) -> None:
+    def lose(self, *, is_nonsense: bool = False) -> None:
         """Close the connection; the session tries the next server."""
         if not self.is_ended:
             self.drop()
-            self._driver.lost()
+            self._driver.lost(is_nonsense=is_nonsense)
 
     def drop(self) -> None:
         """Close the connection; the session knows."""

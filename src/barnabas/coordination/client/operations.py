@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from barnabas.wire.jute.codec import decode
+from barnabas.wire.jute.codec import MalformedRecordError, decode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError, error_code
 from barnabas.wire.jute.frames import decode_multi_response, encode_multi_request, encode_request
 from barnabas.wire.jute.opcodes import ANY_VERSION, AddWatchMode, CreateMode, EventType, OpCode, WatcherType
@@ -204,6 +204,11 @@ def exists(path: str, watch: WatchCallback | None = None) -> Operation:
 
 def _children(raw: bytes, offset: int) -> tuple[list[str], Stat]:
     response = decode(GetChildren2Response, raw, offset)
+    for name in response.children:
+        if not name or "/" in name or name in (".", ".."):  # a path made with it would lead elsewhere
+            raise MalformedRecordError(f"a child of the name {name[:100]!r}")
+    if len(set(response.children)) < len(response.children):
+        raise MalformedRecordError("a child that is named twice")
     return response.children, response.stat
 
 

@@ -8,7 +8,7 @@ those of ZooKeeper.States.
 Requests are pipelined: each is sent at once, and replies come in the order of the requests. When a connection is lost,
 
 - a request that was not sent waits for the next connection;
-- a read that was sent is sent again;
+- a read that was sent is sent again, unless the server's bytes made no sense: then it fails with MARSHALLING_ERROR;
 - a write that was sent fails with CONNECTION_LOSS, because it is unknown whether it happened.
 
 The servers of the connect string are tried in turn. A connection to any of them carries on the same session as long as
@@ -321,8 +321,13 @@ class ClientSession:
         self._received_ms = now_ms
         self._set_deadline(now_ms + self._connect_timeout_ms)
 
-    def connection_lost(self, now_ms: int) -> None:
-        """The connection could not be opened, or is closed. Also called where the peer's bytes make no sense."""
+    def connection_lost(self, now_ms: int, *, is_nonsense: bool = False) -> None:
+        """The connection could not be opened, or is closed. ``is_nonsense``: because the peer's bytes make no sense.
+
+        Then the requests that were sent fail with MARSHALLING_ERROR, for another connection would bring the same again.
+        """
+        if is_nonsense:
+            self._fail_in_flight()
         if self.state in (State.CONNECTING, State.ASSOCIATING, State.CONNECTED, State.CLOSING):
             self._lose(now_ms)
 
@@ -524,6 +529,11 @@ class ClientSession:
         for operation in sent:
             if operation.writes:
                 operation.finished(None, KeeperError(ErrorCode.CONNECTION_LOSS, operation.path))
+
+    def _fail_in_flight(self) -> None:
+        sent, self._in_flight = self._in_flight, deque()
+        for operation in sent:
+            operation.finished(None, KeeperError(ErrorCode.MARSHALLING_ERROR, operation.path))
 
     def _fail_all(self, code: ErrorCode) -> None:
         waiting = [*self._in_flight, *self._queue]
