@@ -22,6 +22,7 @@ from barnabas.cli.json_files import compact
 from barnabas.cli.replica_comparison import Comparison, Difference, Fetched
 from barnabas.cli.terminal import print, print_document
 from barnabas.client.admin_connection import AdminConnection, ConnectError
+from barnabas.client.deadline import Deadline
 from barnabas.client.errors import ProtocolError
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from barnabas.client.topics import TopicDescription, describe_topics
@@ -105,6 +106,8 @@ class _Verification:
             broker_id: connect(given, f"barnabas-replica-verification-{broker_id}") for broker_id in self._by_broker
         }
         self._troubles: dict[object, str] = {}
+        self._moved_s = time.monotonic()
+        """When a comparison advanced last."""
         self._differ = False
         self._advanced = True
 
@@ -148,10 +151,25 @@ class _Verification:
                 self._report_difference(difference)
                 fatal = fatal or difference.is_fatal
         self._advanced = before != [comparison.offset for comparison in self._comparisons]
-        if not self._advanced:
+        if self._advanced:
+            self._moved_s = time.monotonic()
+        else:
+            self._give_up_once()
             # Brokers with records that others lack, or with errors, answer at once: not a reason to ask at once again.
             time.sleep(max(0.0, min(_BACKOFF_S, began + self._given.max_wait_ms / 1000 - time.monotonic())))
         return fatal
+
+    def _give_up_once(self) -> None:
+        """With ``--once`` there is an end: what cannot be compared because of a trouble is not waited for."""
+        waited_s = time.monotonic() - self._moved_s
+        limit_s = self._given.connect_timeout + 2 * self._given.max_wait_ms / 1000
+        if self._ends is None or not self._troubles or waited_s < limit_s or self._is_done():
+            return
+        left = sum(item.offset < self._ends[item.topic_partition] for item in self._comparisons)
+        raise BarnabasError(
+            f"{left} of {len(self._comparisons)} partitions could not be compared for {waited_s:.0f} s: "
+            f"{next(iter(self._troubles.values()))}"
+        )
 
     def _fetch(self, broker_id: int) -> FetchResponse | BarnabasError:
         """What a broker has from each of its comparisons' offsets; in a thread, on the broker's own connection."""
@@ -172,6 +190,8 @@ class _Verification:
             topics=list(topics.values()),
         )
         connection = self._connections[broker_id]
+        # The command goes on for ever; each of its questions has an end.
+        connection.deadline = Deadline(self._given.connect_timeout + self._given.max_wait_ms / 1000)
         try:
             response = connection.send(request, FetchResponse, broker_id, max_version=_NAMES_UNTIL)
             return KafkaError(response.error_code) if response.error_code else response
