@@ -78,9 +78,7 @@ def test_a_name_in_another_spelling_is_answered_with_the_one_that_is_meant(
     assert "secret" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["bootstrap.server", "bootstrap_server", "boostrap.servers", "Bootstrap.Servers"]
-)
+@pytest.mark.parametrize("name", ["bootstrap.server", "bootstrap_server", "boostrap.servers", "Bootstrap.Servers"])
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
 def test_a_misspelled_list_of_brokers_is_not_a_missing_one(client: Any, name: str) -> None:
     """The name that is there is named, before the one that is not."""
