@@ -62,8 +62,7 @@ def lab() -> tuple[list[str], list[float]]:
     """The first lines of the lab, and when each came; raises `CalledProcessError` if it fails."""
     lines, times_s = [], []
     now_s, before_s = 0.0, time.monotonic()
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen([sys.executable, str(LAB)], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen([sys.executable, str(LAB)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             now_s += min(LONGEST_WAIT_S, time.monotonic() - before_s)
