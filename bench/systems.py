@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Iterator
 
+from barnabas.base.settings import properties_text
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = pathlib.Path(os.environ.get("BARNABAS_SHARED", ROOT.parent / "shared"))
 OURS, THEIRS = "barnabas", "apache"
@@ -134,7 +136,8 @@ def servers(system: str, directory: str, brokers: int, **settings: str) -> Itera
 def _coordination(system: str, root: pathlib.Path, port: int) -> Server:
     if system == OURS:
         config = root / "zoo.cfg"
-        config.write_text(f"tickTime=2000\ndataDir={root / 'coordination'}\nclientPort={port}\n")
+        settings = {"tickTime": "2000", "dataDir": str(root / "coordination"), "clientPort": str(port)}
+        config.write_text(properties_text(settings))
         command = [*BARNABAS, "zookeeper-server-start", str(config)]
     else:
         command = [APACHE, "ensemble", "--servers", "1", "--zk-port", str(port), "--dir", str(root / "coordination")]
@@ -149,7 +152,7 @@ def _broker(system: str, root: pathlib.Path, broker: int, port: int, zk_port: in
             "log.dirs": str(root / f"logs-{broker}"), "zookeeper.connect": f"127.0.0.1:{zk_port}",
         }  # fmt: skip
         config = root / f"server{broker}.properties"
-        config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        config.write_text(properties_text(properties))
         command = [*BARNABAS, "server-start", str(config)]
     else:
         command = [APACHE, "up", "--brokers", "1", "--first-id", str(broker), "--port", str(port)]

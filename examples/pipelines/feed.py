@@ -33,6 +33,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "demo"))
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.base.settings import properties_text
+
 Records = Iterator[tuple[str | None, bytes]]
 PAGES = ("/", "/flights", "/delays", "/airlines", "/about")
 
@@ -128,7 +130,8 @@ def audit_trail(_bootstrap: str, limit: int) -> Records:
             probe.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         config, log = Path(folder) / "zoo.cfg", Path(folder) / "log"
-        config.write_text(f"dataDir={folder}/data\nclientPort={address.rpartition(':')[2]}\naudit.enable=true\n")
+        settings = {"dataDir": f"{folder}/data", "clientPort": address.rpartition(":")[2], "audit.enable": "true"}
+        config.write_text(properties_text(settings))
         with log.open("wb") as output:
             server = subprocess.Popen([*barnabas, "zookeeper-server-start", str(config)], stdout=output, stderr=output)
         try:

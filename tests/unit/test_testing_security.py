@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client import Admin, AuthenticationError, ClientError, ConnectError
+from barnabas.client import Admin, AuthenticationError, ClientError, ConnectError, Consumer, Producer
 from barnabas.testing import Cluster, ProcessCluster
 from support.needs import needs
 
@@ -44,6 +44,25 @@ def test_a_wrong_password_and_an_unknown_user_are_refused(
     """The client gets an error that does not say which."""
     with pytest.raises(AuthenticationError, match="does not accept the credentials"):
         topics({**secured.client_properties(mechanism=mechanism), **change})
+
+
+def test_a_password_of_any_characters_is_accepted_from_every_client() -> None:
+    """librdkafka's configuration would drop the blank at its begin."""
+    password = ' s\u00e9cret "\\\u20ac '
+    with Cluster(security="SASL_PLAINTEXT", users={"ann": password}) as cluster:
+        cluster.create_topic("t")
+        for mechanism in ("PLAIN", "SCRAM-SHA-512"):
+            for java in (False, True):
+                properties = cluster.client_properties(mechanism=mechanism, java=java)
+                with Producer(properties) as producer:
+                    producer.send("t", mechanism).result(30)
+                with Consumer(
+                    {**properties, "group.id": f"{mechanism} {java} ", "auto.offset.reset": "earliest"}
+                ) as consumer:
+                    consumer.subscribe(["t"])
+                    assert next(iter(consumer)).value == "PLAIN"
+        with Admin(properties) as admin:
+            assert {group.group_id[-1] for group in admin.list_groups()} == {" "}
 
 
 def test_a_client_that_does_not_trust_the_certificate_does_not_connect(secured: Cluster, tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ from barnabas.cli.common import properties_file, read_properties_file
 from barnabas.cli.contexts import Context, load_contexts, save_contexts
 from barnabas.cli.main import main
 from barnabas.cli.up_options import plan_cluster, up_parser
-from barnabas.client.properties import FREE_TEXT, plan_consumer, renamed_for_all
+from barnabas.client.errors import ConfigurationError
+from barnabas.client.librdkafka_clients import FREE_TEXT
+from barnabas.client.properties import plan_consumer, renamed_for_all
 from barnabas.client.web import split_login
 from barnabas.pipelines.templates import flow_template
 from barnabas.security.jaas import LoginModule, jaas_text, login_module
@@ -105,11 +107,16 @@ def test_a_brokers_file_has_the_password_of_a_user(password: str) -> None:
 
 @given(ANY, ANY)
 def test_names_and_passwords_reach_clients_as_they_are(name: str, password: str) -> None:
-    """Blanks at the ends belong to them, and to no other value."""
+    """Blanks at the ends belong to them, and to no other value; a group that librdkafka would change is refused."""
     given_properties = {"bootstrap.servers": "h:1", "security.protocol": " SASL_PLAINTEXT ", "sasl.mechanism": "PLAIN"}
     given_properties |= {"group.id": name, "sasl.username": name, "sasl.password": password}
+    if name.startswith((" ", "\t", "\n", "\v", "\f", "\r")):
+        with pytest.raises(ConfigurationError, match=r"group\.id begins with a blank, which librdkafka drops"):
+            plan_consumer(given_properties)
+        given_properties["group.id"] = "g"
     plan = plan_consumer(given_properties)
-    assert [plan.librdkafka[each] for each in ("group.id", "sasl.password")] == [name, password]
+    assert [plan.librdkafka[each] for each in ("sasl.username", "sasl.password")] == [name, password]
+    assert plan.librdkafka["group.id"] == given_properties["group.id"]
     texts = renamed_for_all(given_properties)
     assert (texts["sasl.username"], texts["sasl.password"]) == (name, password)
     assert texts["security.protocol"] == "SASL_PLAINTEXT"

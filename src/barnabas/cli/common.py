@@ -208,7 +208,7 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
         raise BarnabasError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"{path} is not a .properties file: {error}") from None
-    from barnabas.client.properties import FREE_TEXT
+    from barnabas.client.librdkafka_clients import FREE_TEXT
 
     for name in FREE_TEXT.intersection(given):
         if given[name] != given[name].strip():

@@ -38,6 +38,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.fetched import FetchedRecords, Place
 from barnabas.client.interrupts import interruptible
+from barnabas.client.librdkafka_clients import new_client
 from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.properties import ConsumerPlan, plan_consumer
 from barnabas.client.property_names import check_properties, property_hint
@@ -521,7 +522,7 @@ def _librdkafka_consumer(plan: ConsumerPlan, errors: ErrorLog, on_commit: OnComm
     if not plan.librdkafka.get("group.id"):
         settings["enable.auto.commit"] = False
     try:
-        return confluent_kafka.Consumer(settings)
+        return new_client(confluent_kafka.Consumer, settings)
     except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
         cause = error.args[0] if error.args else error
         reason = cause.str() if hasattr(cause, "str") else cause

@@ -20,6 +20,7 @@ import confluent_kafka
 from barnabas.client.batch_limits import BatchLimit, TopicLimits
 from barnabas.client.errors import BufferFullError
 from barnabas.client.interrupts import interruptible
+from barnabas.client.librdkafka_clients import new_client
 
 __all__ = ["Handles"]
 
@@ -40,7 +41,7 @@ class Handles:
 
     def __init__(self, settings: Mapping[str, Any], largest_bytes: int = _BATCH_BYTES) -> None:
         self._settings = {"batch.size": largest_bytes, **settings}
-        self.main = confluent_kafka.Producer(self._settings)
+        self.main = new_client(confluent_kafka.Producer, self._settings)
         self._largest_bytes = largest_bytes
         self._by_size = {largest_bytes: self.main}
         self._limits = TopicLimits(settings)
@@ -77,7 +78,7 @@ class Handles:
 
     def _handle(self, size: int) -> Any:
         if size not in self._by_size:
-            made = confluent_kafka.Producer({**self._settings, "batch.size": size})
+            made = new_client(confluent_kafka.Producer, {**self._settings, "batch.size": size})
             self._by_size = {**self._by_size, size: made}  # other threads go through the old one
         return self._by_size[size]
 

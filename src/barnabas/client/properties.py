@@ -19,12 +19,12 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.client.errors import ConfigurationError, LibrdkafkaOnlyError
+from barnabas.client.librdkafka_clients import FREE_TEXT, refuse_lost_blanks
 from barnabas.client.stores import STORE_PROPERTIES, translate_stores
 from barnabas.security.jaas import login_module
 from barnabas.security.mechanisms import LOGIN_MODULES
 
 __all__ = [
-    "FREE_TEXT",
     "KNOWN_FOR_LOGIN",
     "RENAMED_IN_ALL",
     "ConsumerPlan",
@@ -151,14 +151,6 @@ _OF_SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
 _PROTOCOL = "security.protocol"
 _SERVERS = "bootstrap.servers"
 _LOGIN_MODULES = tuple(name.rpartition(".")[2] for name in LOGIN_MODULES.values())
-FREE_TEXT = frozenset(
-    (
-        *("client.id", "client.rack", "group.id", "group.instance.id", "transactional.id"),
-        *("sasl.username", "sasl.password", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"),
-        *("ssl.key.password", "ssl.keystore.password", "ssl.truststore.password"),
-    )
-)
-"""Properties whose values are names and passwords, which may begin and end with blanks."""
 _CREDENTIALS = ("sasl.password", "sasl.jaas.config", "sasl.oauthbearer.client.secret")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SAME_TWICE = ("sasl.mechanisms",)  # and two values would be two ways to send a password
@@ -472,6 +464,7 @@ def translate_login(given: dict[str, Any]) -> None:
         if _SURROGATE.search(str(given.get(name, ""))):
             raise ConfigurationError(f"{name} holds half a character (a lone surrogate), which UTF-8 cannot hold")
     translate_stores(given)
+    refuse_lost_blanks(given)
     if property_text(given.get("ssl.endpoint.identification.algorithm", "https")) == "":
         given["ssl.endpoint.identification.algorithm"] = "none"
 

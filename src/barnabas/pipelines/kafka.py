@@ -17,6 +17,7 @@ from confluent_kafka import admin as client_admin
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
+from barnabas.client.librdkafka_clients import new_client
 from barnabas.pipelines.offsets import EARLIEST, LATEST, Offsets
 from barnabas.pipelines.options import SourceOptions, Start, client_config
 from barnabas.pipelines.spec import Flow, TopicSink
@@ -52,7 +53,7 @@ class ClusterError(BarnabasError):
 def open_client(kind: Any, config: Mapping[str, object]) -> Any:
     """A client of librdkafka; raises `ConfigError` for a property that it does not know or like."""
     try:
-        return kind(dict(config))
+        return new_client(kind, config)
     except KafkaException as error:
         raise ConfigError(f"librdkafka refuses the kafka. options: {error.args[0].str()}") from error
 
