@@ -52,6 +52,7 @@ def hurt(request: pytest.FixtureRequest) -> Iterator[Hurt]:
         with AdminConnection(cluster.bootstrap_servers) as admin:
             for broker_id in range(3):
                 create_topic(admin, f"on-{broker_id}", assignment=[[broker_id]])
+            create_topic(admin, "spread", assignment=[[0], [1], [2]])
             places = {TopicPartition(f"on-{broker_id}", 0): 0 for broker_id in range(3)}
             for group_id in GROUPS:
                 alter_group_offsets(admin, group_id, places)
@@ -61,6 +62,7 @@ def hurt(request: pytest.FixtureRequest) -> Iterator[Hurt]:
             for broker_id in range(3):
                 for _ in range(RECORDS):
                     producer.send(f"on-{broker_id}", "x")
+                producer.send("spread", f"of-{broker_id}", partition=broker_id)
         if request.param == "killed":
             cluster.kill(victim)
         else:
@@ -93,6 +95,7 @@ def test_overview_shows_the_brokers_that_answer_and_names_the_other(
     shown = capsys.readouterr()
     found = json.loads(shown.out)
     records = {topic["name"]: topic["records"] for topic in found["topics"]}
+    assert records.pop("spread") is None
     assert records == {f"on-{n}": RECORDS if n in hurt.others else None for n in range(3)}
     states = {broker["id"]: broker["state"] for broker in found["brokers"]}
     assert [states[broker_id] for broker_id in hurt.others] == ["up", "up"]
@@ -141,7 +144,7 @@ def test_topics_are_listed_and_described_as_any_broker_knows_them(
 ) -> None:
     """Nothing is missing: the controller is there."""
     assert run(hurt, "topics", "--list", "--exclude-internal") == 0
-    assert capsys.readouterr().out.split() == ["on-0", "on-1", "on-2"]
+    assert capsys.readouterr().out.split() == ["on-0", "on-1", "on-2", "spread"]
     assert run(hurt, "topics", "--describe", "--topic", "on-.*") == 0
     shown = capsys.readouterr()
     assert len(re.findall(r"^\tTopic: on-\d", shown.out, re.MULTILINE)) == 3
@@ -258,3 +261,39 @@ def test_records_are_deleted_where_there_is_a_leader(
         f"on-{n}": 0 if n in hurt.others else None for n in range(3)
     }
     assert any(each["error"] for each in found)
+
+
+@pytest.mark.parametrize("command", [("tail", "spread", "--no-follow"), ("cat", "-C", "-e", "-t", "spread")])
+def test_readers_of_records_read_the_partitions_that_have_a_leader(
+    hurt: Hurt, command: tuple[str, ...], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """The end of the others cannot be reached, and the exit status says so."""
+    assert run(hurt, *command) == INCOMPLETE
+    shown = capfdbinary.readouterr()
+    assert set(re.findall(rb"of-\d", shown.out)) == {b"of-%d" % n for n in hurt.others}
+    partition = f"spread-{hurt.victim}"
+    assert re.search(
+        f"^Incomplete: (partition )?{partition}(: 127.0.0.1| has no leader)", shown.err.decode(), re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("command", [("tail",), ("cat", "-C", "-e", "-t")])
+def test_readers_of_records_fail_where_no_partition_can_be_read(
+    hurt: Hurt, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says why."""
+    options = ("--no-follow",) if command == ("tail",) else ()
+    assert run(hurt, *command, f"on-{hurt.victim}", *options) == 1
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
+    assert re.search(r"refused the connection|did not answer within|has no leader", error)
+
+
+def test_a_consumer_says_what_it_waits_for(hurt: Hurt, capfd: pytest.CaptureFixture[str]) -> None:
+    """A partition without a leader at once, a leader that does not answer when that is known."""
+    topic = f"on-{hurt.victim}"
+    wait = str(round(DEADLINE_S * 1000))
+    assert run(hurt, "console-consumer", "--topic", topic, "--timeout-ms", wait, "--from-beginning") == 0
+    expected = (
+        f"broker {hurt.victim}, the leader of {topic}-0: .*; waiting|partition {topic}-0 has no leader .*; waiting"
+    )
+    assert re.search(expected, capfd.readouterr().err)

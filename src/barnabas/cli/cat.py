@@ -11,16 +11,19 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file, key_values
-from barnabas.cli.reachability import require_broker
+from barnabas.cli.reachability import bounds_of, known_bounds, require_broker
 from barnabas.cli.readable import json_line
 from barnabas.cli.terminal import print, shown_bytes
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
+from barnabas.client.deadline import Deadline
+from barnabas.client.offsets import EARLIEST, LATEST
 from barnabas.client.producer import Producer
 from barnabas.client.records import Record
 
 __all__ = ["main"]
 
+_LEAST_S = 0.1
 _TOKEN = re.compile(rb"%([sSkKhtpoT%])")
 
 
@@ -35,18 +38,20 @@ def main(argv: list[str]) -> int:
     if not servers:
         parser.missing("bootstrap-server")
     properties["bootstrap.servers"] = servers
-    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
+    deadline = Deadline(given.connect_timeout)
+    produces = given.P or (not given.C and not given.G and not sys.stdin.isatty())
+    waits_for = [given.topic] if produces or given.G else []  # reading partitions looks at them itself
+    require_broker(properties["bootstrap.servers"], properties, deadline.left_s(), waits_for)
     if given.L:
-        return _list(properties)
+        return _list(properties, deadline)
     if not given.topic:
         parser.error("a topic is expected: -t TOPIC")
-    produces = given.P or (not given.C and not given.G and not sys.stdin.isatty())
-    return _produce(given, properties) if produces else _consume(given, properties)
+    return _produce(given, properties) if produces else _consume(given, properties, deadline)
 
 
-def _list(properties: dict[str, str]) -> int:
+def _list(properties: dict[str, str], deadline: Deadline) -> int:
     with Consumer(properties) as consumer:
-        for topic, count in consumer.topics().items():
+        for topic, count in consumer.topics(max(deadline.left_s(), _LEAST_S)).items():
             print(f'topic "{topic}" with {count} partitions')
     return 0
 
@@ -78,8 +83,9 @@ def _parts(delimiter: bytes) -> Iterator[bytes]:
         yield rest
 
 
-def _consume(given: argparse.Namespace, properties: dict[str, str]) -> int:
+def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: Deadline) -> int:
     write = _writer(given)
+    code = 0
     if given.G:
         properties |= {"group.id": given.G, "auto.offset.reset": "earliest"}
     with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
@@ -87,18 +93,13 @@ def _consume(given: argparse.Namespace, properties: dict[str, str]) -> int:
         if given.G:
             consumer.subscribe([given.topic])
         else:
-            topics = consumer.topics()
-            count = topics.get(given.topic)
-            if count is None:
-                hint = did_you_mean(given.topic, topics)
-                raise ConfigError(
-                    f"topic {given.topic} does not exist{hint} (create it first: barnabas topics --create)"
-                )
-            numbers = range(count) if given.p is None else [given.p]
-            marks = {each: consumer.watermarks(*each) for each in (TopicPartition(given.topic, n) for n in numbers)}
+            places = _partitions(consumer, given, deadline)
+            bounds = bounds_of(consumer, properties, places, deadline.left_s())
+            marks, code = known_bounds(bounds, waits=not given.e)
             starts = {each: _start(given.o, *mark) for each, mark in marks.items()}
             ends = {each: end for each, (_, end) in marks.items() if starts[each] < end}
-            consumer.assign(starts)
+            later = () if given.e else bounds.keys() - marks.keys()
+            consumer.assign({**starts, **dict.fromkeys(later, _start_unseen(given.o))})
         written = 0
         while given.c is None or written < given.c:
             if given.e and not given.G and not ends:
@@ -110,7 +111,18 @@ def _consume(given: argparse.Namespace, properties: dict[str, str]) -> int:
             written += len(records)
             at = consumer.position(ends)
             ends = {each: end for each, end in ends.items() if (at[each] or 0) < end}
-    return 0
+    return code
+
+
+def _partitions(
+    consumer: "Consumer[bytes, bytes]", given: argparse.Namespace, deadline: Deadline
+) -> list[TopicPartition]:
+    topics = consumer.topics(max(deadline.left_s(), _LEAST_S))
+    count = topics.get(given.topic)
+    if count is None:
+        hint = did_you_mean(given.topic, topics)
+        raise ConfigError(f"topic {given.topic} does not exist{hint} (create it first: barnabas topics --create)")
+    return [TopicPartition(given.topic, number) for number in (range(count) if given.p is None else [given.p])]
 
 
 def _start(text: str, first: int, end: int) -> int:
@@ -122,6 +134,13 @@ def _start(text: str, first: int, end: int) -> int:
         raise ConfigError(f"-o {text}: beginning, end, an offset, or -N for the last N are expected")
     offset = int(text)
     return max(first, end + offset) if offset < 0 else offset
+
+
+def _start_unseen(text: str) -> int:
+    """The same for a partition whose first offset and end are not known yet: its first record, its end, or an offset."""
+    if text in ("beginning", "earliest"):
+        return EARLIEST
+    return int(text) if text.isdecimal() else LATEST
 
 
 def _writer(given: argparse.Namespace) -> Callable[[Record[bytes, bytes]], bytes]:

@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     write = _formatter(given)
     properties = _properties(parser, given)
     start = None if given.partition is None else _start(parser, given)
-    require_broker(given.bootstrap_server, properties, given.connect_timeout)
+    require_broker(given.bootstrap_server, properties, given.connect_timeout, [given.topic])
     consumer = Consumer(properties, deserializer=BYTES, key_deserializer=BYTES)
     pattern = given.include or given.whitelist
     joined = threading.Event()

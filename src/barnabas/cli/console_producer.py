@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     if not given.bootstrap_server and not given.broker_list:
         parser.missing("bootstrap-server")
     properties = _properties(given)
-    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
+    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout, [given.topic])
     lines = _lines(interactive=sys.stdin.isatty() and sys.stdout.isatty())
     records = _reader(given)(lines)
     failures = _Failures()

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     properties.setdefault("max.partition.fetch.bytes", str(given.fetch_size))
     properties.setdefault("socket.receive.buffer.bytes", str(given.socket_buffer_size))
     properties.setdefault("check.crcs", "false")
-    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
+    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout, [given.topic])
     as_json = given.output == "json"
     if not given.hide_header and not as_json:
         print((_DETAILS if given.show_detailed_stats else _TOTALS) + _FETCH)

@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
             f"Latency testing requires synchronous acknowledgement: acks {given.producer_acks} must be 1 or all"
         )
     shared = {**client_properties_file(given.properties_file), "bootstrap.servers": given.broker_list}
-    require_broker(given.broker_list, shared, given.connect_timeout)
+    require_broker(given.broker_list, shared, given.connect_timeout, [given.topic])
     with Admin(shared) as admin:
         if admin.create_topic(given.topic, partitions=1, replication_factor=1, if_not_exists=True):
             where = sys.stderr if given.output == "json" else sys.stdout

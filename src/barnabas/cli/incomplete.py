@@ -14,7 +14,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.errors import RefusedError, UnknownTopicError
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["Gaps", "without_deleted"]
+__all__ = ["Gaps", "some", "without_deleted"]
 
 _MAX_LINES = 10
 _MAX_NAMES = 5
@@ -51,7 +51,7 @@ class Gaps:
         """Partitions of the groups' own topic without a leader."""
         names = [str(partition) for partition in leaderless]
         if names:
-            self.add(f"groups in {_some(names)} are not shown: there is no leader, and so no coordinator")
+            self.add(f"groups in {some(names)} are not shown: there is no leader, and so no coordinator")
 
     @property
     def lines(self) -> list[str]:
@@ -60,7 +60,7 @@ class Gaps:
         lines = []
         for broker_id, error in sorted(self._connection.unreachable.items()):
             names = unanswered.pop(str(error), {})
-            lines.append(f"broker {broker_id}: {error}{f'; not known: {_some(list(names))}' if names else ''}")
+            lines.append(f"broker {broker_id}: {error}{f'; not known: {some(list(names))}' if names else ''}")
         leaderless = list(self._leaderless.values())
         more = len(leaderless) - _MAX_LINES
         return [
@@ -68,7 +68,7 @@ class Gaps:
             *self._lines,
             *leaderless[:_MAX_LINES],
             *([f"{more} more partitions have no leader"] if more > 0 else ()),
-            *(f"{_some(list(names))}: {reason}" for reason, names in unanswered.items()),
+            *(f"{some(list(names))}: {reason}" for reason, names in unanswered.items()),
         ]
 
     def report(self) -> int:
@@ -86,7 +86,7 @@ def without_deleted(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPart
     return {partition: outcome for partition, outcome in outcomes.items() if not isinstance(outcome, UnknownTopicError)}
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
     """``a, b, c and 7 more``."""
     more = len(names) - _MAX_NAMES
     shown = ", ".join(names[:_MAX_NAMES])

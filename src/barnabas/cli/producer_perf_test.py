@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
         properties.pop(ours, None)
     properties.setdefault("client.id", "perf-producer-client")
     payload = _payloads(given)
-    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
+    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout, [given.topic])
     with Producer(properties, serializer=BYTES, key_serializer=BYTES) as producer:
         stats = LatencyStats(given.num_records)
         _send_all(given, producer, payload, stats)

@@ -4,26 +4,30 @@ import argparse
 import re
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file
-from barnabas.cli.reachability import require_broker
+from barnabas.cli.reachability import bounds_of, known_bounds, require_broker
 from barnabas.cli.readable import json_line, record_text
 from barnabas.cli.standard_streams import in_blocks
 from barnabas.cli.terminal import print_document, print_lines
 from barnabas.cli.times import parse_time_ms
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
+from barnabas.client.deadline import Deadline
 from barnabas.client.errors import refusal
+from barnabas.client.offsets import LATEST
 from barnabas.client.records import Record
 from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["main"]
 
 _QUIET_S = 0.3
+_LEAST_S = 0.1
 
 
 def main(argv: list[str]) -> int:
@@ -35,7 +39,8 @@ def main(argv: list[str]) -> int:
         **client_properties_file(given.command_config),
         "bootstrap.servers": given.bootstrap_server,
     }
-    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
+    deadline = Deadline(given.connect_timeout)
+    require_broker(properties["bootstrap.servers"], properties, deadline.left_s())
     pattern = None
     if given.filter:
         try:
@@ -51,10 +56,14 @@ def main(argv: list[str]) -> int:
             print_lines(record_text(record, pretty=pretty))
 
     with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
-        partitions = _partitions(consumer, given.topic, given.partition)
-        ends = {each: consumer.watermarks(*each) for each in partitions}
+        partitions = _partitions(consumer, given.topic, given.partition, deadline)
+        bounds = bounds_of(consumer, properties, partitions, deadline.left_s())
+        ends, code = known_bounds(bounds, waits=not given.no_follow)
         since_ms = None if given.since is None else parse_time_ms(given.since, datetime.now().astimezone(), "--since")
-        consumer.assign(_starts(consumer, ends, since_ms, given.last))
+        # A partition that cannot be read now is read from its end on when it can.
+        later = {} if given.no_follow else dict.fromkeys(bounds.keys() - ends.keys(), LATEST)
+        starts = _starts(consumer, ends, since_ms, given.last, max(deadline.left_s(), _LEAST_S))
+        consumer.assign({**starts, **later})
         history = _history(consumer, {each: end for each, (_, end) in ends.items()})
         shown = [record for record in history if _matches(record, pattern)]
         if since_ms is None:
@@ -66,11 +75,13 @@ def main(argv: list[str]) -> int:
             if given.no_follow:
                 break
             shown = [record for record in consumer.consume(500, 0.5) if _matches(record, pattern)]
-    return 0
+    return code
 
 
-def _partitions(consumer: "Consumer[bytes, bytes]", topic: str, wanted: int | None) -> list[TopicPartition]:
-    topics = consumer.topics()
+def _partitions(
+    consumer: "Consumer[bytes, bytes]", topic: str, wanted: int | None, deadline: Deadline
+) -> list[TopicPartition]:
+    topics = consumer.topics(max(deadline.left_s(), _LEAST_S))
     count = topics.get(topic)
     if count is None:
         hint = f"topic {topic} does not exist{did_you_mean(topic, topics)}"
@@ -81,12 +92,16 @@ def _partitions(consumer: "Consumer[bytes, bytes]", topic: str, wanted: int | No
 
 
 def _starts(
-    consumer: "Consumer[bytes, bytes]", ends: dict[TopicPartition, tuple[int, int]], since_ms: int | None, last: int
+    consumer: "Consumer[bytes, bytes]",
+    ends: Mapping[TopicPartition, tuple[int, int]],
+    since_ms: int | None,
+    last: int,
+    timeout_s: float,
 ) -> dict[TopicPartition, int]:
     """Where to read from: enough of each partition for the last records of all."""
     if since_ms is None:
         return {each: max(first, end - last) for each, (first, end) in ends.items()}
-    found = consumer.offsets_for_times(dict.fromkeys(ends, since_ms))
+    found = consumer.offsets_for_times(dict.fromkeys(ends, since_ms), timeout_s)
     return {each: ends[each][1] if offset is None else offset for each, offset in found.items()}
 
 
@@ -99,12 +114,16 @@ def _history(consumer: "Consumer[bytes, bytes]", ends: dict[TopicPartition, int]
         batch = consumer.consume(500, _QUIET_S if records or time.monotonic() - began > 5 else 1.0)
         if not batch and (records or time.monotonic() - began > 5):
             break
-        records += [record for record in batch if record.offset < ends[TopicPartition(record.topic, record.partition)]]
+        records += [record for record in batch if record.offset < ends.get(_place(record), record.offset + 1)]
         at = consumer.position(missing)
         missing = {each for each in missing if (at[each] or 0) < ends[each]}
         if not batch and not missing:
             break
     return sorted(records, key=lambda record: (record.timestamp_ms or 0, record.partition, record.offset))
+
+
+def _place(record: Record[bytes, bytes]) -> TopicPartition:
+    return TopicPartition(record.topic, record.partition)
 
 
 def _matches(record: Record[bytes, bytes], pattern: "re.Pattern[bytes] | None") -> bool:

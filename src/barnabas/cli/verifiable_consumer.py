@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     if not (given.bootstrap_server or given.broker_list):
         parser.missing("bootstrap-server")
     properties = _properties(given)
-    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
+    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout, [given.topic])
     stopped = StopSignals()
     print_event("startup_complete")
     count = 0

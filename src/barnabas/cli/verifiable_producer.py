@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     bootstrap = given.bootstrap_server or given.broker_list
     properties = {**client_properties_file(given.producer_config), "bootstrap.servers": bootstrap, "acks": given.acks}
     properties.setdefault("retries", "0")
-    require_broker(bootstrap, properties, given.connect_timeout)
+    require_broker(bootstrap, properties, given.connect_timeout, [given.topic])
     stopped = StopSignals()
     tally = _Tally()
     print_event("startup_complete")
