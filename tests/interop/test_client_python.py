@@ -452,7 +452,14 @@ def test_transactions_are_refused_at_once_where_brokers_have_none(
         with pytest.raises(ArithmeticError):
             give_up()
         assert len(admin.describe_producers(topic, 0)) == 1
+        small = f"{topic}-small"
+        admin.create_topic(small, partitions=3, replication_factor=1, configs={"max.message.bytes": 2000})
+        with producer.transaction():
+            for n in range(300):
+                producer.send(small, f"{n:0200}", partition=0)
     assert [record.value for record in read(bootstrap, topic, 2, limit_ms=8000)] == ["kept"]
+    found = [record.value for record in read(bootstrap, small, 301, limit_ms=8000)]
+    assert found == [f"{n:0200}" for n in range(300)]
 
 
 def has_transactions(admin: Admin) -> bool:

@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from barnabas.client import Admin, AsyncProducer, Consumer, DeliveryError, Producer, RefusedError, TopicPartition
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.batch_limits import BatchLimit, TopicLimits
-from barnabas.client.handles import Handles
+from barnabas.client.handles import Handles, OneBatch
 from barnabas.testing import Cluster, VirtualCluster, simulate
 
 BROKERS_SEGMENT_BYTES = 100_000
@@ -173,6 +174,33 @@ def test_a_limit_that_is_lowered_costs_the_batches_under_way_and_no_others(clust
     producer.send_many("lowered", sent)
     producer.close()
     assert read(cluster, "lowered", "again") == sent
+
+
+def test_what_is_under_way_to_a_topic_fits_in_one_batch_where_batches_are_larger(cluster: Cluster) -> None:
+    """As for a transactional producer: without lingering, in order, and again after a record that was refused."""
+    librdkafka = confluent_kafka.Producer({**servers(cluster), "linger.ms": 60_000})
+    one_batch = OneBatch(librdkafka, 2048)
+    codes = []
+
+    def send(value: str) -> None:
+        def report(error: Any, _: Any) -> None:
+            codes.append(None if error is None else error.name())
+
+        while True:
+            try:
+                return one_batch.produce("messages", value.encode(), b"key", 0, report, headers=[("name", b"content")])
+            except BufferError:
+                librdkafka.poll(0.05)
+
+    sent = values("one", 300)
+    for value in [*sent[:100], "x" * 5000, *sent[100:]]:
+        send(value)
+    with pytest.raises(TypeError):
+        one_batch.produce("messages", b"x", b"key", 0, print, headers=[("name", 7)])
+    librdkafka.flush(30)
+    assert one_batch._bytes == 0
+    assert codes == [None] * 100 + ["MSG_SIZE_TOO_LARGE"] + [None] * 200
+    assert read(cluster, "messages", "one") == sent
 
 
 def test_limits_are_asked_for_once_for_a_topic_and_not_with_a_batch_size(

@@ -93,9 +93,12 @@ class TopicLimits:
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
-    """The bytes of a record's key, value and headers."""
+    """The bytes of a record's key, value and headers; what cannot be a header counts for nothing."""
     size_bytes = len(key or b"") + len(value or b"")
-    return size_bytes + sum(len(name.encode()) + len(content or b"") for name, content in headers or ())
+    for name, content in headers or ():
+        size_bytes += len(str(name).encode(errors="replace"))
+        size_bytes += len(content) if isinstance(content, bytes | str) else 0
+    return size_bytes
 
 
 def too_large(code: str, topic: str, size_bytes: int, limit: BatchLimit | None, batch_size: str) -> tuple[str, str]:

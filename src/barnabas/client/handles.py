@@ -5,7 +5,8 @@ librdkafka has one ``batch.size`` for all topics of a producer. A topic whose li
 sent to. A topic stays with its producer, so the records of a partition keep their order. The sizes are powers of two, so
 there are few of these producers.
 
-A ``batch.size`` of the user's is left as it is. A transactional producer has no second one: that would fence the first.
+A ``batch.size`` of the user's is left as it is. A transactional producer has no second one, which would fence the first: it
+sends no more to a topic with a small limit than one batch holds, and waits before it sends on (`OneBatch`).
 
 Kafka has no counterpart.
 """
@@ -17,16 +18,19 @@ from typing import Any
 
 import confluent_kafka
 
-from barnabas.client.batch_limits import BatchLimit, TopicLimits
+from barnabas.client.batch_limits import BatchLimit, TopicLimits, size_of
 from barnabas.client.errors import BufferFullError
 from barnabas.client.interrupts import interruptible
 from barnabas.client.librdkafka_clients import new_client
 
-__all__ = ["Handles"]
+__all__ = ["Handles", "OneBatch"]
 
 Produce = Callable[..., None]
 
 _BATCH_BYTES = 1_000_000  # librdkafka's default, which is below Kafka's defaults of both limits
+_BATCH_HEADER_BYTES = 61
+_RECORD_BYTES = 40  # at most: lengths, deltas and counts
+_HEADER_BYTES = 10  # at most: two lengths
 _DRAIN_S = 60.0
 _ONE_BUSY_S = 0.05
 _MORE_BUSY_S = 0.005
@@ -45,7 +49,8 @@ class Handles:
         self._largest_bytes = largest_bytes
         self._by_size = {largest_bytes: self.main}
         self._limits = TopicLimits(settings)
-        self._chooses = not settings.get("batch.size") and not settings.get("transactional.id")
+        self._chooses = not settings.get("batch.size")
+        self._is_transactional = bool(settings.get("transactional.id"))
         self.routes: dict[str, Produce] = {}
         """The function that sends to a topic, by topic; `route` finds those that are missing."""
         self._size_of: dict[str, int] = {}
@@ -69,10 +74,14 @@ class Handles:
                 return found
             size = self._batch_bytes(self._limits.of(topic)) if self._chooses else self._largest_bytes
             before = self._size_of.get(topic, size)
-            if before != size:
-                _drain(self._by_size[before], topic)
+            produce: Produce
+            if self._is_transactional:  # refused batches have ended the transaction, so none are under way
+                produce = self.main.produce if size == self._largest_bytes else OneBatch(self.main, size).produce
+            else:
+                if before != size:
+                    _drain(self._by_size[before], topic)
+                produce = self._handle(size).produce
             self._size_of[topic] = size
-            produce: Produce = self._handle(size).produce
             self.routes[topic] = produce
             return produce
 
@@ -130,6 +139,48 @@ class Handles:
         """Give up all records."""
         for handle in self._by_size.values():
             handle.purge()
+
+
+class OneBatch:
+    """Sends to a topic through a producer whose batches may be too large for it: what is under way fits in one batch."""
+
+    def __init__(self, librdkafka: Any, most_bytes: int) -> None:
+        self._librdkafka = librdkafka
+        self._most_bytes = most_bytes - _BATCH_HEADER_BYTES
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def produce(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int, report: Any, **optional: Any
+    ) -> None:
+        """As librdkafka's: raises BufferError while there is no room, now also for what is under way."""
+        headers = optional.get("headers") or ()
+        size_bytes = size_of(key, value, headers) + _RECORD_BYTES + _HEADER_BYTES * len(headers)
+        if not self._enter(size_bytes):
+            interruptible(self._librdkafka.flush, _MORE_BUSY_S)  # which sends without lingering
+            if not self._enter(size_bytes):
+                raise BufferError(f"a batch for {topic} is under way")
+
+        def reported(error: Any, message: Any) -> None:
+            self._leave(size_bytes)
+            report(error, message)
+
+        try:
+            self._librdkafka.produce(topic, value, key, partition, reported, **optional)
+        except BaseException:
+            self._leave(size_bytes)
+            raise
+
+    def _enter(self, size_bytes: int) -> bool:
+        with self._lock:
+            if self._bytes and self._bytes + size_bytes > self._most_bytes:
+                return False
+            self._bytes += size_bytes
+            return True
+
+    def _leave(self, size_bytes: int) -> None:
+        with self._lock:
+            self._bytes -= size_bytes
 
 
 def _drain(handle: Any, topic: str) -> None:
