@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.base.hints import did_you_mean
+from barnabas.base.shown import is_secret_name
 from barnabas.client.errors import ConfigurationError
 from barnabas.client.properties import (
     DESERIALIZER_NAMES,
@@ -229,6 +230,8 @@ def refused_by_librdkafka(name: str, text: str) -> str | None:
         if _NO_PROPERTY in reason:
             hint = did_you_mean(name.lower(), {*_OF_LIBRDKAFKA, *KNOWN_FOR_LOGIN})
             return f"is no property of librdkafka's clients{hint}"
+        if text and is_secret_name(name):
+            reason = reason.replace(text, "***")
         return None if next(iter(_NO_CLIENT)) in reason else f"is refused by librdkafka: {reason}"
     except (TypeError, AttributeError):
         return "is for functions of programs"

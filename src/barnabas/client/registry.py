@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from barnabas.base.installation import install_command
+from barnabas.base.shown import shown_address
 from barnabas.client.codecs import Codec
 from barnabas.client.errors import ClientError, ConfigurationError, ConnectError, SerializationError
 from barnabas.client.registry_format import (
@@ -25,7 +26,7 @@ from barnabas.client.registry_format import (
     split_message_indexes,
     split_schema_id,
 )
-from barnabas.client.web import WEB_ERRORS, basic_authorization, open_request, split_login, without_login
+from barnabas.client.web import WEB_ERRORS, basic_authorization, open_request, split_login
 
 __all__ = ["SchemaRegistry", "UnknownSchemaError", "UnsupportedSchemaError"]
 
@@ -79,7 +80,7 @@ class SchemaRegistry:
             address, user_in_url, password_in_url = split_login(url)
         except ConfigurationError:
             raise ConfigurationError(
-                f"{without_login(url)} is not a registry's address: it must be such as http://localhost:8081"
+                f"{shown_address(url)} is not a registry's address: it must be such as http://localhost:8081"
             ) from None
         self._url = address.rstrip("/")
         if username is None:

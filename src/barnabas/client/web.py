@@ -8,15 +8,15 @@ Kafka has no counterpart.
 
 import base64
 import http.client
-import re
 import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any
 
+from barnabas.base.shown import shown_address
 from barnabas.client.errors import ConfigurationError
 
-__all__ = ["WEB_ERRORS", "basic_authorization", "open_request", "split_login", "without_login"]
+__all__ = ["WEB_ERRORS", "basic_authorization", "open_request", "split_login"]
 
 WEB_ERRORS = (OSError, ValueError, TypeError, http.client.HTTPException)
 """What a request raises when there is no answer, or one that makes no sense."""
@@ -30,7 +30,7 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
         if req.get_method() not in ("GET", "HEAD") or _origin(newurl) != _origin(req.full_url):
-            reason = f"it redirects to {without_login(newurl)}: redirects are not followed to there"
+            reason = f"it redirects to {shown_address(newurl)}: redirects are not followed to there"
             raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -51,6 +51,8 @@ def split_login(url: str) -> tuple[str, str | None, str | None]:
     try:
         parts = urllib.parse.urlsplit(url)
         is_address = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and parts.port != 0
+        # Of a password with / ? or #, what follows seems to be the path, and what comes before it the host.
+        is_address = is_address and "@" not in f"{parts.path}{parts.query}{parts.fragment}"
     except ValueError:
         is_address = False
     if not is_address:
@@ -60,11 +62,6 @@ def split_login(url: str) -> tuple[str, str | None, str | None]:
         None if text is None else urllib.parse.unquote(text) for text in (parts.username, parts.password)
     )
     return urllib.parse.urlunsplit(parts._replace(netloc=place)), username, password
-
-
-def without_login(url: str) -> str:
-    """An address, correct or not, to be shown: without what may be a user and a password."""
-    return re.sub(r"//.*@", "//", url, flags=re.DOTALL)
 
 
 def basic_authorization(username: str, password: str) -> str:
