@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -37,7 +38,10 @@ function = "functions.py:placed"
 type = "sqlite"
 path = "out.db"
 table = "rows"
+[resources.spark]
+"spark.authenticate.secret" = "${{SPARK_SECRET}}"
 """
+SECRET = "geheim-4711"
 FUNCTIONS = """\
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
@@ -82,6 +86,9 @@ def master(tmp_path: Path) -> Iterator[str]:
     exported, *lines = (each.line for each in commands(PAGE) if "SPARK_HOME" in each.line)
     master_line, worker_line = lines
     (port,) = free_ports(1)
+    (properties,) = (each for each in re.findall(r"```properties\n(.*?)```", PAGE.read_text(), re.DOTALL))
+    assert "CHANGE-ME" in properties
+    (tmp_path / "spark.properties").write_text(properties.replace("CHANGE-ME", SECRET))
     places = {"spark1": "127.0.0.1", "7077": str(port), "--port": "--webui-port 0 --port"}
     sizes = "--cores 4 --memory 8g"
     assert sizes in worker_line
@@ -132,7 +139,7 @@ def test_a_flow_runs_on_two_workers_with_the_code_of_this_machine(cluster: Any, 
     done = subprocess.run(
         [sys.executable, "-m", *words, "--once",
          "--set", 'resources.py_files=["helper.py"]', "--set", "resources.memory=512m"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False, env={**os.environ, "SPARK_SECRET": SECRET},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert f"starting Spark for {topic} on {master}" in done.stderr

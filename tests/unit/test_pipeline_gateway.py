@@ -1,6 +1,7 @@
 """How Spark's JVM is started, with a script in its place; the connection itself is tested with Spark."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,25 +10,37 @@ pytest.importorskip("pyspark")
 
 from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
 
-SCRIPT = '#!/bin/sh\nprintf "<%s>" "$SPARK_HOME" "$JAVA_HOME" "$@"\nexit 3\n'
+SCRIPT = """#!/bin/sh
+printf "<%s>" "$SPARK_HOME" "$JAVA_HOME" "$1" "$3" "$4" "$5" "$6"
+stat -c "%a" "$2"
+cat "$2"
+cat "$(sed -n 's/^spark.driver.extraJavaOptions="@\\(.*\\)"$/\\1/p' "$2")"
+exit 3
+"""
 
 
 def test_a_jvm_that_ends_before_it_can_be_connected_to_is_reported_and_leaves_its_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The settings and the user's arguments are passed on; no environment variable stays."""
+    """The user's arguments are passed on, and the settings in files that no other user can read; nothing of it stays."""
     script = tmp_path / "spark" / "bin" / "spark-submit"
     script.parent.mkdir(parents=True)
     script.write_text(SCRIPT)
     script.chmod(0o755)
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--name 'my flow' pyspark-shell")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = dict(os.environ)
+    settings = {"spark.a": " b\\c\u00e9", "spark.driver.extraJavaOptions": '-Dx=\'a b\' -Dy="c\\""'}
     log = tmp_path / "log"
     with log.open("wb") as file:
-        jvm = SparkJvm(tmp_path / "spark", {"spark.a": "b c"}, {"JAVA_HOME": "/java"}, file.fileno())
+        jvm = SparkJvm(tmp_path / "spark", settings, {"JAVA_HOME": "/java"}, file.fileno())
     with pytest.raises(JvmEndedError, match="ended with 3"):
         jvm.connect()
     assert not jvm.end()
-    words = [str(tmp_path / "spark"), "/java", "--conf", "spark.a=b c", "--name", "my flow", "pyspark-shell"]
-    assert log.read_text() == "".join(f"<{each}>" for each in words)
+    words = [str(tmp_path / "spark"), "/java", "--properties-file", "--load-spark-defaults", "--name", "my flow"]
+    first, *properties = log.read_text().splitlines()
+    assert first == "".join(f"<{each}>" for each in [*words, "pyspark-shell"]) + "600"
+    assert properties[0] == r"spark.a=\ b\\c\u00e9"
+    assert properties[2:] == ['"-Dx=a b"', r'"-Dy=c\""']
+    assert not list(tmp_path.glob("barnabas-jvm-*"))
     assert dict(os.environ) == before

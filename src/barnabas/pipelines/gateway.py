@@ -1,6 +1,7 @@
 """Spark's JVM, and the connection to it (py4j). It starts first, and PySpark is imported while it starts, on another core.
 
-PySpark's own `launch_gateway` starts the same script in the same way, but waits for it at once, and looks only ten times a second.
+PySpark's own `launch_gateway` starts the same script, but waits for it at once, and looks only ten times a second. It also passes
+settings as arguments, which every user of the machine can read; here they are in files that only this user can read.
 """
 
 import contextlib
@@ -17,11 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.pipelines.java_files import argument_file, properties_text
 
 __all__ = ["JvmEndedError", "SparkJvm", "ignore_interrupt"]
 
 _LOOK_EVERY_S = 0.02
 _ENDING_S = 10.0
+_JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+"""Settings that Spark's script passes to Java as arguments."""
 
 
 class JvmEndedError(BarnabasError):
@@ -36,7 +40,7 @@ class SparkJvm:
         self._folder = Path(tempfile.mkdtemp(prefix="barnabas-jvm-"))
         self._connection = self._folder / "connection"
         arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-        words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        words = ["--properties-file", str(self._write_settings(settings)), "--load-spark-defaults"]
         self.process = subprocess.Popen(
             [str(spark / "bin" / "spark-submit"), *words, *arguments],
             stdin=subprocess.PIPE,  # its end is the JVM's end
@@ -51,6 +55,21 @@ class SparkJvm:
             },
             preexec_fn=ignore_interrupt,  # as PySpark does
         )
+
+    def _write_settings(self, settings: Mapping[str, str]) -> Path:
+        """The settings as a file of properties, in a folder that only this user can enter, until the connection is there."""
+        given = dict(settings)
+        for name in _JAVA_OPTIONS:
+            if given.get(name, "").strip():
+                options = self._write(name, argument_file(given[name]))
+                given[name] = f'"@{options}"'
+        return self._write("spark.properties", properties_text(given))
+
+    def _write(self, name: str, text: str) -> Path:
+        path = self._folder / name
+        with open(path, "x", encoding="utf-8", opener=_private) as file:
+            file.write(text)
+        return path
 
     def connect(self) -> Any:
         """PySpark's gateway; raises `JvmEndedError`."""
@@ -77,6 +96,7 @@ class SparkJvm:
 
     def end(self, timeout_s: float = _ENDING_S) -> bool:
         """Close the pipe, at which the JVM ends, and wait for that; whether it ended by itself and well."""
+        shutil.rmtree(self._folder, ignore_errors=True)
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()
@@ -86,6 +106,10 @@ class SparkJvm:
             self.process.kill()
             self.process.wait()
         return False
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def ignore_interrupt() -> None:

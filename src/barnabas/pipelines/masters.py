@@ -5,8 +5,9 @@ import socket
 from collections.abc import Mapping
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.shown import shown_address
 
-__all__ = ["MASTER", "is_local", "require_master", "task_problem"]
+__all__ = ["MASTER", "is_local", "require_master", "shown_master", "task_problem"]
 
 MASTER = re.compile(r"local(\[(\d+|\*)\])?|spark://[^\s/]+:\d+(,[^\s/]+:\d+)*|yarn|k8s://\S+")
 """The forms of Spark's ``--master`` that a flow takes."""
@@ -40,6 +41,11 @@ def task_problem(settings: Mapping[str, str], master: str | None, cores: int) ->
     return f'has "spark.task.cpus" = "{text}", but {field} gives {most}, so no task could run: take fewer, or raise {field}'
 
 
+def shown_master(master: str) -> str:
+    """The URL for messages: without what may be a password."""
+    return ",".join(map(shown_address, master.split(",")))
+
+
 def require_master(master: str) -> None:
     """Raise `BarnabasError` if no standalone master answers.
 
@@ -53,9 +59,9 @@ def require_master(master: str) -> None:
         try:
             socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
         except OSError as error:
-            problems.append(f"{each}: {error.strerror or error}")
+            problems.append(f"{shown_address(each)}: {error.strerror or error}")
         else:
             return
     raise BarnabasError(
-        f"no Spark master answers at {master} ({'; '.join(problems)}); is it started, and is this its URL?"
+        f"no Spark master answers at {shown_master(master)} ({'; '.join(problems)}); is it started, and is this its URL?"
     )

@@ -20,7 +20,8 @@ from barnabas.pipelines.class_archive import ClassArchive, archive_folder
 from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
 from barnabas.pipelines.java_session import open_plain_session
 from barnabas.pipelines.jvm import find_java, prepare_home
-from barnabas.pipelines.masters import is_local, require_master
+from barnabas.pipelines.masters import is_local, require_master, shown_master
+from barnabas.pipelines.protection import protection_settings
 from barnabas.pipelines.shipping import zip_package
 from barnabas.pipelines.worker_launcher import ForkServer, prepare_python
 
@@ -93,8 +94,8 @@ class RunningSpark:
     spark: "SparkSession"
     jvm: SparkJvm
     log: Path
-    shipped: Path
-    """What executors fetch from this machine for as long as the session lives."""
+    folder: Path
+    """Only this user can enter it: Spark's scratch files, and what executors fetch from this machine."""
     archive: ClassArchive
     forks: ForkServer | None
 
@@ -109,7 +110,7 @@ class RunningSpark:
             self.forks.close()
         self.archive.keep(has_ended_well=has_ended_well)
         self.log.unlink(missing_ok=True)
-        shutil.rmtree(self.shipped, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def open_session(
@@ -148,21 +149,28 @@ def open_session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.pop("SPARK_HOME", None)  # another Spark's scripts would start another Spark's jars
 
+    folder = Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
     settings = {
         "spark.app.name": name,
         **_driver_settings(master, cores, memory),
+        "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={folder}"',
         "spark.driver.extraJavaOptions": _java_options(_write_log4j(cache, log_level), archive, is_brief=is_brief),
         **_sql_settings(cache, shuffle_partitions, has_code=has_code),
+        **protection_settings(master, conf or {}),
         **(conf or {}),
     }
     environment = {"JAVA_HOME": str(home), "SPARK_LAUNCHER_OPTS": archive.launcher_options}
     sources = ("barnabas.pipelines.lookup", "barnabas.pipelines.source") if has_sources else ()
     forks = is_local(master) and has_sources and not is_brief and ForkServer.is_possible()
-    running = _start(settings, environment, archive, (*sources, *imports), forks=forks, has_code=has_code)
+    try:
+        running = _start(settings, environment, archive, (*sources, *imports), folder, forks=forks, has_code=has_code)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     try:
         if not is_local(master):
             _await_executor(running.spark, master, cores, memory)
-            _ship(running.spark, py_files, running.shipped)
+            _ship(running.spark, py_files, running.folder)
         if has_sources:
             _register_sources(running.spark)
     except BaseException:
@@ -266,7 +274,7 @@ def _await_executor(spark: "SparkSession", master: str, cores: int, memory: str)
     while len(context._jsc.sc().statusTracker().getExecutorInfos()) < 2:  # the driver is one
         if time.monotonic() > deadline:
             raise BarnabasError(
-                f"no worker of {master} took the flow within {_EXECUTOR_TIMEOUT_S} s: has one {memory} of memory and a core of "
+                f"no worker of {shown_master(master)} took the flow within {_EXECUTOR_TIMEOUT_S} s: has one {memory} of memory and a core of "
                 f"{cores} to spare (resources.memory, resources.cores), and can it reach this machine?"
             )
         time.sleep(0.1)
@@ -291,6 +299,7 @@ def _start(
     environment: Mapping[str, str],
     archive: ClassArchive,
     imports: Sequence[str],
+    folder: Path,
     *,
     forks: bool,
     has_code: bool,
@@ -325,11 +334,11 @@ def _start(
         archive.keep(has_ended_well=False)
         if not _is_of_start(error):
             raise
-        where = "" if is_local(settings["spark.master"]) else f" with {settings['spark.master']}"
+        where = "" if is_local(settings["spark.master"]) else f" with {shown_master(settings['spark.master'])}"
         raise BarnabasError.of_lines(
             f"Spark did not start{where} on the Java at {environment['JAVA_HOME']}; its last words:", *last
         ) from error
-    return RunningSpark(spark, jvm, log, Path(tempfile.mkdtemp(prefix="barnabas-ship-")), archive, server)
+    return RunningSpark(spark, jvm, log, folder, archive, server)
 
 
 def _connect(jvm: SparkJvm, settings: Mapping[str, str], imports: Sequence[str], *, has_code: bool) -> "SparkSession":
