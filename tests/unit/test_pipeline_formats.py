@@ -101,7 +101,10 @@ def registry() -> Iterator[RegistryForTests]:
         ('type = "avro"', "schema_file: is missing: give the schema in a file, or the address of a registry"),
         ('type = "avro"\nregistry = "http://h"', "columns: is missing"),
         ('type = "avro"\nregistry = "h:8081"', "registry: is 'h:8081', but must be an address"),
-        ('type = "avro"\nregistry = "http://ann:pw@h:x"', "registry: is 'http://h:x', but must be an address"),
+        (
+            'type = "avro"\nregistry = "http://ann:pw@h:x"',
+            r"registry: is 'http://\*\*\*@h:\*\*\*', but must be an address",
+        ),
         ('type = "csv"\nregistry = "http://h"', "registry: is for avro, protobuf and json, not csv"),
         ('type = "protobuf"\nschema_file = "x.desc"', "message: is missing"),
         ('type = "avro"\nschema_file = "nothing.avsc"', "schema_file: cannot be used: .*nothing.avsc"),

@@ -18,6 +18,7 @@ from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.terminal import print
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import sink_name
+from barnabas.pipelines.errors import secrets_hidden
 from barnabas.pipelines.flows import load_flow
 from barnabas.pipelines.spec_fields import SpecError, SpecProblem
 from barnabas.pipelines.summary_text import wrong_lines
@@ -73,6 +74,11 @@ def main(argv: list[str]) -> int:
         if arguments.action != "check":
             raise
         return _refused(error, arguments)
+    with secrets_hidden(flow.hide):
+        return _act(flow, arguments)
+
+
+def _act(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     if action := {"test": run_tests, **OUTPUT_ACTIONS, **OPERATION_ACTIONS}.get(arguments.action):
         return action(flow, arguments)
     if arguments.action == "check":
@@ -165,7 +171,7 @@ def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
 
 def _as_dict(flow: spec.Flow, problem: "SpecProblem | Problem") -> dict[str, Any]:
     line = flow.places.line_of(problem.field)
-    return {"file": flow.places.file, "line": line, "field": problem.field, "message": problem.message}
+    return {"file": flow.places.file, "line": line, "field": problem.field, "message": flow.hide(problem.message)}
 
 
 def _analysis(flow: spec.Flow) -> "Analysis":

@@ -150,7 +150,8 @@ class Checkpoint:
 
     def state_problem(self, operations: Sequence[str], version: str) -> str:
         """How the operations differ from those that made the state; "" if they do not, or nothing can be said."""
-        before = self._flow_note("operations", {})
+        before = _hidden(self._flow, self._flow_note("operations", {}))
+        operations = [self._flow.hide(each) for each in operations]
         if not self.has_begun or before.get("version") != version or before.get("texts") == list(operations):
             return ""
         pairs = zip_longest(before["texts"], operations, fillvalue="nothing")
@@ -223,7 +224,7 @@ class Checkpoint:
         """Keep what the checkpoint depends on from now on, and which sinks get micro-batches from now on."""
         described = {**describe_flow(self._flow), "order": list(order)}
         if version:
-            described["operations"] = {"version": version, "texts": list(operations)}
+            described["operations"] = {"version": version, "texts": [self._flow.hide(each) for each in operations]}
         known, now = self._since(), self.batches()
         described["since"] = {name: min(known.get(name, now), now) for name in described["sinks"]}
         OsFiles().write_atomically(str(self.folder / "flow.json"), json.dumps(described, indent=1).encode())
@@ -319,6 +320,11 @@ class Checkpoint:
         return kept
 
 
+def _hidden(flow: Flow, value: Any) -> Any:
+    """Plain values without the flow's secrets: they are kept in files."""
+    return json.loads(flow.hide(json.dumps(value)))
+
+
 def _around_difference(*texts: str) -> list[str]:
     """The texts, cut to what is around the place where they begin to differ."""
     same = next(
@@ -365,8 +371,8 @@ def describe_flow(flow: Flow) -> dict[str, Any]:
     return {
         "name": flow.name,
         "sources": sources,
-        "state": state,
-        "code": code,
+        "state": _hidden(flow, state),
+        "code": _hidden(flow, code),
         "sinks": [sink_name(each) for each in flow.sinks],
         "shuffle_partitions": flow.resources.shuffle_partitions,
     }
@@ -393,18 +399,20 @@ def sink_name(sink: Any) -> str:
 
 def sink_files(flow: Flow) -> dict[str, Path]:
     """The files and folders of the flow's sinks that are on this machine, by the sinks' names."""
-    files: dict[str, Path] = {}
-    for sink in flow.sinks:
-        if isinstance(sink, DatabaseSink) and sink.type in ("sqlite", "duckdb"):
-            files[sink_name(sink)] = Path(sink.url)
-        elif isinstance(sink, LakeSink | SearchSink):
-            files[sink_name(sink)] = Path(sink.path)
-    return files
+    return {sink_name(sink): file for sink in flow.sinks if (file := sink_file(sink))}
+
+
+def sink_file(sink: Any) -> Path | None:
+    """The file or folder of a sink that is on this machine."""
+    if isinstance(sink, DatabaseSink) and sink.type in ("sqlite", "duckdb"):
+        return Path(sink.url)
+    return Path(sink.path) if isinstance(sink, LakeSink | SearchSink) else None
 
 
 def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
     """What of the flow differs from the description of the one before, and whether the checkpoint still fits."""
     now = describe_flow(flow)
+    before = {**before, **{name: _hidden(flow, before[name]) for name in ("state", "code")}}
     changes: list[Change] = []
     if (name := before.get("name", flow.name)) != flow.name:
         kept = all(isinstance(sink, TopicSink | FunctionSink) for sink in flow.sinks)

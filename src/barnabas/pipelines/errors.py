@@ -1,15 +1,24 @@
 """From Spark's long exceptions to one line that a person can act on."""
 
+import contextlib
 import re
 import shutil
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["OTHER_STATE_ADVICE", "REFILL_ADVICE", "DataLossError", "PipelineError", "reason_of", "with_advice"]
+__all__ = [
+    "OTHER_STATE_ADVICE",
+    "REFILL_ADVICE",
+    "DataLossError",
+    "PipelineError",
+    "reason_of",
+    "secrets_hidden",
+    "with_advice",
+]
 
 OTHER_STATE_ADVICE = (
     "undo the change, give the flow another checkpoint, or forget position and state with `barnabas pipeline reset`"
@@ -85,6 +94,18 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
         thrown = _THROWN.search(text)
         return PipelineError(_without_codes(thrown[1]) if thrown else _NO_REASON)
     return PipelineError(_without_codes(first) if first.startswith("[USER_RAISED_EXCEPTION]") else first)
+
+
+@contextlib.contextmanager
+def secrets_hidden(hide: Callable[[str], str]) -> Iterator[None]:
+    """Raise what the block raises for a person without secrets; ``hide`` is that of a flow."""
+    try:
+        yield
+    except BarnabasError as error:
+        lines = [hide(each) for each in error.lines]
+        if lines == list(error.lines):
+            raise
+        raise PipelineError.of_lines(*lines) from None
 
 
 def with_advice(error: BarnabasError, checkpoint: Path, sinks: Mapping[str, Path] | None = None) -> BarnabasError:

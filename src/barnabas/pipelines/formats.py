@@ -3,9 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from barnabas.base.errors import ConfigError
 from barnabas.base.installation import install_command
-from barnabas.pipelines.spec_fields import SpecTable, check_column, resolve_path
+from barnabas.pipelines.spec_fields import SpecTable, check_column, check_web_address
 
 __all__ = [
     "FORMATS",
@@ -114,10 +113,10 @@ def read_format(table: SpecTable, *, of_source: bool) -> Format:
     """The table ``[source.format]``, or that of a topic as a table; raises `SpecError`."""
     kind = table.choice("type", FORMATS)
     columns = table.texts_by_name("columns")
-    schema_file, registry, message = table.text("schema_file"), table.text("registry"), table.text("message")
+    schema_file, registry, message = table.text("schema_file"), table.address("registry"), table.text("message")
     _check_schema(table, kind, schema_file, registry, message)
     if schema_file:
-        schema_file = resolve_path(schema_file, table.folder)
+        schema_file = table.resolve("schema_file", schema_file)
     if kind in _FIXED:
         if columns:
             own = ", ".join(_FIXED[kind])
@@ -169,23 +168,13 @@ def _check_schema(
     if registry and kind not in (*_WITH_SCHEMA, "json"):
         raise table.fail("registry", f"is for {', '.join(_WITH_SCHEMA)} and json, not {kind}")
     if registry:
-        _check_address(table, registry)
+        check_web_address(table, "registry", registry, "http://localhost:8081")
     if kind in _WITH_SCHEMA and not schema_file and not registry:
         raise table.fail("schema_file", "is missing: give the schema in a file, or the address of a registry")
     if kind == "protobuf" and schema_file and not message:
         raise table.fail("message", 'is missing: the full name of the message, such as "shop.Order"')
     if message and kind != "protobuf":
         raise table.fail("message", "is for protobuf")
-
-
-def _check_address(table: SpecTable, registry: str) -> None:
-    from barnabas.client.web import split_login, without_login  # imports a client of HTTP, which few flows need
-
-    try:
-        split_login(registry)
-    except ConfigError:
-        shown = without_login(registry)
-        raise table.fail("registry", f'is {shown!r}, but must be an address such as "http://localhost:8081"') from None
 
 
 def _check_columns(table: SpecTable, kind: str, columns: dict[str, str]) -> None:

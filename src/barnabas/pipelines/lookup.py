@@ -25,6 +25,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.postgres import open_postgres, postgres_reason
 from barnabas.pipelines.spec import POSITION, Lookup
 from barnabas.pipelines.spec_fields import duration_s
 from barnabas.pipelines.topic_table import TABLE_RECORDS, read_topic_table
@@ -262,10 +263,10 @@ def _postgres_rows(place: str, query: str) -> list[tuple[Any, ...]]:
     import psycopg
 
     try:
-        with psycopg.connect(place, application_name="barnabas") as connection:
+        with open_postgres(place) as connection:
             return connection.execute(query.encode()).fetchall()
     except psycopg.Error as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(postgres_reason(error, place)) from error
 
 
 def _text(value: Any) -> str | None:

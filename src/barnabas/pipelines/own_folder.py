@@ -18,8 +18,6 @@ def require_own_folder(root: SpecTable, checkpoint: str, file: str, places: Mapp
     if Path(file).resolve().is_relative_to(folder):
         raise root.fail("checkpoint", f"is {checkpoint}, which holds the flow's file: {advice}")
     for name, place in places.items():
-        if "://" in place:
-            continue
         path = Path(place).resolve()
         if path.is_relative_to(folder):
             raise root.fail(name, f"is {place}, which is inside the checkpoint {checkpoint}: {advice}")

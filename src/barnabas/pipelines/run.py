@@ -23,10 +23,12 @@ from barnabas.base.files import OsFiles
 from barnabas.pipelines.admission import admission_file
 from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
-from barnabas.pipelines.errors import OTHER_STATE_ADVICE, PipelineError, reason_of, with_advice
+from barnabas.pipelines.errors import OTHER_STATE_ADVICE, PipelineError, reason_of, secrets_hidden, with_advice
 from barnabas.pipelines.expression_places import failed_expression
+from barnabas.pipelines.masters import shown_master
 from barnabas.pipelines.offsets import from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.protection import UNPROTECTED, lacks_secret
 from barnabas.pipelines.restarts import Restarts, restarts_of, transient_fault
 from barnabas.pipelines.session import open_flow_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
@@ -59,6 +61,13 @@ def run_flow(
     `BarnabasError` with the reason when the flow breaks. Must be called on the main thread, for the signals' sake.
     """
     require_extra()
+    with secrets_hidden(flow.hide):
+        return _run_flow(flow, accept_bad_rows, show, lambda text: say(flow.hide(text)), once=once)
+
+
+def _run_flow(
+    flow: Flow, accept_bad_rows: bool, show: Callable[[Any], None], say: Callable[[str], None], *, once: bool
+) -> dict[str, Any]:
     checkpoint = Path(flow.checkpoint)
     _refuse_other_state(flow, say)
     notes = Checkpoint(flow)
@@ -67,11 +76,13 @@ def run_flow(
         if accept_bad_rows:
             limits.forget()
         limits.require_start()
-        with _broken_end_noted(notes):
+        with _broken_end_noted(notes, flow):
             with contextlib.suppress(OSError):  # noted again when Spark is there
                 notes.note_run({})  # so that `pipeline stop` knows the process from now on
             master = flow.resources.master
-            say(f"starting Spark for {flow.name}{' on ' + master if master else ''}")
+            say(f"starting Spark for {flow.name}{' on ' + shown_master(master) if master else ''}")
+            if lacks_secret(master or "local", flow.resources.spark):
+                say(f"warning: {UNPROTECTED}")
             session = open_flow_session(flow, imports=_IMPORTED)
             try:
                 if stopped.is_set():
@@ -99,10 +110,10 @@ def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
 def run_on(spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """Runs the flow on a session that is there already, until all that is in its topics now is done: for tests."""
     notes = Checkpoint(flow)
-    with _locked(Path(flow.checkpoint)):
+    with secrets_hidden(flow.hide), _locked(Path(flow.checkpoint)):
         limits = BadRowLimits(flow, say)
         limits.require_start()
-        with _broken_end_noted(notes):
+        with _broken_end_noted(notes, flow):
             run = _Run(flow, spark, limits, lambda _: None, say, threading.Event(), settles=True)
             summary = run.run(once=True)
             _note_end(notes, summary["status"])
@@ -110,12 +121,12 @@ def run_on(spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: Non
 
 
 @contextlib.contextmanager
-def _broken_end_noted(notes: Checkpoint) -> Iterator[None]:
+def _broken_end_noted(notes: Checkpoint, flow: Flow) -> Iterator[None]:
     """Keeps why a run ended that broke, for those who come later."""
     try:
         yield
     except Exception as error:
-        _note_end(notes, "failed", str(error))
+        _note_end(notes, "failed", flow.hide(str(error)))
         raise
 
 

@@ -4,9 +4,9 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
+from barnabas.pipelines.addresses import postgres_problem
 from barnabas.pipelines.outputs.declared import (
     OUTPUT_TYPES,
     LakeSink,
@@ -15,7 +15,7 @@ from barnabas.pipelines.outputs.declared import (
     declare_output,
     read_deletion,
 )
-from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable, resolve_path
+from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable
 from barnabas.pipelines.steps import Aggregate, read_function
 
 __all__ = ["DatabaseSink", "FunctionSink", "Sink", "SourceCluster", "TopicSink", "read_sink", "refuse_equal_sinks"]
@@ -70,7 +70,7 @@ class FunctionSink:
 Sink = DatabaseSink | TopicSink | LakeSink | SearchSink | OpenSearchSink | FunctionSink
 
 
-def read_sink(table: SpecTable, aggregate: Aggregate | None, folder: Path, near: SourceCluster) -> Sink:
+def read_sink(table: SpecTable, aggregate: Aggregate | None, near: SourceCluster) -> Sink:
     """One of the tables ``[[sinks]]``; ``near`` is the first source's cluster."""
     function = read_function(table, "function")
     kinds = ("sqlite", "duckdb", "postgresql", *OUTPUT_TYPES, "topic", "function")
@@ -91,7 +91,7 @@ def read_sink(table: SpecTable, aggregate: Aggregate | None, folder: Path, near:
             raise table.fail("function", f"{name} must take a micro-batch's rows and its number: {error}") from error
         return FunctionSink(function, key)
     if kind in OUTPUT_TYPES:
-        return declare_output(kind, table, key, folder, rows_change=aggregate is not None or key != POSITION)
+        return declare_output(kind, table, key, rows_change=aggregate is not None or key != POSITION)
     if kind == "topic":
         kafka = table.kafka_properties()
         servers = table.brokers("bootstrap_servers")
@@ -105,12 +105,11 @@ def read_sink(table: SpecTable, aggregate: Aggregate | None, folder: Path, near:
     if not re.fullmatch(rf"{NAME.pattern}(\.{NAME.pattern})?", name):
         raise table.fail("table", f"is {name!r}, which is no name of a table")
     if kind in ("sqlite", "duckdb"):
-        path = resolve_path(table.needed("path", "the database's file"), folder)
+        path = table.needed_path("path", "the database's file")
         return DatabaseSink(kind, path, name, key, read_deletion(table, key))
-    url = table.needed("url", _POSTGRESQL)
-    scheme, separator, _ = url.partition("://")
-    if separator and "=" not in scheme and scheme not in ("postgresql", "postgres"):
-        raise table.fail("url", f"begins with {scheme}://, but must be {_POSTGRESQL}")
+    url = table.needed_address("url", _POSTGRESQL)
+    if problem := postgres_problem(url):
+        raise table.fail("url", problem)
     return DatabaseSink(kind, url, name, key, read_deletion(table, key))
 
 

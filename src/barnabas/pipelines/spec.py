@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
+from barnabas.base.shown import shown_address
 from barnabas.client.properties import security_properties
 from barnabas.pipelines.charts_spec import Chart, declare_chart
 from barnabas.pipelines.formats import Format, read_format
@@ -33,7 +34,7 @@ from barnabas.pipelines.sinks_spec import (
     read_sink,
     refuse_equal_sinks,
 )
-from barnabas.pipelines.spec_fields import Places, SpecError, SpecTable, resolve_path
+from barnabas.pipelines.spec_fields import Places, SpecError, SpecTable
 from barnabas.pipelines.steps import (
     POSITION,
     WINDOW_TIMES,
@@ -175,6 +176,10 @@ class Flow:
     model: Model | None = None
     places: Places = field(default=Places(), compare=False, repr=False)
 
+    def hide(self, text: str) -> str:
+        """The text without the secrets that the flow's file and its variables hold."""
+        return self.places.hidden.hide(text)
+
     @property
     def sources(self) -> tuple[Source, ...]:
         """All streams; the first is the one that ``[transform]`` shapes."""
@@ -236,7 +241,7 @@ def read_flow(
         _override(values, override, lines)
     places = Places(file, lines)
     root = SpecTable(values, "", places, environ or {})
-    flow = _flow(root, Path(file).parent)
+    flow = _flow(root)
     root.refuse_rest()
     root.problems.raise_any()
     require_own_folder(root, flow.checkpoint, file, _local_places(flow))
@@ -267,11 +272,11 @@ def _override(values: dict[str, Any], override: str, lines: dict[str, int]) -> N
     lines[path.strip()] = 0  # not from the file
 
 
-def _flow(root: SpecTable, folder: Path) -> Flow:
+def _flow(root: SpecTable) -> Flow:
     """The flow as far as it can be read; it is one only if nothing is wrong."""
     name, checkpoint, sources = _name(root), "", [_UNREAD_SOURCE]
     with root.recover():
-        checkpoint = root.needed("checkpoint", "the folder that keeps the flow's position and state")
+        checkpoint = root.needed_path("checkpoint", "the folder that keeps the flow's position and state")
     with root.recover():
         sources = _sources(root)
     views = [each.name for each in sources]
@@ -281,7 +286,7 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
     with root.recover():
         transform = read_transform(root.table("transform"))
     with root.recover(*before):
-        lookups = read_lookups(root, views, folder, sources[0].bootstrap_servers, sources[0].kafka)
+        lookups = read_lookups(root, views, sources[0].bootstrap_servers, sources[0].kafka)
     before += ("tables",)
     steps = read_steps(root, before, views, watermarks)
     before += ("steps",)
@@ -295,15 +300,15 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
     last = aggregate or (steps[-1].aggregate if steps else None)
     tables = root.tables("sinks")
     near = SourceCluster(sources[0].bootstrap_servers, _for_producers(sources[0].kafka))
-    sinks = _read_each(root, tables, lambda each: read_sink(each, last, folder, near), *before, "aggregate")
+    sinks = _read_each(root, tables, lambda each: read_sink(each, last, near), *before, "aggregate")
     charts = _read_each(root, root.tables("charts"), lambda each: declare_chart(each, len(tables)))
     resources, trigger, model = Resources(), Trigger(), None
     with root.recover():
-        resources = _resources(root.table("resources"), folder)
+        resources = _resources(root.table("resources"))
     with root.recover():
         trigger = _trigger(root.table("trigger"))
     with root.recover():
-        model = declare_model(root.table("model"), folder)
+        model = declare_model(root.table("model"))
     if not tables:
         root.report("sinks", "is missing: at least one table [[sinks]] says where results go")
     if not root.problems.found:
@@ -311,7 +316,7 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
             _check_together(root, sources, steps, sinks, resources)
     return Flow(
         name=name,
-        checkpoint=resolve_path(checkpoint, folder),
+        checkpoint=checkpoint,
         source=sources[0],
         sinks=tuple(sinks),
         transform=transform,
@@ -508,7 +513,7 @@ def _trigger(table: SpecTable | None) -> Trigger:
     return Trigger(interval, available_now)
 
 
-def _resources(table: SpecTable | None, folder: Path) -> Resources:
+def _resources(table: SpecTable | None) -> Resources:
     if table is None:
         return Resources()
     memory = table.text("memory", "1g") or ""
@@ -519,15 +524,15 @@ def _resources(table: SpecTable | None, folder: Path) -> Resources:
     if master and master.startswith("sc://"):
         raise table.fail(
             "master",
-            f"is {master!r}: a flow does not run over Spark Connect, because its checks and sinks need a driver of their own. Name "
+            f"is {shown_address(master)!r}: a flow does not run over Spark Connect, because its checks and sinks need a driver of their own. Name "
             'the cluster behind it, such as "spark://host:7077"; programs of yours can use the format barnabas over Connect',
         )
     if master and not MASTER.fullmatch(master):
         raise table.fail(
             "master",
-            f'is {master!r}, but must be like "spark://host:7077", "yarn", "k8s://https://host:443" or "local[2]"',
+            f'is {shown_address(master)!r}, but must be like "spark://host:7077", "yarn", "k8s://https://host:443" or "local[2]"',
         )
-    files = tuple(resolve_path(each, folder) for each in table.texts("py_files"))
+    files = tuple(table.resolve("py_files", each) for each in table.texts("py_files"))
     if missing := next((each for each in files if not Path(each).is_file()), None):
         raise table.fail("py_files", f"names {missing}, which is no file")
     shuffle_partitions = table.number("shuffle_partitions", cores)

@@ -7,15 +7,16 @@ the field's default. What only several fields together show is raised, which lea
 
 import contextlib
 import math
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
+from barnabas.base.shown import Hidden, is_secret_name, shown_address, shown_setting
+from barnabas.pipelines.addresses import expand_keywords, expand_text, local_path
 
 __all__ = [
     "NAME",
@@ -27,8 +28,8 @@ __all__ = [
     "SpecTable",
     "check_column",
     "check_name",
+    "check_web_address",
     "duration_s",
-    "resolve_path",
 ]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -39,7 +40,6 @@ _DURATION = re.compile(
 _UNITS_S = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 POSITION = ("source_topic", "source_partition", "source_offset")
 """The key of rows that are not aggregated: where each came from."""
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,8 @@ class Places:
 
     file: str = "flow.toml"
     lines: Mapping[str, int] = field(default_factory=dict)
+    hidden: Hidden = field(default_factory=Hidden, compare=False, repr=False)
+    """The secrets of the file and of its variables, as far as they have been read."""
 
     def line_of(self, path: str) -> int | None:
         """The line of the field, or of the table around it; None if neither is in the file."""
@@ -85,7 +87,7 @@ class Places:
 
     def error(self, path: str, problem: str) -> SpecError:
         """The problem of a field with its place."""
-        line = self.line_of(path)
+        line, problem = self.line_of(path), self.hidden.hide(problem)
         place = self.file if line is None else "--set" if line == 0 else f"{self.file}:{line}"
         text = f"{place}: {path}: {problem}" if path else f"{place}: {problem}"
         return SpecError(text, [SpecProblem(self.file, line, path, problem)])
@@ -192,7 +194,7 @@ class SpecTable:
         if value is None:
             return None
         if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
-            self.report(name, f"is {value!r}, but must be {what}")
+            self.report(name, f"is {shown_setting(name, value)}, but must be {what}")
             return None
         return value
 
@@ -211,10 +213,34 @@ class SpecTable:
             raise self.fail(name, "is needed")  # leaves the table; the report above is what is shown
         return value
 
+    def needed_address(self, name: str, hint: str = "") -> str:
+        """As `needed`, of an address; a password in it is hidden from now on."""
+        return self.address(name) or self.needed(name, hint)
+
+    def address(self, name: str) -> str | None:
+        """As `text`, of an address; a password in it is hidden from now on."""
+        value = self._take(name, str, "a text")
+        if value is None:
+            return None
+        address = expand_keywords(value, self._variable(name))
+        self._places.hidden.add_address(address)
+        return address
+
+    def needed_path(self, name: str, hint: str = "") -> str:
+        """As `needed`, of a file or folder of this machine; a relative path is taken from the file's folder."""
+        return self.resolve(name, self.needed(name, hint))
+
+    def resolve(self, name: str, value: str) -> str:
+        """The value of a field as a path; raises `SpecError` for an address that is none."""
+        try:
+            return local_path(value, self.folder)
+        except ValueError as error:
+            raise self.fail(name, str(error)) from None
+
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
         value = self.text(name, default)
         if value not in choices:
-            was = "is missing" if value is None else f"is {value!r}"
+            was = "is missing" if value is None else f"is {shown_setting(name, value)}"
             hint = did_you_mean(value or "", choices)
             self.report(name, f"{was}, but must be one of {', '.join(choices)}{hint}")
             if default is None:
@@ -239,16 +265,21 @@ class SpecTable:
             if isinstance(each, str) and each:
                 found.append(self._expand(name, each))
             else:
-                self.report(name, f"has the entry {each!r}, but entries must be texts")
+                self.report(name, f"has the entry {shown_setting(name, each)}, but entries must be texts")
         return tuple(found)
 
     def texts_by_name(self, name: str) -> dict[str, str]:
         value = self._take(name, dict, 'a table of texts, like {a = "x"}') or {}
         for key, each in value.items():
             if not isinstance(each, str):
-                self.report(f"{name}.{key}", f"is {each!r}, but must be a text")
+                self.report(f"{name}.{key}", f"is {shown_setting(key, each)}, but must be a text, in quotes")
         texts = {key: each for key, each in value.items() if isinstance(each, str)}
-        return {key: self._expand(f"{name}.{key}", each) for key, each in texts.items()}
+        expanded = {key: self._expand(f"{name}.{key}", each) for key, each in texts.items()}
+        for key, each in expanded.items():
+            self._places.hidden.add_address(each)
+            if is_secret_name(key):
+                self._places.hidden.add(each)
+        return expanded
 
     def kafka_properties(self, *more_reserved: str) -> dict[str, str]:
         """The properties of Kafka's clients in ``kafka``, without those that have a field of their own in this table."""
@@ -282,7 +313,8 @@ class SpecTable:
         value = self.text(name)
         for each in value.split(",") if value else ():
             if not _BROKER.fullmatch(each.strip()):
-                self.report(name, f'is {value!r}, but must be brokers as host:port, such as "localhost:9092"')
+                shown = ",".join(map(shown_address, (value or "").split(",")))
+                self.report(name, f'is {shown!r}, but must be brokers as host:port, such as "localhost:9092"')
         return value
 
     def duration(self, name: str) -> str | None:
@@ -332,13 +364,20 @@ class SpecTable:
             child.refuse_rest()
 
     def _expand(self, name: str, value: str) -> str:
-        def look_up(found: re.Match[str]) -> str:
-            variable = found.group(1)
+        return expand_text(value, self._variable(name))
+
+    def _variable(self, name: str) -> Callable[[str], str]:
+        """The values of environment variables, for a field; secrets among them are hidden from now on."""
+
+        def look_up(variable: str) -> str:
             if variable not in self._environ:
                 self.report(name, f"refers to the environment variable {variable}, which is not set")
-            return self._environ.get(variable, "")
+            value = self._environ.get(variable, "")
+            if is_secret_name(variable) or is_secret_name(name):
+                self._places.hidden.add(value, f"${{{variable}}}")
+            return value
 
-        return _VARIABLE.sub(look_up, value)
+        return look_up
 
 
 def check_name(table: SpecTable, field_name: str, name: str) -> None:
@@ -356,12 +395,18 @@ def check_column(table: SpecTable, field_name: str, name: str) -> None:
         table.report(field_name, f"{name} is where the record came from, by which sinks know rows; take another name")
 
 
+def check_web_address(table: SpecTable, field_name: str, url: str, example: str) -> None:
+    """Raises `SpecError` for what is no address of http or https."""
+    from barnabas.client.web import split_login  # imports a client of HTTP, which few flows need
+
+    try:
+        split_login(url)
+    except ConfigError:
+        text = f'is {shown_address(url)!r}, but must be an address such as "{example}"'
+        raise table.fail(field_name, text) from None
+
+
 def duration_s(duration: str | None) -> float:
     """A time such as ``1 hour 30 minutes`` in seconds; 0 for None."""
     words = (duration or "").split()
     return sum(float(words[at]) * _UNITS_S[words[at + 1].rstrip("s")] for at in range(0, len(words), 2))
-
-
-def resolve_path(value: str, folder: Path) -> str:
-    """A path from the file, taken from the file's folder; an address with a scheme stays as it is."""
-    return value if "://" in value else str((folder / os.path.expanduser(value)).absolute())

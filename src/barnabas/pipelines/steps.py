@@ -10,10 +10,10 @@ import runpy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 from barnabas.base.hints import did_you_mean
+from barnabas.pipelines.addresses import postgres_problem
 from barnabas.pipelines.formats import Format, read_format
 from barnabas.pipelines.spec_fields import (
     NAME,
@@ -23,7 +23,6 @@ from barnabas.pipelines.spec_fields import (
     check_column,
     check_name,
     duration_s,
-    resolve_path,
 )
 
 __all__ = [
@@ -268,9 +267,7 @@ def check_view(table: SpecTable, field_name: str, name: str, known: Sequence[str
         raise table.fail(field_name, f"{name} has a meaning of its own; take another name")
 
 
-def read_lookups(
-    root: SpecTable, known: list[str], folder: Path, servers: str, kafka: Mapping[str, str]
-) -> tuple[Lookup, ...]:
+def read_lookups(root: SpecTable, known: list[str], servers: str, kafka: Mapping[str, str]) -> tuple[Lookup, ...]:
     """The tables ``[tables.NAME]``; adds their names to ``known``. ``servers`` and ``kafka`` are those of the first source."""
     found: list[Lookup] = []
     for name, table in root.tables_by_name("tables").items():
@@ -293,9 +290,11 @@ def read_lookups(
         elif bool(query) == table.has("table"):
             raise table.fail("table", 'give either table = "name" or query = "select ..."')
         if kind != "postgresql":
-            place = resolve_path(table.needed("path", "the file"), folder)
+            place = table.needed_path("path", "the file")
         else:
-            place = table.needed("url", 'like "postgresql://user@host/database"')
+            place = table.needed_address("url", 'like "postgresql://user@host/database"')
+            if problem := postgres_problem(place):
+                raise table.fail("url", problem)
         if kind in _LOOKUP_DATABASES and not query:
             names = ", ".join(f'"{each}"' for each in columns)
             query = f"SELECT {names} FROM {_table_name(table)}"  # noqa: S608  # checked names
@@ -362,7 +361,7 @@ def read_function(table: SpecTable, name: str) -> Callable[..., Any] | None:
         raise table.fail(name, f'is {value!r}, but must be like "functions.py:late_flights"')
     file, _, function_name = value.partition(":")
     try:
-        found = _module(resolve_path(file, table.folder)).get(function_name)
+        found = _module(table.resolve(name, file)).get(function_name)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         if "SESSION_OR_CONTEXT_NOT_EXISTS" in text:

@@ -6,9 +6,8 @@ Both read a few of the newest records of each source as tables, and take them th
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,8 +23,8 @@ from barnabas.base.ids import TopicPartition
 from barnabas.pipelines import transforms
 from barnabas.pipelines.analysis import analyse_flow, without_spark_logging
 from barnabas.pipelines.arrow_values import row_dicts
-from barnabas.pipelines.checkpoints import Checkpoint, sink_name
-from barnabas.pipelines.errors import reason_of
+from barnabas.pipelines.checkpoints import Checkpoint, sink_file, sink_name
+from barnabas.pipelines.errors import reason_of, secrets_hidden
 from barnabas.pipelines.kafka import KafkaCluster, open_client
 from barnabas.pipelines.local_places import sink_place_problem
 from barnabas.pipelines.models.declared import MODEL_VERSION
@@ -99,7 +98,7 @@ def preview_rows(
 ) -> list[dict[str, Any]]:
     """Rows of a view (``results``, a source, a table, a step), made of the newest records. Raises `BarnabasError`."""
     try:
-        with without_spark_logging():
+        with without_spark_logging(), secrets_hidden(flow.hide):
             return list(row_dicts(_looked_at(spark, flow, view, rows, records)[1]))
     except PySparkException as error:
         raise reason_of(error) from error
@@ -143,6 +142,11 @@ def _collected(frame: DataFrame, rows: int) -> pa.Table:
 
 def try_flow(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
     """What would go wrong if the flow were run now, one finding after the other."""
+    for each in _findings(spark, flow):
+        yield replace(each, message=flow.hide(each.message))
+
+
+def _findings(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
     analysis = analyse_flow(spark, flow)
     problems = analysis.problems
     for state, found in (("error", problems), ("warning", analysis.warnings)):
@@ -287,9 +291,9 @@ def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> Finding:
     if found is not None and found < last:
         raise lost_rows_error(flow, sink, found, last)
     if state is None:
-        place = str(getattr(sink, "url", None) or getattr(sink, "path", None))
-        is_new_file = "://" not in place and not Path(place).exists()
-        return Finding("ok", what, f"{place if is_new_file else sink.table} will be made")
+        file = sink_file(sink)
+        is_new_file = file is not None and not file.exists()
+        return Finding("ok", what, f"{file if is_new_file else sink.table} will be made")
     if types and state.columns is not None:
         check_columns(sink.table, types, set(state.columns))
     return Finding("ok", what, f"{sink.table} is there")

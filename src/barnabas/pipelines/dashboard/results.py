@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
+from barnabas.pipelines.postgres import open_postgres, postgres_reason
 from barnabas.pipelines.spec import DatabaseSink, Sink
 from barnabas.pipelines.sql import quoted
 
@@ -126,12 +127,14 @@ def _read_postgres(sink: DatabaseSink) -> pa.Table:
     import psycopg
 
     try:
-        with psycopg.connect(sink.url, application_name="barnabas dashboard") as connection:
+        with open_postgres(sink.url, application_name="barnabas dashboard") as connection:
             found = connection.execute(f"SELECT * FROM {quoted(sink.table)}".encode())  # noqa: S608  # names are quoted
             names = [column.name for column in found.description or ()]
             rows = found.fetchall()
     except psycopg.Error as error:
-        raise NoResultError(f"cannot read table {sink.table} in PostgreSQL: {error}") from error
+        raise NoResultError(
+            f"cannot read table {sink.table} in PostgreSQL: {postgres_reason(error, sink.url)}"
+        ) from error
     columns = zip(*rows, strict=True) if rows else ([] for _ in names)
     return pa.table(dict(zip(names, map(_column, columns), strict=True)))
 

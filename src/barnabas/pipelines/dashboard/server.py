@@ -89,7 +89,7 @@ class Dashboard:
                 if chart.type != "table":
                     drawn.append((chart, series_of(chart, rows)))
             except (BarnabasError, ChartError) as error:
-                shown.append({"title": chart.title, "problem": str(error)})
+                shown.append({"title": chart.title, "problem": self._flow.hide(str(error))})
                 problems += 1
         rows_by_sink = {str(number + 1): table.num_rows for number, table in tables.items()}
         figures = {"flow": self._flow.name, "rows": rows_by_sink, "charts": shown}

@@ -1,9 +1,8 @@
 """The model of a flow's file, ``[model]``, as typed values. Needs no Spark."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from barnabas.pipelines.spec_fields import SpecTable, resolve_path
+from barnabas.pipelines.spec_fields import SpecTable
 
 __all__ = ["MODEL_TYPES", "MODEL_VERSION", "Model", "declare_model"]
 
@@ -37,7 +36,7 @@ class Model:
         return (*self.numbers, *self.categories)
 
 
-def declare_model(table: SpecTable | None, folder: Path) -> Model | None:
+def declare_model(table: SpecTable | None) -> Model | None:
     """The table ``[model]``."""
     if table is None:
         return None
@@ -48,7 +47,7 @@ def declare_model(table: SpecTable | None, folder: Path) -> Model | None:
         if name in categories:
             raise table.fail("categories", f"names {name}, which is among the numbers already")
     return Model(
-        path=resolve_path(table.needed("path", "the folder that keeps the model's versions"), folder),
+        path=table.needed_path("path", "the folder that keeps the model's versions"),
         type=table.choice("type", MODEL_TYPES),
         label=table.needed("label", 'what is to be learned, in SQL, such as "dep_delay > 15"'),
         numbers=numbers,

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable, resolve_path
+from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable, check_web_address
 
 __all__ = ["OUTPUT_TYPES", "LakeSink", "OpenSearchSink", "OutputError", "SearchSink", "declare_output", "read_deletion"]
 
@@ -64,7 +63,7 @@ class OpenSearchSink:
 
 
 def declare_output(
-    kind: str, table: SpecTable, key: tuple[str, ...], folder: Path, *, rows_change: bool
+    kind: str, table: SpecTable, key: tuple[str, ...], *, rows_change: bool
 ) -> LakeSink | SearchSink | OpenSearchSink:
     """The output of one of `OUTPUT_TYPES`. ``rows_change``: results come again with other figures, as aggregates do."""
     if kind == "parquet" and rows_change:
@@ -74,12 +73,10 @@ def declare_output(
     if kind == "parquet":
         if table.text("delete_when") is not None:
             raise table.fail("delete_when", 'is not for "parquet", whose rows stay; take "delta" or a database')
-        return LakeSink(
-            kind, resolve_path(table.needed("path", "the folder of the files"), folder), key, _columns(table)
-        )
+        return LakeSink(kind, table.needed_path("path", "the folder of the files"), key, _columns(table))
     deletion = read_deletion(table, key)
     if kind == "delta":
-        path = resolve_path(table.needed("path", "the folder of the table"), folder)
+        path = table.needed_path("path", "the folder of the table")
         return LakeSink(kind, path, key, _columns(table), table.number("compact_every", 100), deletion)
     text = table.texts("text")
     if kind == "search":
@@ -88,10 +85,9 @@ def declare_output(
         name = table.needed("table")
         if not NAME.fullmatch(name):
             raise table.fail("table", f"is {name!r}, which is no name of a table")
-        return SearchSink(resolve_path(table.needed("path", "the index's file"), folder), name, text, key, deletion)
-    url = table.needed("url", 'like "http://localhost:9200"')
-    if not url.startswith(("http://", "https://")):
-        raise table.fail("url", f"is {url!r}, but must begin with http:// or https://")
+        return SearchSink(table.needed_path("path", "the index's file"), name, text, key, deletion)
+    url = table.needed_address("url", 'like "http://localhost:9200"')
+    check_web_address(table, "url", url, "http://localhost:9200")
     index = table.needed("index", "the index's name")
     if not _INDEX.fullmatch(index):
         raise table.fail(

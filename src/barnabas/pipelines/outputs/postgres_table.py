@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from barnabas.base.installation import install_command
 from barnabas.pipelines.outputs.table import TableState, read_epoch, split_deleted
+from barnabas.pipelines.postgres import open_postgres, postgres_reason
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -75,15 +76,12 @@ class PostgresTable:
             raise self._failure(error) from error
 
     def _connect(self) -> Any:
-        psycopg = self._psycopg
-        settings = _LIMITS | psycopg.conninfo.conninfo_to_dict(self._sink.url)
-        return psycopg.connect(**settings, autocommit=True, application_name="barnabas")
+        return open_postgres(self._sink.url, **_LIMITS, autocommit=True)
 
     def _failure(self, error: Exception) -> DatabaseError:
         advice = f". {DROPPED_TABLE_ADVICE}" if isinstance(error, self._psycopg.errors.UndefinedTable) else ""
         advice += unique_advice(error, self._sink.table, self._sink.key)
-        text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        return DatabaseError(f"PostgreSQL, table {self._sink.table}: {text}{advice}")
+        return DatabaseError(f"PostgreSQL, table {self._sink.table}: {postgres_reason(error, self._sink.url)}{advice}")
 
     def _prepare(self) -> None:
         # Two flows that start at once must not both make the tables.
@@ -201,7 +199,7 @@ def inspect_postgres(sink: DatabaseSink, flow: str, query: str) -> TableState | 
     import psycopg
 
     try:
-        with psycopg.connect(sink.url, connect_timeout=10, application_name="barnabas") as connection:
+        with open_postgres(sink.url, connect_timeout=10) as connection:
 
             def ask(statement: str, values: Sequence[Any] = ()) -> list[Any]:
                 return connection.execute(statement.encode(), values).fetchall()
@@ -213,7 +211,7 @@ def inspect_postgres(sink: DatabaseSink, flow: str, query: str) -> TableState | 
             columns = tuple(each.name for each in found or ())
             return TableState(columns, read_epoch(ask, "%s", has_epochs, flow, sink.table, query))
     except psycopg.Error as error:
-        raise DatabaseError(f"PostgreSQL, table {sink.table}: {' '.join(str(error).split())}") from error
+        raise DatabaseError(f"PostgreSQL, table {sink.table}: {postgres_reason(error, sink.url)}") from error
 
 
 def _postgres_type(type_name: str) -> str:
