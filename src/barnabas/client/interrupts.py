@@ -1,7 +1,7 @@
 """What arises while librdkafka calls back.
 
-Where Ctrl-C's exception arises in a callback, confluent-kafka loses it, and its call ends with a SystemError. After a fatal error
-each call ends with a KafkaException.
+Where an exception arises in a callback, Ctrl-C's or another one, confluent-kafka's call ends with a SystemError; the exception is
+its cause, or lost. After a fatal error each call ends with a KafkaException.
 
 Kafka has no counterpart.
 """
@@ -17,10 +17,15 @@ __all__ = ["interruptible"]
 
 
 def interruptible(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call into librdkafka; raises KeyboardInterrupt where that got lost, and `ClientError` after a fatal error."""
+    """Call into librdkafka; raises what arose in a callback, KeyboardInterrupt where that got lost, `ClientError` after a fatal error."""
     try:
         return call(*arguments)
     except SystemError as error:
-        raise KeyboardInterrupt from error
+        cause = error.__cause__
+        if isinstance(cause, confluent_kafka.KafkaException):  # an assignment that names a partition twice, for one
+            raise from_librdkafka(cause.args[0], "what the brokers answered cannot be used") from error
+        if cause is None or isinstance(cause, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise cause from error
     except confluent_kafka.KafkaException as error:
         raise from_librdkafka(error.args[0], "this client cannot continue") from error
