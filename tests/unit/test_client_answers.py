@@ -192,6 +192,7 @@ def test_metadata_of_a_healthy_cluster_are_accepted() -> None:
         ("replica_nodes", [1, 1], "a broker twice in topics.partitions.replica_nodes"),
         ("isr_nodes", [-1], "-1 in topics.partitions.isr_nodes"),
         ("name", None, "a topic without a name"),
+        ("name", "", "a topic without a name"),
         ("host", "", "brokers.host '', which is no host"),
         ("host", "a\x1b[31mb", "brokers.host 'a\\x1b[31mb', which is no host"),
         ("host", "a b", "brokers.host a b, which is no host"),
@@ -272,6 +273,36 @@ def test_a_described_group_has_the_name_that_was_asked_for() -> None:
     other = describe_groups.DescribeGroupsResponse(groups=[describe_groups.DescribedGroup(group_id="b")])
     assert refused(request, other) == "group b, which was not asked for"
     assert refused(request, describe_groups.DescribeGroupsResponse()) == "nothing about group a, which was asked for"
+
+
+def test_members_of_a_group_have_names_of_their_own() -> None:
+    """Partitions are shown by member."""
+    request = describe_groups.DescribeGroupsRequest(groups=["a"])
+
+    def answer(*members: str) -> Message:
+        described = [describe_groups.DescribedGroupMember(member_id=member) for member in members]
+        return describe_groups.DescribeGroupsResponse(
+            groups=[describe_groups.DescribedGroup(group_id="a", members=described)]
+        )
+
+    assert refused(request, answer("m", "n")) == ""
+    assert refused(request, answer("m", "m")) == "member of group a m twice"
+    assert refused(request, answer("")) == "a member without a name"
+
+
+def test_eligible_leaders_may_be_null_and_are_brokers() -> None:
+    """Brokers that do not keep them send null."""
+    request = describe_topic_partitions.DescribeTopicPartitionsRequest(
+        topics=[describe_topic_partitions.TopicRequest(name="t")]
+    )
+
+    def answer(leaders: list[int] | None) -> Message:
+        partition = describe_topic_partitions.DescribeTopicPartitionsResponsePartition(eligible_leader_replicas=leaders)
+        topic = describe_topic_partitions.DescribeTopicPartitionsResponseTopic(name="t", partitions=[partition])
+        return describe_topic_partitions.DescribeTopicPartitionsResponse(topics=[topic])
+
+    assert refused(request, answer(None)) == refused(request, answer([1, 2])) == ""
+    assert refused(request, answer([-1])) == "-1 in topics.partitions.eligible_leader_replicas"
 
 
 def test_committed_offsets_of_a_partition_stand_once() -> None:

@@ -263,7 +263,10 @@ class AdminConnection:
     def describe_cluster(self, *, fresh: bool = False) -> ClusterDescription:
         """The brokers and the controller, from the metadata of any broker."""
         if self._cluster is None or fresh:
-            self._cluster = cluster_of(self.send(MetadataRequest(topics=[]), MetadataResponse))
+            response = self.send(MetadataRequest(topics=[]), MetadataResponse)
+            if response.error_code:
+                raise refusal(response.error_code)
+            self._cluster = cluster_of(response)
         return self._cluster
 
     def metadata(self, topics: Iterable[str] | None = None) -> MetadataResponse:

@@ -259,6 +259,11 @@ def _refuse_twice(keys: Iterable[Any], what: str) -> None:
         raise WrongAnswerError(f"{what} {_shown(twice[0])} twice")
 
 
+def _refuse_unnamed(names: Iterable[str | None], what: str) -> None:
+    if not all(names):
+        raise WrongAnswerError(f"a {what} without a name")
+
+
 def _check_api_versions(_: Any, response: Any) -> None:
     for item in response.api_keys:
         if item.min_version > item.max_version:
@@ -269,9 +274,8 @@ def _check_api_versions(_: Any, response: Any) -> None:
 
 def _check_metadata(_: Any, response: Any) -> None:
     _refuse_twice((broker.node_id for broker in response.brokers), "broker")
+    _refuse_unnamed((topic.name for topic in response.topics), "topic")
     for topic in response.topics:
-        if topic.name is None:
-            raise WrongAnswerError("a topic without a name")
         _refuse_twice((item.partition_index for item in topic.partitions), f"partition of topic {_shown(topic.name)}")
         for item in topic.partitions:
             if not item.replica_nodes:
@@ -280,6 +284,7 @@ def _check_metadata(_: Any, response: Any) -> None:
 
 def _check_offset_fetch(_: Any, response: Any) -> None:
     for group in response.groups or (response,):
+        _refuse_unnamed((topic.name for topic in group.topics), "topic")
         _refuse_twice(_PARTITIONS_OF_TOPICS(group), "partition")
 
 
@@ -297,6 +302,7 @@ def _check_configs(request: Any, response: Any) -> None:
     wanted = {(item.resource_type, item.resource_name): item.configuration_keys for item in request.resources}
     for result in response.results:
         of = f"of {_shown(result.resource_name)}"
+        _refuse_unnamed((item.name for item in result.configs), "property")
         _refuse_twice((item.name for item in result.configs), f"property {of}")
         names = wanted[result.resource_type, result.resource_name]
         for item in result.configs if names else ():  # an empty list asks for all, as null does
@@ -345,9 +351,17 @@ def _check_acls(request: Any, response: Any) -> None:
 
 def _check_log_dirs(_: Any, response: Any) -> None:
     _refuse_twice((result.log_dir for result in response.results), "log dir")
+    _refuse_unnamed((result.log_dir for result in response.results), "log dir")
+
+
+def _check_members(_: Any, response: Any) -> None:
+    for group in response.groups:
+        _refuse_twice((member.member_id for member in group.members), f"member of group {_shown(group.group_id)}")
+        _refuse_unnamed((member.member_id for member in group.members), "member")
 
 
 def _check_credentials(_: Any, response: Any) -> None:
+    _refuse_unnamed((result.user for result in response.results if not result.error_code), "user")
     for result in response.results:
         _refuse_twice((info.mechanism for info in result.credential_infos), f"mechanism of {_shown(result.user)}")
 
@@ -359,6 +373,8 @@ _FURTHER: Mapping[int, Callable[[Any, Any], None]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _check_quotas,
     ApiKey.DESCRIBE_CONFIGS: _check_configs,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _check_topic_partitions,
+    ApiKey.DESCRIBE_GROUPS: _check_members,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _check_members,
     ApiKey.DESCRIBE_LOG_DIRS: _check_log_dirs,
     ApiKey.DESCRIBE_ACLS: _check_acls,
     ApiKey.CREATE_ACLS: _check_created_acls,
@@ -373,14 +389,18 @@ _LOWEST = {
     **dict.fromkeys(("partition_index", "partition_id", "partition_size", "api_key"), 0),
     **dict.fromkeys(("iterations", "session_lifetime_ms", "min_version"), 0),
     **dict.fromkeys(("broker_id", "replica_nodes", "isr_nodes", "offline_replicas"), 0),
-    **dict.fromkeys(("replicas", "adding_replicas", "removing_replicas"), 0),
+    **dict.fromkeys(("replicas", "adding_replicas", "removing_replicas", "partitions"), 0),
+    **dict.fromkeys(("eligible_leader_replicas", "last_known_elr"), 0),
     **dict.fromkeys(("leader_id", "leader_epoch", "controller_id"), -1),
     **dict.fromkeys(("offset", "timestamp", "committed_offset", "low_watermark", "high_watermark"), -1),
     **dict.fromkeys(("total_bytes", "usable_bytes", "last_timestamp", "producer_epoch", "last_sequence"), -1),
 }
 """The least value that the protocol has for a field of a response, of which -1 says none."""
 _SETS = frozenset(
-    ("replica_nodes", "isr_nodes", "offline_replicas", "replicas", "adding_replicas", "removing_replicas")
+    (
+        *("replica_nodes", "isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"),
+        *("replicas", "adding_replicas", "removing_replicas"),
+    )
 )
 """Lists of brokers, each of which is there once."""
 _ADDRESS = frozenset(("node_id", "host", "port"))
@@ -425,7 +445,7 @@ def _check_values(kind: type[Struct], items: list[Any], version: int, path: str)
         if worst < low:
             raise WrongAnswerError(f"{path}{name} {worst}")
     for name, low in checked.lists:
-        _check_numbers(list(map(attrgetter(name), items)), low, name, path)
+        _check_numbers([numbers for numbers in map(attrgetter(name), items) if numbers], low, name, path)
     for name in checked.floats:
         if not all(map(math.isfinite, map(attrgetter(name), items))):
             raise WrongAnswerError(f"a {path}{name} that is no number")

@@ -87,6 +87,8 @@ def describe_log_dirs(
     response = connection.send(request, DescribeLogDirsResponse, broker_id)
     if response.error_code:
         raise refusal(response.error_code)
+    if not response.results:  # how brokers before version 3 of this API say it; every broker has a log dir
+        raise refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return [
         LogDirContents(
             result.log_dir,
