@@ -171,6 +171,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_stall_records.py",),
             {"BARNABAS_RECORDS": 100_000, "BARNABAS_PARTITIONS": 10_000, "BARNABAS_GROUPS": 50, "BARNABAS_BOMB_MIB": 800},
         ),
+        "lying brokers": Trial(
+            "every command, Admin's and a mirror's too, ends in words, in time and in little memory whatever a broker says",
+            ("tests/fault/test_lying_broker.py",),
+            {"BARNABAS_LIES": 1000, "BARNABAS_ELEMENTS": 1_000_000},
+        ),
         "hostile requests": Trial(
             "no request that names as much as a request may holds a broker, or keeps memory",
             ("tests/fault/test_hostile_requests.py",),

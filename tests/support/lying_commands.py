@@ -191,6 +191,25 @@ CHANGING = (
 )
 
 
+_BROKERS = "--bootstrap-server {server}"
+OF_LIBRDKAFKA = (
+    f"tail orders {_BROKERS} --no-follow",
+    f"console-consumer {_BROKERS} --topic orders --from-beginning --timeout-ms 1000",
+    f"console-consumer {_BROKERS} --topic orders --partition 0 --offset earliest --max-messages 2 --timeout-ms 1000",
+    f"console-producer {_BROKERS} --topic written --request-timeout-ms 2000",
+    "cat -b {server} -C -t orders -e",
+    "cat -b {server} -L",
+    f"consumer-perf-test {_BROKERS} --topic orders --messages 3 --timeout 2000",
+    f"producer-perf-test {_BROKERS} --topic written --num-records 5 --record-size 10 --throughput -1 --producer-props "
+    "delivery.timeout.ms=3000 request.timeout.ms=2000 linger.ms=0",
+    "e2e-latency {server} written 2 1 10",
+    f"verifiable-producer {_BROKERS} --topic written --max-messages 3",
+    f"verifiable-consumer {_BROKERS} --topic orders --group-id verifiable --max-messages 3",
+    "mirror-maker --consumer.config {folder}/source.properties --producer.config {folder}/target.properties --include orders",
+)
+"""Commands that read and write records: librdkafka takes most answers, and a process of its own runs each."""
+
+
 @contextlib.contextmanager
 def small_cluster() -> Iterator[Cluster]:
     """One broker with a topic of three partitions, records, and two groups with offsets."""
