@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.completion import words
 from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
 from barnabas.client import Producer
@@ -297,3 +298,22 @@ def test_a_consumer_says_what_it_waits_for(hurt: Hurt, capfd: pytest.CaptureFixt
         f"broker {hurt.victim}, the leader of {topic}-0: .*; waiting|partition {topic}-0 has no leader .*; waiting"
     )
     assert re.search(expected, capfd.readouterr().err)
+
+
+def test_completion_offers_what_is_known_within_a_second(hurt: Hurt) -> None:
+    """A Tab does not wait for a broker that does not answer."""
+    servers = ["--bootstrap-server", hurt.cluster.bootstrap_servers]
+    began = time.monotonic()
+    assert words(["topics", *servers, "--topic", "on-"]) == ["on-0", "on-1", "on-2"]
+    assert set(words(["consumer-groups", *servers, "--group", "g"])) == set(GROUPS) - hurt.its_groups
+    assert time.monotonic() - began < PROMPT_S
+
+
+def test_a_verification_compares_what_it_can(hurt: Hurt, capsys: pytest.CaptureFixture[str]) -> None:
+    """With an end, it ends; what was not compared is named."""
+    options = ("--topics-include", "on-.*", "--time", "-2", "--once", "--max-wait-ms", "200", "--output", "json")
+    assert run(hurt, "replica-verification", *options) == INCOMPLETE
+    shown = capsys.readouterr()
+    started = json.loads(shown.out.splitlines()[0])
+    assert started["partitions"] == 2
+    assert hurt.names_the_loss(shown.err)

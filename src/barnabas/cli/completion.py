@@ -13,13 +13,13 @@ from importlib import import_module
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, properties_file
 from barnabas.cli.contexts import current_context, load_contexts
-from barnabas.cli.reachability import CONNECT_TIMEOUT
 from barnabas.cli.terminal import print, print_lines
 from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.deadline import Deadline
 
 __all__ = ["main", "words"]
 
-_TIMEOUT_MS = "1000"
+_TIMEOUT_S = 1.0
 _SCRIPTS = {
     "bash": """_barnabas() {
     local IFS=$'\\n' word
@@ -154,7 +154,7 @@ def _connection(before: Sequence[str]) -> AdminConnection:
     servers = servers or (context.bootstrap_server if context else None)
     if servers is None:
         raise BarnabasError("no brokers are named")
-    return AdminConnection(servers, {**properties_file(config), CONNECT_TIMEOUT: _TIMEOUT_MS})
+    return AdminConnection(servers, properties_file(config), Deadline(_TIMEOUT_S))
 
 
 def _topics(connection: AdminConnection) -> list[str]:
@@ -162,9 +162,9 @@ def _topics(connection: AdminConnection) -> list[str]:
 
 
 def _groups(connection: AdminConnection) -> list[str]:
-    from barnabas.client.groups import list_groups
+    from barnabas.client.groups import look_up_groups
 
-    return [group.group_id for group in list_groups(connection)]
+    return [group.group_id for group in look_up_groups(connection).groups]
 
 
 def _brokers(connection: AdminConnection) -> list[str]:

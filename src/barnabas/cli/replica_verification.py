@@ -2,7 +2,8 @@
 
 Each broker is asked, on a connection of its own, for its replicas' records; `replica_comparison` compares them. A line
 with the greatest lag is printed at every interval, and one for each difference as it is found. It runs until Ctrl-C, or
-with ``--once`` until everything that was committed at its start has been compared. Exit code 1: replicas differ.
+with ``--once`` until everything that was committed at its start has been compared. Exit code 1: replicas differ; 3: not all
+could be compared.
 """
 
 import argparse
@@ -18,13 +19,15 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect
+from barnabas.cli.exit_codes import INCOMPLETE
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.json_files import compact
 from barnabas.cli.replica_comparison import Comparison, Difference, Fetched
 from barnabas.cli.terminal import print, print_document
 from barnabas.client.admin_connection import AdminConnection, ConnectError
 from barnabas.client.deadline import Deadline
 from barnabas.client.errors import ProtocolError
-from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, look_up_offsets
 from barnabas.client.topics import TopicDescription, describe_topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -47,9 +50,10 @@ def main(argv: list[str]) -> int:
     pattern = _pattern(given.topics_include or given.topic_white_list or ".*")
     with connect(given, "barnabas-replica-verification") as connection:
         topics = [topic for topic in describe_topics(connection) if pattern.fullmatch(topic.name)]
-        comparisons, ends = _begin(connection, topics, given.time)
-        verification = _Verification(given, comparisons, ends if given.once else None)
-        return verification.run()
+        gaps = Gaps(connection)
+        comparisons, ends = _begin(connection, topics, given.time, gaps)
+        code = gaps.report()
+        return _Verification(given, comparisons, ends if given.once else None).run() or code
 
 
 def _pattern(text: str) -> "re.Pattern[str]":
@@ -61,9 +65,9 @@ def _pattern(text: str) -> "re.Pattern[str]":
 
 
 def _begin(
-    connection: AdminConnection, topics: list[TopicDescription], when: int
+    connection: AdminConnection, topics: list[TopicDescription], when: int, gaps: Gaps
 ) -> tuple[list[Comparison], dict[TopicPartition, int]]:
-    """The comparisons, at the offsets of ``when``, and where the partitions end now."""
+    """The comparisons, at the offsets of ``when``, and where the partitions end now; those without a leader are left out."""
     replicas = {
         TopicPartition(topic.name, item.partition): item.replicas for topic in topics for item in topic.partitions
     }
@@ -71,22 +75,23 @@ def _begin(
         raise BarnabasError(
             "No topics found. --topics-include, if specified, is either filtering out all topics or there is no topic."
         )
-    ends = _offsets(connection, list(replicas), LATEST)
-    starts = ends if when == LATEST else _offsets(connection, list(replicas), when)
+    ends = _offsets(connection, list(replicas), LATEST, gaps)
+    starts = ends if when == LATEST else _offsets(connection, list(ends), when, gaps)
     comparisons = [
-        Comparison(partition, brokers, starts[partition] if starts[partition] >= 0 else ends[partition])
-        for partition, brokers in sorted(replicas.items(), key=lambda item: item[0])
+        Comparison(partition, replicas[partition], start if start >= 0 else ends[partition])
+        for partition, start in sorted(starts.items(), key=lambda item: item[0])
     ]
+    if not comparisons:
+        raise BarnabasError(f"nothing can be compared: {'; '.join(gaps.lines)}")
     return comparisons, ends
 
 
-def _offsets(connection: AdminConnection, partitions: list[TopicPartition], when: int) -> dict[TopicPartition, int]:
-    offsets = {}
-    for partition, found in list_offsets(connection, dict.fromkeys(partitions, when)).items():
-        if not isinstance(found, FoundOffset):
-            raise BarnabasError(f"{partition}: {found.message} ({found.code.name})")
-        offsets[partition] = found.offset
-    return offsets
+def _offsets(
+    connection: AdminConnection, partitions: list[TopicPartition], when: int, gaps: Gaps
+) -> dict[TopicPartition, int]:
+    found = look_up_offsets(connection, dict.fromkeys(partitions, when))
+    gaps.add_partitions(found)
+    return {partition: item.offset for partition, item in found.items() if isinstance(item, FoundOffset)}
 
 
 class _Verification:
@@ -123,6 +128,8 @@ class _Verification:
                     if self._is_done():
                         self._report()
                         return int(self._differ)
+                    if self._is_stuck():
+                        return 1 if self._differ else INCOMPLETE
                     if (time.monotonic() - reported) * 1000 > self._given.report_interval_ms:
                         self._report()
                         reported = time.monotonic()
@@ -154,22 +161,21 @@ class _Verification:
         if self._advanced:
             self._moved_s = time.monotonic()
         else:
-            self._give_up_once()
             # Brokers with records that others lack, or with errors, answer at once: not a reason to ask at once again.
             time.sleep(max(0.0, min(_BACKOFF_S, began + self._given.max_wait_ms / 1000 - time.monotonic())))
         return fatal
 
-    def _give_up_once(self) -> None:
+    def _is_stuck(self) -> bool:
         """With ``--once`` there is an end: what cannot be compared because of a trouble is not waited for."""
         waited_s = time.monotonic() - self._moved_s
         limit_s = self._given.connect_timeout + 2 * self._given.max_wait_ms / 1000
-        if self._ends is None or not self._troubles or waited_s < limit_s or self._is_done():
-            return
+        if self._ends is None or not self._troubles or waited_s < limit_s:
+            return False
         left = sum(item.offset < self._ends[item.topic_partition] for item in self._comparisons)
-        raise BarnabasError(
-            f"{left} of {len(self._comparisons)} partitions could not be compared for {waited_s:.0f} s: "
-            f"{next(iter(self._troubles.values()))}"
-        )
+        trouble = next(iter(self._troubles.values()))
+        waited = f"could not be compared for {waited_s:.0f} s"
+        print(f"Incomplete: {left} of {len(self._comparisons)} partitions {waited}: {trouble}", file=sys.stderr)
+        return True
 
     def _fetch(self, broker_id: int) -> FetchResponse | BarnabasError:
         """What a broker has from each of its comparisons' offsets; in a thread, on the broker's own connection."""
@@ -196,6 +202,7 @@ class _Verification:
             response = connection.send(request, FetchResponse, broker_id, max_version=_NAMES_UNTIL)
             return KafkaError(response.error_code) if response.error_code else response
         except ConnectError as error:
+            connection.restart()
             with suppress(BarnabasError):
                 connection.describe_cluster(fresh=True)  # it may be back at another address
             return error
