@@ -15,6 +15,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.batch_limits import BatchLimit, TopicLimits
 from barnabas.client.handles import Handles, OneBatch
 from barnabas.testing import Cluster, VirtualCluster, simulate
+from support.waiting import eventually
 
 BROKERS_SEGMENT_BYTES = 100_000
 LIMITS = {
@@ -93,46 +94,66 @@ def test_a_sync_producer_and_one_with_two_kinds_of_topics_wait_for_each_record(c
 
 
 def test_records_sent_in_an_event_loop_fit_and_keep_their_order(cluster: Cluster) -> None:
-    """Those that are sent while the limits are being asked for, too."""
+    """Those that are sent while the limits are being asked for, and while such records wait for their turn, too."""
 
     async def send() -> list[int]:
         async with AsyncProducer(servers(cluster)) as producer:
-            sent = await asyncio.gather(*(producer.send("async", value) for value in values("async")))
+            sending = []
+            for number, value in enumerate(values("async")):
+                sending.append(asyncio.create_task(producer.send("async", value)))
+                if number % 10 == 0:
+                    await asyncio.sleep(0)
+            sent = await asyncio.gather(*sending)
         return [delivery.offset for delivery in sent]
 
     assert asyncio.run(send()) == list(range(RECORDS))
 
 
 @pytest.mark.parametrize(
-    ("topic", "size", "setting"),
+    ("configs", "size", "setting"),
     [
-        ("messages", 5000, "max.message.bytes=3000"),
-        ("segments", 95_000, "segment.bytes=90000"),
-        ("brokers", 150_000, "segment.bytes=100000"),
+        ({"max.message.bytes": 3000}, 5000, "max.message.bytes=3000"),
+        ({"segment.bytes": 90_000}, 95_000, "segment.bytes=90000"),
+        ({}, 150_000, "segment.bytes=100000"),
     ],
+    ids=["message", "segment", "brokers"],
 )
-@pytest.mark.parametrize("properties", [{}, {"batch.size": 2500}], ids=["", "own batch.size"])
+@pytest.mark.parametrize("properties", [{}, {"batch.size": 2500}], ids=["", "own-batch.size"])
 def test_a_record_above_a_limit_is_refused_with_its_size_the_setting_and_the_remedy(
-    cluster: Cluster, topic: str, size: int, setting: str, properties: dict[str, Any]
+    cluster: Cluster,
+    configs: dict[str, Any],
+    size: int,
+    setting: str,
+    properties: dict[str, Any],
+    request: pytest.FixtureRequest,
 ) -> None:
-    """The remedy is a command, which works; records around it arrive."""
-    producer = Producer({**servers(cluster), **properties})
-    receipts = producer.send_many(topic, ["before", "x" * size, "after"])
-    with pytest.raises(DeliveryError) as error:
-        receipts[1].result()
-    what = rf"it has {size} bytes, and the topic's {setting} allows no larger batch \(make it smaller, or raise the limit: "
-    found = re.search(rf"{what}barnabas configs --alter --topic {topic} --add-config (.*)=(\d+)\)$", str(error.value))
-    assert found, str(error.value)
-    assert error.value.remedy in str(error.value)
-    for receipt in (receipts[0], receipts[2]):
-        receipt.result()
-    producer.close()
-    if properties:  # and so the limit is as it was for the other case
-        with admin(cluster) as manager:
-            manager.alter_topic_configs(topic, {found[1]: found[2]})
-            with Producer(servers(cluster)) as later:
-                later.send(topic, "x" * size).result()
-            manager.alter_topic_configs(topic, {found[1]: setting.partition("=")[2]})
+    """The remedy is a command, whose setting is enough; records around it arrive."""
+    topic = f"refusing-{request.node.callspec.id}"
+    with admin(cluster) as manager, Producer({**servers(cluster), **properties}) as producer:
+        manager.create_topic(topic, configs=configs)
+        receipts = producer.send_many(topic, ["before", "x" * size, "after"])
+        with pytest.raises(DeliveryError) as error:
+            receipts[1].result()
+        what = rf"it has {size} bytes, and the topic's {setting} allows no larger batch \(make it smaller, or raise the limit: "
+        found = re.search(
+            rf"{what}barnabas configs --alter --topic {topic} --add-config (.*)=(\d+)\)$", str(error.value)
+        )
+        assert found, str(error.value)
+        assert error.value.remedy in str(error.value)
+        for receipt in (receipts[0], receipts[2]):
+            receipt.result()
+        manager.alter_topic_configs(topic, {found[1]: found[2]})
+        eventually(lambda: is_taken(cluster, topic, size), what="the limit is raised")
+
+
+def is_taken(cluster: Cluster, topic: str, size: int) -> bool:
+    """Whether a topic takes a record of this size now: its leader hears of a changed limit a moment later."""
+    producer = Producer({**servers(cluster), "batch.size": 1000})
+    try:
+        producer.send(topic, "x" * size).result()
+    except DeliveryError:
+        return False
+    return True
 
 
 def test_a_record_above_the_producers_own_limit_is_refused_with_both_sizes(cluster: Cluster) -> None:
@@ -147,7 +168,7 @@ def test_a_record_above_the_producers_own_limit_is_refused_with_both_sizes(clust
 
 def test_a_batch_size_of_the_users_is_kept_and_named_where_it_is_too_large(cluster: Cluster) -> None:
     """What the user says is done; the error says which of the two settings to change."""
-    producer = Producer({**servers(cluster), "batch.size": 200_000, "linger.ms": 500})
+    producer = Producer({**servers(cluster), "batch.size": 200_000, "linger.ms": 60_000})
     receipts = producer.send_many("segments", values("own"))
     with pytest.raises(
         DeliveryError,
@@ -162,11 +183,15 @@ def test_a_limit_that_is_lowered_costs_the_batches_under_way_and_no_others(clust
     """The first refusal says that the next batches fit, and they do, in order."""
     with admin(cluster) as manager:
         manager.create_topic("lowered")
-        producer = Producer({**servers(cluster), "linger.ms": 200})
-        producer.send("lowered", "one").result()
+        producer = Producer({**servers(cluster), "linger.ms": 60_000})
+        producer.send("lowered", "one")
+        producer.flush()
         manager.alter_topic_configs("lowered", {"max.message.bytes": "2000"})
+    eventually(lambda: not is_taken(cluster, "lowered", 3000), what="the limit is lowered")
     refused = producer.send_many("lowered", values("refused", 100))
     producer._handles._limits._known.clear()  # as after ten seconds
+    with pytest.raises(DeliveryError, match="99 more failed"):
+        producer.flush()
     for receipt in refused:
         with pytest.raises(DeliveryError, match=r"max\.message\.bytes=2000 \(send it again"):
             receipt.result()

@@ -10,7 +10,7 @@ Kafka has no counterpart.
 import asyncio
 import contextlib
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -100,7 +100,8 @@ class AsyncProducer(Generic[K_contra, V_contra]):
             close_timeout_s=close_timeout_s,
         )
         self._reports: deque[tuple[asyncio.Future[Delivery], Delivery | None, ClientError | None]] = deque()
-        self._preparing: dict[str, asyncio.Task[None]] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._waiting: Counter[str] = Counter()
         self._wake_is_due = False
         self._stopped = False
         self._thread = threading.Thread(target=self._serve, name="barnabas-producer", daemon=True)
@@ -144,7 +145,7 @@ class AsyncProducer(Generic[K_contra, V_contra]):
                 self._wake_is_due = True
                 self._loop.call_soon_threadsafe(self._report)
 
-        if not self._producer.is_ready(topic):
+        if not self._producer.is_ready(topic) or (self._waiting and topic in self._waiting):
             await self._get_ready(topic)
         receipt, offer = self._producer.prepare(topic, value, key, partition, timestamp_ms, headers, delivered)
         if offer():
@@ -159,12 +160,17 @@ class AsyncProducer(Generic[K_contra, V_contra]):
         return future
 
     async def _get_ready(self, topic: str) -> None:
-        """Learn a topic's limits in a thread. Records that wait for it keep their order."""
-        task = self._preparing.get(topic)
-        if task is None:
-            task = self._preparing[topic] = self._loop.create_task(asyncio.to_thread(self._producer.get_ready, topic))
-            task.add_done_callback(lambda _: self._preparing.pop(topic))
-        await asyncio.shield(task)
+        """Learn a topic's limits in a thread. The lock is fair, so records that wait for it keep their order."""
+        lock = self._turns.setdefault(topic, asyncio.Lock())
+        self._waiting[topic] += 1
+        try:
+            async with lock:
+                if not self._producer.is_ready(topic):
+                    await asyncio.to_thread(self._producer.get_ready, topic)
+        finally:
+            self._waiting[topic] -= 1
+            if not self._waiting[topic]:
+                del self._waiting[topic], self._turns[topic]
 
     def _serve(self) -> None:
         while not self._stopped:

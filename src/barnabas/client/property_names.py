@@ -228,7 +228,7 @@ def refused_by_librdkafka(name: str, text: str) -> str | None:
     except confluent_kafka.KafkaException as error:
         reason = error.args[0].str().strip()
         if _NO_PROPERTY in reason:
-            hint = did_you_mean(name.lower(), {*_OF_LIBRDKAFKA, *KNOWN_FOR_LOGIN})
+            hint = did_you_mean(_plainly_spelled(name), {*_OF_LIBRDKAFKA, *KNOWN_FOR_LOGIN})
             return f"is no property of librdkafka's clients{hint}"
         if text and is_secret_name(name):
             reason = reason.replace(text, "***")
