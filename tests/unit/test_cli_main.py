@@ -104,8 +104,9 @@ def test_output_that_cannot_be_written_ends_without_a_traceback(redirections: st
     assert (done.returncode, done.stderr) == (code, said)
 
 
-def test_letters_that_the_encoding_lacks_are_written_as_json_has_them() -> None:
+def test_letters_that_the_encoding_lacks_are_written_as_json_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also the two halves of one beyond the first plane, and a byte of an argument that is not UTF-8."""
+    monkeypatch.setenv("PYTHON_COLORS", "0")  # which the streams set for this process
     prepare_streams()
     text = "k\u00e4se \N{CHEESE WEDGE} \udcff"
     written = f'"{text}"'.encode("ascii", "barnabas.escapes").decode("ascii")
