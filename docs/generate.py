@@ -29,6 +29,34 @@ from barnabas.coordination.server.settings import RefusedSetting
 from barnabas.log.settings import TOPIC_REFUSED, TOPIC_SETTINGS, TOPIC_WITHOUT_EFFECT
 from barnabas.wire.kafka.api import ApiKey
 
+EXIT_STATUSES = (
+    ("0", "all that was asked is done; a server or a consumer that was stopped has ended in good order", "all"),
+    ("1", "it failed: one line on standard error says what, where and what to do", "all"),
+    (
+        "1",
+        "a group, partition or record was refused; the others are done",
+        "`consumer-groups`, `leader-election`, producers",
+    ),
+    ("1", "replicas differ", "`replica-verification`"),
+    ("1", "no server answers, one does not serve, or there are two leaders", "`zookeeper-status`"),
+    ("1", "no cluster runs", "`status`"),
+    ("1", "a check or a search found a problem, or no row", "`pipeline check`, `test`, `search`"),
+    ("2", "it cannot be typed like this", "all"),
+    ("2", "a file cannot be used", "`zookeeper-server-start`, as ZooKeeper's"),
+    ("2", "nothing was done: it was not confirmed", "`pipeline reset`, `rewind`"),
+    (
+        "3",
+        "the answer was printed and is incomplete: lines on standard error name what did not answer by the deadline",
+        "`overview`, `get-offsets`, `topics --describe`, `consumer-groups --list` and `--describe`, `groups list`, "
+        "`configs --describe`, `log-dirs`, `broker-api-versions`, `reassign-partitions --verify`, `delete-records`, "
+        "`replica-verification`, `tail --no-follow`, `cat -C -e`, `zookeeper-status`",
+    ),
+    ("130", "Ctrl-C", "all"),
+    ("141", "the reader of its output went away", "all"),
+    ("143", "SIGTERM", "those that do not end in good order then, such as `console-consumer`"),
+)
+"""What each exit status of a command means."""
+
 DOCS = Path(__file__).parent
 REFERENCE = DOCS / "reference"
 
@@ -181,9 +209,30 @@ def commands() -> str:
         "",
         "`barnabas help COMMAND` (or `barnabas COMMAND --help`) prints what stands here. Names and flags are those of Kafka's tools.",
         "",
-        "A command ends with 0 when it has done all that was asked, 1 when something failed (one line on standard error says what; some",
-        "of Kafka's tools print such a line and end with 0), 2 when it cannot be typed like this (1 with Kafka's), 130 at Ctrl-C, and",
-        "141 when the reader of its output went away.",
+        "## Exit statuses",
+        "",
+        "| status | when | which commands |",
+        "|---|---|---|",
+        *(f"| {code} | {when} | {which} |" for code, when, which in EXIT_STATUSES),
+        "",
+        "Some of Kafka's tools print an error and end with 0, and end with 1 where ours end with 2.",
+        "",
+        "## The deadline",
+        "",
+        "A command that reads a cluster answers within one deadline for all that it does: 5 seconds, or `--timeout S`. Where Kafka's",
+        "tool has a `--timeout` with another meaning, `--connect-timeout S` sets the deadline, as it does in all others. All brokers are",
+        "asked at the same time, so that one that is dead, frozen or slow costs the others nothing. What is known by then is printed.",
+        "What is not is named on standard error in lines that begin with `Incomplete:`: a broker with its id, its address and for how",
+        "long it was waited for, a partition without a leader with the brokers of which one must come back. It is `null` in JSON, `?` or `-`",
+        "in tables, and never 0, and the exit status is 3. Where no broker answers at all it is 1. Where a command asks several brokers, each",
+        "has two thirds of the time that is left: the rest is for what follows.",
+        "",
+        "`--watch` gives each round the whole deadline, and goes on. A change (a topic, a configuration, a deletion) keeps Kafka's longer",
+        "times once it is sent, because only its answer says what became of it; the way to the controller, coordinator or leader ends by",
+        "the deadline. Consumers, producers, `tail` and `cat` wait by nature: they need one broker by the deadline, and say on standard error",
+        "what they wait for, such as `partition t-0 has no leader (its replicas: broker 1); waiting`.",
+        "",
+        "## Names on terminals, and brokers",
         "",
         "On a terminal, what is not printable in names, settings, records and messages is shown with escapes such as `\\x1b` and `\\n`,",
         "so that it neither controls the terminal nor forges a row. Files and pipes get it as it is; for scripts, `--output json`",
