@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.main import COMMANDS
-from barnabas.client import Admin, Producer, ProtocolError, RefusedError, TopicPartition, UnsupportedError
+from barnabas.client import Admin, Producer, ProtocolError, RefusedError, TopicPartition, UnsupportedError, offsets
 from barnabas.client.configurations import ConfigEntry, ConfigSource
 from barnabas.client.offsets import LATEST
 from barnabas.testing import Cluster
@@ -234,6 +234,16 @@ def test_calls_of_admin_refuse_what_was_not_asked_for(liar: LyingBroker, admin: 
     liar.tell(ApiKey.DESCRIBE_ACLS, None)
     with pytest.raises((RefusedError, UnsupportedError)):  # no authorizer, which is no lie
         admin.list_acls()
+
+
+def test_many_partitions_of_one_leader_are_asked_for_in_pieces(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker refuses a request that names more than it takes."""
+    monkeypatch.setattr(offsets, "_MOST_PARTITIONS", 2)
+    with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as honest:
+        wanted = {TopicPartition("orders", number): LATEST for number in range(3)}
+        assert list(honest.list_offsets(wanted)) == list(wanted)
 
 
 def test_every_command_that_asks_a_broker_is_lied_to() -> None:
