@@ -139,6 +139,42 @@ def test_cat_copies_keys_and_values_both_ways(cluster: Up) -> None:
     assert 'topic "cats" with 1 partitions' in run("cat", "-b", cluster.bootstrap, "-L")
 
 
+def test_cat_sends_each_header_and_shows_empty_ones(cluster: Up) -> None:
+    """Headers may have one name, and stay in order; an empty value is not null."""
+    topic = ("-b", cluster.bootstrap, "-t", "headers")
+    run("cat", *topic, "-P", "-H", "a=1", "-H", "a=2", "-H", "empty=", "-H", "a=b=c", text="x\n")
+    (record,) = map(json.loads, run("cat", *topic, "-C", "-e", "-J").splitlines())
+    assert record["headers"] == [["a", "1"], ["a", "2"], ["empty", ""], ["a", "b=c"]]
+    assert run("cat", *topic, "-C", "-e", "-f", r"%h\n") == "a=1,a=2,empty=,a=b=c\n"
+
+
+def test_tools_show_records_whatever_their_time(cluster: Up) -> None:
+    """Microseconds and nanoseconds, which producers send by mistake, and the first millisecond."""
+    times = [1, 1_764_201_600_000_000, 1_764_201_600_000_000_000]
+    with Producer({"bootstrap.servers": cluster.bootstrap}) as producer:
+        for number, time in enumerate(times):
+            producer.send("times", f"value {number}", timestamp_ms=time)
+    base = ("--bootstrap-server", cluster.bootstrap)
+    lines = run("tail", "times", "--no-follow", *base).splitlines()
+    assert [line.rpartition("value ")[2] for line in lines] == ["0", "1", "2"]
+    assert [str(each) in line for each, line in zip(times[1:], lines[1:], strict=True)] == [True, True]
+    assert run("cat", *base, "-t", "times", "-C", "-e", "-f", r"%T ").split() == [str(each) for each in times]
+    consumed = run(
+        "console-consumer",
+        *base,
+        "--topic",
+        "times",
+        "--from-beginning",
+        "--max-messages",
+        3,
+        "--property",
+        "print.timestamp=true",
+    )
+    assert f"CreateTime:{times[2]}\tvalue 2" in consumed
+    found = json.loads(run("get-offsets", *base, "--topic", "times", "--time", times[1], "--output", "json"))
+    assert [(each["offset"], each["timestamp"]) for each in found] == [(1, times[1])]
+
+
 def test_tail_shows_the_last_records_and_filters(cluster: Up) -> None:
     """As lines for people and as JSON; a wrong topic gets a suggestion."""
     run("cat", "-b", cluster.bootstrap, "-t", "tailed", "-P", text="".join(f"value {n}\n" for n in range(20)))

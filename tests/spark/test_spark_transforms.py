@@ -57,6 +57,33 @@ def test_rows_that_do_not_fit_are_bad_and_all_others_good(spark: Any) -> None:
     ]
 
 
+def test_a_row_is_bad_if_its_record_has_a_time_that_no_calendar_holds(spark: Any) -> None:
+    """The source has null for such a time, Spark's connector a year far away; null is right for a record without a time."""
+    schema = f"{transforms.RECORD_SCHEMA}, timestamp timestamp, timestampType int"
+    at = "timestamp_micros({0})".format
+    times = [(at(5_000_000), 0), (None, -1), (None, 0), (at(1_764_201_600_000_000_000), 1), (at(-(2**62)), 0)]
+    frames = [
+        spark.createDataFrame([(None, b"AA,5", "t", 0, number, None, kind)], schema).withColumn(
+            "timestamp", F.expr(time or "cast(null as timestamp)")
+        )
+        for number, (time, kind) in enumerate(times)
+    ]
+    parsed = transforms.parse_records(reduce(DataFrame.union, frames), CSV, ["timestamp"])
+    good = transforms.good_rows(parsed).orderBy("source_offset").select("source_offset", "source_timestamp").collect()
+    assert [(row.source_offset, row.source_timestamp and row.source_timestamp.timestamp()) for row in good] == [
+        (0, 5),
+        (1, None),
+    ]
+    bad = [
+        (row._barnabas_error, row._barnabas_bad)
+        for row in parsed.where("_barnabas_bad is not null").select("_barnabas_error", "_barnabas_bad").collect()
+    ]
+    reason = (
+        "the record's time is beyond the years 1 to 9999 (records have times in milliseconds; `barnabas tail` shows it)"
+    )
+    assert bad == [("MALFORMED", reason)] * 3
+
+
 def test_a_line_that_does_not_fit_is_bad_whatever_the_delimiter(spark: Any) -> None:
     """Also one that means something else in a regular expression."""
     delimiters = "^\\[."

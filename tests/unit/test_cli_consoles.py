@@ -97,7 +97,8 @@ ALL = dict.fromkeys(["timestamp", "partition", "offset", "headers", "key", "valu
         ),
         ({"print.headers": "true"}, record(), b"NO_HEADERS\tv\n"),
         ({"print.timestamp": "true"}, record(timestamp_type=1), b"LogAppendTime:5\tv\n"),
-        ({"print.timestamp": "true"}, record(timestamp_ms=None), b"NO_TIMESTAMP\tv\n"),
+        ({"print.timestamp": "true"}, record(timestamp_ms=None, timestamp_type=-1), b"NO_TIMESTAMP\tv\n"),
+        ({"print.timestamp": "true"}, record(timestamp_ms=None), b"CreateTime:-1\tv\n"),
         ({"null.literal": "NIL"}, record(value=None), b"NIL\n"),
         (
             {"value.deserializer": "org.apache.kafka.common.serialization.LongDeserializer"},

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.cli.times import local_moment
 from barnabas.cli.zookeeper_status import server_status
 from barnabas.client import ConnectError
 from barnabas.client.deadline import Deadline
@@ -75,13 +74,6 @@ def test_a_time_that_no_calendar_has_is_shown_as_a_number(liar: LyingEnsemble, n
     outcome = shell(liar, OpCode.GET_CHILDREN2, f"stat.ctime is {number}", "ls -s /brokers")
     assert outcome.status == 0
     assert f"ctime = {number} ms" in outcome.out
-
-
-def test_times_of_the_calendar_are_local() -> None:
-    """And those outside of it have none."""
-    assert local_moment(0) is not None
-    assert local_moment(2**62) is None
-    assert local_moment(-(2**62)) is None
 
 
 @contextlib.contextmanager

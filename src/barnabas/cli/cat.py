@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file, key_values
+from barnabas.cli.common import (
+    BROKERS_HELP,
+    ToolParser,
+    add_connect_timeout,
+    client_properties_file,
+    key_values,
+    named_values,
+)
 from barnabas.cli.reachability import bounds_of, known_bounds, require_broker
 from barnabas.cli.readable import json_line
 from barnabas.cli.terminal import print, shown_bytes
@@ -58,7 +65,7 @@ def _list(properties: dict[str, str], deadline: Deadline) -> int:
 
 def _produce(given: argparse.Namespace, properties: dict[str, str]) -> int:
     separator = None if given.K is None else _plain(given.K)
-    headers = [(name, value.encode()) for name, value in key_values(given.H, "-H").items()]
+    headers = [(name, value.encode()) for name, value in named_values(given.H, "-H")]
     with Producer(properties, serializer=BYTES, key_serializer=BYTES) as producer:
         for part in itertools.islice(_parts(_plain(given.D)), given.c):
             key, value = None if given.k is None else given.k.encode(), part
@@ -161,7 +168,8 @@ def _writer(given: argparse.Namespace) -> Callable[[Record[bytes, bytes]], bytes
             b"k": shown_bytes(record.key or b"", sys.stdout),
             b"K": b"%d" % (-1 if record.key is None else len(record.key)),
             b"h": b",".join(
-                shown_bytes(name.encode() + b"=" + (value or b"NULL"), sys.stdout) for name, value in record.headers
+                shown_bytes(name.encode() + b"=" + (b"NULL" if value is None else value), sys.stdout)
+                for name, value in record.headers
             ),
             b"t": record.topic.encode(),
             b"p": b"%d" % record.partition,

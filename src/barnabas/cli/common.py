@@ -32,6 +32,7 @@ __all__ = [
     "client_properties_file",
     "connect",
     "key_values",
+    "named_values",
     "padded",
     "print_json",
     "properties_file",
@@ -252,13 +253,18 @@ def client_properties_file(path: "str | Context | None") -> dict[str, str]:
 
 
 def key_values(texts: Sequence[str], option: str) -> dict[str, str]:
-    """``name=value`` options, repeated, as a dictionary; the value may be empty and may hold equals signs."""
-    values = {}
+    """``name=value`` options, repeated, as a dictionary in which the last of a name counts."""
+    return dict(named_values(texts, option))
+
+
+def named_values(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
+    """``name=value`` options in order; names may repeat, the value may be empty and may hold equals signs."""
+    values = []
     for item in texts:
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
             raise ConfigError(f"{option} {item}: NAME=VALUE is expected")
-        values[name.strip()] = value
+        values.append((name.strip(), value))
     return values
 
 

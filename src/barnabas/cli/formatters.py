@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.record_times import NO_TIME
 from barnabas.cli.message_json import message_document
 from barnabas.cli.suggestions import warn_of_unknown
 from barnabas.cli.terminal import print_lines, shown, shown_bytes
@@ -20,7 +21,7 @@ __all__ = ["Formatter", "RawRecord", "formatter"]
 RawRecord = Record[bytes, bytes]
 Formatter = Callable[[RawRecord], bytes]
 
-_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+_TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
 def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
@@ -94,9 +95,16 @@ class _Default:
         )
 
     def _timestamp(self, record: RawRecord) -> bytes:
-        if record.timestamp_ms is None:
-            return b"NO_TIMESTAMP"
-        return f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp_ms}".encode()
+        return (_typed_time(record) or "NO_TIMESTAMP").encode()
+
+
+def _typed_time(record: RawRecord) -> str:
+    """``CreateTime:-1`` for a record without a time, as in Kafka; "" where its format has none."""
+    if record.timestamp_type < 0:
+        return ""
+    return (
+        f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{NO_TIME if record.timestamp_ms is None else record.timestamp_ms}"
+    )
 
 
 def _text_decoder(properties: Mapping[str, str], name: str) -> Decoder | None:
@@ -109,9 +117,8 @@ def _logging(properties: Mapping[str, str]) -> Formatter:
     plain = _Default(properties)
 
     def write(record: RawRecord) -> bytes:
-        when = (
-            "" if record.timestamp_ms is None else f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp_ms}, "
-        )
+        typed = _typed_time(record)
+        when = f"{typed}, " if typed else ""
         key = "null " if record.key is None else shown(record.key.decode(errors="replace"), sys.stderr) + ", "
         value = "null" if record.value is None else record.value.decode(errors="replace")
         print_lines(f"{when}key:{key}value:{value}", file=sys.stderr)

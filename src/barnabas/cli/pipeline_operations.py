@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.record_times import searched_ms
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import padded, print_json
 from barnabas.cli.pipeline_waiting import trial_session
@@ -305,7 +306,7 @@ def _target(source: spec.Source, where: str, position: Offsets) -> Offsets:
             f"--to is {where!r}, but must be earliest, latest, a time, group:NAME or offsets as JSON"
         ) from error
     time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return cluster.resolve(partitions, Start(-2, time_ms=int(time.timestamp() * 1000)))
+    return cluster.resolve(partitions, Start(-2, time_ms=searched_ms(time)))
 
 
 def _require_within(cluster: "KafkaCluster", offsets: Offsets) -> None:

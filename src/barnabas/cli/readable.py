@@ -2,13 +2,11 @@
 
 import json
 
+from barnabas.base.record_times import time_as_text
 from barnabas.cli.terminal import escaped
-from barnabas.cli.times import local_moment
 from barnabas.client.records import Record
 
-__all__ = ["json_line", "local_time", "readable", "record_text"]
-
-_TIMESTAMP_LENGTH = len("2026-01-01 00:00:00.000")
+__all__ = ["json_line", "readable", "record_text"]
 
 
 def readable(data: bytes | None, *, pretty: bool = False) -> str:
@@ -27,23 +25,13 @@ def readable(data: bytes | None, *, pretty: bool = False) -> str:
     return escaped(text, "\n\t")
 
 
-def local_time(timestamp_ms: int | None) -> str:
-    """A timestamp in this machine's time zone."""
-    if timestamp_ms is None:
-        return "-" * _TIMESTAMP_LENGTH
-    moment = local_moment(timestamp_ms)
-    if moment is None:
-        return f"{timestamp_ms} ms".ljust(_TIMESTAMP_LENGTH)
-    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:_TIMESTAMP_LENGTH]
-
-
 def record_text(record: Record[bytes, bytes], *, pretty: bool) -> str:
     """One record: its place, its time, its key and its value."""
     key = "" if record.key is None else f"{readable(record.key)} "
     if pretty:
         key = escaped(key)
     value = readable(record.value, pretty=pretty)
-    head = f"{record.partition}:{record.offset} {local_time(record.timestamp_ms)} {key}"
+    head = f"{record.partition}:{record.offset} {time_as_text(record.timestamp_ms)} {key}"
     return head + ("\n" if "\n" in value else "") + value
 
 

@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.record_times import LARGEST_INT64, searched_ms
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import aligned, print_json
 from barnabas.cli.terminal import print, print_lines, shown
@@ -26,7 +28,7 @@ _Offsets = dict[TopicPartition, int]
 _DURATION = re.compile(
     r"(?P<sign>[+-])?P(?:(?P<days>[+-]?\d+)D)?"
     r"(?:T(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:\.\d+)?)S)?)?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 
 
@@ -203,7 +205,7 @@ def timestamp_ms(text: str) -> int:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+    return searched_ms(moment)
 
 
 def duration_ms(text: str) -> int:
@@ -211,9 +213,11 @@ def duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match[name] for name in ("days", "hours", "minutes", "seconds")):
         raise ConfigError(f"--by-duration {text}: PnDTnHnMnS is expected, such as P1D or PT30M")
-    hours = int(match["days"] or 0) * 24 + int(match["hours"] or 0)
-    seconds = (hours * 60 + int(match["minutes"] or 0)) * 60 + float(match["seconds"] or 0)
-    return round(seconds * 1000) * (-1 if match["sign"] == "-" else 1)
+    days, hours, minutes, seconds = (Decimal(match[name] or 0) for name in ("days", "hours", "minutes", "seconds"))
+    length = round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+    if abs(length) > LARGEST_INT64 // 2:
+        raise ConfigError(f"--by-duration {text}: the duration is too long")
+    return -length if match["sign"] == "-" else length
 
 
 def _plan_file(given: argparse.Namespace) -> dict[str, _Offsets] | None:

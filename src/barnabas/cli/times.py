@@ -1,29 +1,25 @@
 """Times as people type them: 10:00, 2026-11-22, 2026-11-22T10:00, 15m, 2h, 3d."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.record_times import searched_ms
 
-__all__ = ["local_moment", "parse_time_ms"]
+__all__ = ["parse_time_ms"]
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def local_moment(timestamp_ms: int) -> datetime | None:
-    """A timestamp in this machine's time zone; None for one before the year 1 or after the year 9999: any number may come."""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def parse_time_ms(text: str, now: datetime, option: str) -> int:
     """The time in ms since 1970; ``now`` has the time zone. Raises `ConfigError`."""
-    ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
+    ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text, re.ASCII)
     if ago is not None:
-        when = now - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
-    elif clock := re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", text):
+        try:
+            when = now - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+        except OverflowError:
+            raise ConfigError(f"{option} {text}: this is before the year 1") from None
+    elif clock := re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", text, re.ASCII):
         hour, minute, second = int(clock[1]), int(clock[2]), int(clock[3] or 0)
         if hour > 23 or minute > 59 or second > 59:
             raise ConfigError(f"{option} {text}: there is no such time of day")
@@ -39,4 +35,4 @@ def parse_time_ms(text: str, now: datetime, option: str) -> int:
             ) from None
         if when.tzinfo is None:
             when = when.replace(tzinfo=now.tzinfo)
-    return round(when.timestamp() * 1000)
+    return searched_ms(when)

@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from barnabas.base.record_times import time_in_zone
 from barnabas.cli.terminal import print, print_document, print_lines
-from barnabas.cli.times import local_moment
 from barnabas.wire.jute.records import Stat
 
 __all__ = ["JsonOutput", "ShellOutput", "TextOutput"]
@@ -181,5 +181,5 @@ def _hex_dump(data: bytes) -> str:
 
 def _date(timestamp_ms: int) -> str:
     """As Java's Date prints it: Thu Jan 01 00:00:00 UTC 1970. Python has no year after 9999; then the milliseconds."""
-    moment = local_moment(timestamp_ms)
+    moment = time_in_zone(timestamp_ms)
     return f"{timestamp_ms} ms" if moment is None else f"{moment:%a %b %d %H:%M:%S %Z %Y}"

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import confluent_kafka
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.record_times import LARGEST_INT64
 from barnabas.client.errors import ConfigurationError
 
 __all__ = [
@@ -20,7 +21,6 @@ __all__ = [
     "check_timestamp",
 ]
 
-_LARGEST = (1 << 63) - 1
 _STARTS = (
     confluent_kafka.OFFSET_BEGINNING,
     confluent_kafka.OFFSET_END,
@@ -47,7 +47,7 @@ def check_partitions(partitions: Iterable[TopicPartition]) -> None:
 
 def check_start(topic: str, partition: int, offset: int) -> None:
     """Where reading begins: an offset, or one of the names for both ends."""
-    if not 0 <= offset <= _LARGEST and offset not in _STARTS:
+    if not 0 <= offset <= LARGEST_INT64 and offset not in _STARTS:
         raise ConfigurationError(
             f"{topic}-{partition} cannot be read from offset {offset}: an offset is expected, -2 for the first record or -1 "
             "for the end"
@@ -64,21 +64,21 @@ def check_assigned(places: Iterable[tuple[str, int]], assigned: Collection[tuple
 def check_offsets(offsets: Mapping[TopicPartition, int]) -> None:
     """Offsets to commit."""
     for (topic, number), offset in offsets.items():
-        if not 0 <= offset <= _LARGEST:
+        if not 0 <= offset <= LARGEST_INT64:
             raise ConfigurationError(f"{topic}-{number}: {offset} cannot be committed; offsets begin with 0")
 
 
 def check_times(times_ms: Mapping[TopicPartition, int]) -> None:
     """Times to look up."""
     for (topic, number), time_ms in times_ms.items():
-        if time_ms < 0:
+        if not 0 <= time_ms <= LARGEST_INT64:
             raise ConfigurationError(f"{topic}-{number}: {time_ms} is no time in milliseconds since 1970")
 
 
 def check_timestamp(timestamp_ms: int) -> None:
     """The time of a record. librdkafka replaces a timestamp of 0 by the current time."""
-    if not isinstance(timestamp_ms, int) or timestamp_ms <= 0:
+    if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int) or not 0 < timestamp_ms <= LARGEST_INT64:
         raise ConfigurationError(
-            f"timestamp_ms={timestamp_ms}: a whole number of milliseconds since 1970 is expected, 1 at least; without it a record gets "
+            f"timestamp_ms={timestamp_ms}: a whole number of milliseconds since 1970 is expected, 1 at least and of 64 bits; without it a record gets "
             "the current time"
         )

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from barnabas.base.record_times import known_time
 from barnabas.client.codecs import Decoder
 from barnabas.client.errors import DeserializationError
 from barnabas.client.records import Record
@@ -75,7 +76,7 @@ class FetchedRecords:
         self.handed_out[topic, partition] = message
         self._positions[topic, partition] = offset + 1
         kind, timestamp_ms = message.timestamp()
-        rest = (timestamp_ms if kind else None, max(kind - 1, 0), message.headers() or (), message.leader_epoch())
+        rest = (known_time(timestamp_ms) if kind else None, kind - 1, message.headers() or (), message.leader_epoch())
         key, value = message.key(), message.value()
         try:
             decoded_key = key if key is None or self._decode_key is None else self._decode_key(key)

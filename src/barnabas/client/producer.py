@@ -19,6 +19,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 import confluent_kafka
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.record_times import known_time
 from barnabas.client.arguments import check_timestamp
 from barnabas.client.batch_limits import TOO_LARGE, size_of, too_large, too_large_for_producer
 from barnabas.client.bootstrap import check_hosts
@@ -120,7 +121,7 @@ class Receipt:
                 message.topic(),
                 message.partition(),
                 -1 if offset is None or offset < 0 else offset,
-                None if kind == _NO_TIMESTAMP else timestamp_ms,
+                None if kind == _NO_TIMESTAMP else known_time(timestamp_ms),
             )
             self._message = None
         return self._delivery

@@ -35,7 +35,8 @@ class Delivery:
 class Record(Generic[K, V]):
     """A record as consumed. ``key`` and ``value`` are what the deserializers made of the bytes; None where there is none.
 
-    ``timestamp_type`` is 0 for CreateTime, 1 for LogAppendTime, and the timestamp None where there is none.
+    ``timestamp_type`` is 0 for CreateTime, 1 for LogAppendTime, -1 for a batch of a format without times. The timestamp is None
+    where there is none. It is any other number that its producer gave, also a negative one or one beyond the year 9999.
     """
 
     topic: str

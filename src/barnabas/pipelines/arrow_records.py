@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
+from barnabas.base.record_times import FIRST_MS, LAST_MS, NO_TIME
 from barnabas.wire.kafka.messages.fetch import AbortedTransaction
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader, check_batch, read_headers
 from barnabas.wire.kafka.records.columns import Body, Integers, RecordColumns, RecordRows, find_records, read_columns
@@ -25,7 +26,7 @@ from barnabas.wire.kafka.records.records import read_records, unpack_records
 __all__ = ["ArrowRecords", "arrow_records"]
 
 _MAX_BATCH_BYTES = 1 << 30
-_CREATE_TIME, _LOG_APPEND_TIME = 0, 1
+_NO_TIME_TYPE, _CREATE_TIME, _LOG_APPEND_TIME = -1, 0, 1
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -154,12 +155,13 @@ class _Records:
             case "offset":
                 return pa.array(self.offset)
             case "timestamp":
-                return pa.array(np.maximum(self._timestamp_ms(), 0) * 1000).cast(pa.timestamp("us", "UTC"))
+                return _times(self._timestamp_ms())
             case "timestampType":
                 kinds = [
                     _LOG_APPEND_TIME if each.is_log_append_time else _CREATE_TIME for each in self._batches.headers
                 ]
-                return pa.array(self._of_batch(kinds).astype(np.int32))
+                has_time = self._timestamp_ms() != NO_TIME
+                return pa.array(np.where(has_time, self._of_batch(kinds), _NO_TIME_TYPE).astype(np.int32))
             case _:
                 return pa.array(self._headers(), _HEADERS)
 
@@ -181,6 +183,13 @@ class _Records:
     def _of_batch(self, values: Sequence[int]) -> Integers:
         """A value of each batch, for each of its records."""
         return np.repeat(np.array(values, np.int64), self._counts)
+
+
+def _times(timestamp_ms: Integers) -> pa.Array:
+    """`barnabas.base.record_times.microseconds` of each."""
+    is_null = (timestamp_ms == NO_TIME) | (timestamp_ms < FIRST_MS) | (timestamp_ms > LAST_MS)
+    in_range = np.where(is_null, 0, timestamp_ms) * 1000
+    return pa.array(in_range, mask=is_null).cast(pa.timestamp("us", "UTC"))
 
 
 def _gather(data: Buffer, start: Integers, size: Integers) -> pa.Array:

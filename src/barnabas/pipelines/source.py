@@ -36,6 +36,7 @@ from pyspark.sql.types import (
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.record_times import NO_TIME, microseconds
 from barnabas.pipelines.admission import Admission, subtract_ranges
 from barnabas.pipelines.errors import DataLossError
 from barnabas.pipelines.kafka import KafkaCluster, MissingTopicError, open_client
@@ -88,13 +89,17 @@ _COLUMNS: dict[str, Callable[[list[_Message]], list[Any]]] = {
     "topic": lambda messages: [each.topic() for each in messages],
     "partition": lambda messages: [each.partition() for each in messages],
     "offset": lambda messages: [each.offset() for each in messages],
-    "timestamp": lambda messages: [max(each.timestamp()[1], 0) * 1000 for each in messages],
-    "timestampType": lambda messages: [_TIMESTAMP_TYPES[each.timestamp()[0]] for each in messages],
+    "timestamp": lambda messages: [microseconds(each.timestamp()[1]) for each in messages],
+    "timestampType": lambda messages: [_timestamp_type(*each.timestamp()) for each in messages],
     "headers": lambda messages: [
         None if headers is None else [{"key": each[0], "value": each[1]} for each in headers]
         for headers in (each.headers() for each in messages)
     ],
 }
+
+
+def _timestamp_type(kind: int, timestamp_ms: int) -> int:
+    return -1 if timestamp_ms == NO_TIME else _TIMESTAMP_TYPES[kind]
 
 
 class BarnabasDataSource(DataSource):

@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any
 
-__all__ = ["JSON_OPTIONS", "TIME_OUT_OF_RANGE", "as_json", "as_text_value", "time_text"]
+__all__ = ["JSON_OPTIONS", "RECORD_TIME_OUT_OF_RANGE", "TIME_OUT_OF_RANGE", "as_json", "as_text_value", "time_text"]
 
 JSON_OPTIONS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
@@ -20,6 +20,8 @@ JSON_OPTIONS = {
 """Options of Spark's ``to_json`` that give the same texts."""
 TIME_OUT_OF_RANGE = "beyond the years 1 to 9999 (a time in milliseconds is timestamp_millis of a bigint)"
 """The end of a message about a time that outputs cannot hold. A number is taken for seconds, as everywhere in Spark."""
+RECORD_TIME_OUT_OF_RANGE = "beyond the years 1 to 9999 (records have times in milliseconds; `barnabas tail` shows it)"
+"""The same for the time of a record, which its producer chose."""
 
 
 def time_text(value: datetime.datetime) -> str:

@@ -21,7 +21,7 @@ from barnabas.pipelines.expectations import is_met
 from barnabas.pipelines.formats import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER, WITH_QUOTES
 from barnabas.pipelines.outputs.table import DELETION_MARK
 from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
-from barnabas.pipelines.texts import JSON_OPTIONS, TIME_OUT_OF_RANGE
+from barnabas.pipelines.texts import JSON_OPTIONS, RECORD_TIME_OUT_OF_RANGE, TIME_OUT_OF_RANGE
 
 __all__ = [
     "RECORD_SCHEMA",
@@ -67,6 +67,7 @@ _WITH_EXAMPLE = ("NO_VALUE", "MALFORMED", "NOT_EXPECTED", "EXPRESSION")
 _COUNTED_COLUMNS = 50
 _ROW = "_barnabas_row"
 _WINDOW_TIME = "_barnabas_window_time"
+_TIME_TYPE = "timestampType"
 _RECORD = ("_barnabas_key", "_barnabas_value")
 _OFFSET = "source_offset"
 _SHOWN = 100
@@ -77,7 +78,7 @@ def record_types(source: Source, *, headers: bool = False) -> dict[str, str]:
     """The columns of records that a flow needs of a source; the others are not built. Dead letters also need headers."""
     types = dict(_RECORD_TYPES)
     if "timestamp" in source.record_columns:
-        types["timestamp"] = "timestamp"
+        types |= {"timestamp": "timestamp", _TIME_TYPE: "int"}
     if headers or "headers" in source.record_columns:
         types["headers"] = _HEADERS_TYPE
     return types
@@ -101,6 +102,9 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
     originals = [F.col(name).alias(alias) for name, alias in zip(("key", "value"), _RECORD, strict=True)]
     if "headers" in records.columns:
         originals.append(F.col("headers").alias(_HEADERS))
+    has_time = "timestamp" in record_columns and _TIME_TYPE in records.columns
+    if has_time:
+        originals.append(F.col(_TIME_TYPE))
     beside = [_of_record(name).alias(f"source_{name}") for name in record_columns]
     parsed = records.select(decoded_struct(how, F.col("value")).alias(_ROW), *position, *originals, *beside)
     if how.type != "text" and how.type not in HAVE_REASONS:
@@ -110,13 +114,13 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
     columns += [F.col(f"source_{name}") for name in record_columns]
     kept = [name for name in (*_RECORD, _HEADERS) if name in parsed.columns]
-    why, error = _marks(how)
+    why, error = _marks(how, has_time=has_time)
     return parsed.select(
         *columns, *POSITION, *kept, _computed_once(why).alias(_BAD), _computed_once(error).alias(_ERROR)
     )
 
 
-def _marks(how: Format) -> tuple[Column, Column]:
+def _marks(how: Format, *, has_time: bool) -> tuple[Column, Column]:
     """Why a row is bad, and the class of the error: the first problem counts."""
     is_row = how.no_value == "row"  # good, whatever is required
     problems: list[tuple[Column, Column, Column]] = [
@@ -132,6 +136,10 @@ def _marks(how: Format) -> tuple[Column, Column]:
         problems.append((_is_misfit(), reason, error))
     if how.type == "json" and not how.registry:
         problems.append((*_foreign(how), F.lit("MALFORMED")))
+    if has_time:  # our source has null for such a time and for none, Spark's connector has the time
+        is_odd = cast(Column, _has_odd_time(F.col("source_timestamp"), TimestampType()))
+        is_beyond = F.coalesce(is_odd, F.col(_TIME_TYPE) >= 0)
+        problems.append((is_beyond, F.lit(f"the record's time is {RECORD_TIME_OUT_OF_RANGE}"), F.lit("MALFORMED")))
     for name, is_beyond in _beyond(how):
         value = F.col(f"{_ROW}.{name}").cast("string")
         reason = F.concat(F.lit(f"column {name} is "), value, F.lit(f", which is {TIME_OUT_OF_RANGE}"))

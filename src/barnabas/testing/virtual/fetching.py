@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.record_times import known_time
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.client.errors import ClientError, refusal
 from barnabas.testing.virtual.link import ClusterLink, by_topic
@@ -157,7 +158,7 @@ class PartitionFetcher:
                                 record.offset,
                                 record.key,
                                 record.value,
-                                header.max_timestamp if is_append_time else record.timestamp,
+                                known_time(header.max_timestamp if is_append_time else record.timestamp),
                                 int(is_append_time),
                                 record.headers,
                                 header.leader_epoch,
