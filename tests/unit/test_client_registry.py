@@ -218,3 +218,23 @@ def test_a_redirect_to_another_server_is_not_followed(registry: RegistryForTests
         with pytest.raises(ConfigurationError, match=f"it redirects to {registry.address}"):
             codec.decode(with_id(1, b""))
     assert registry.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        ("{}", "gives no id for orders-value"),
+        ('{"id": "x"}', "gives no id for orders-value"),
+        ('{"id": true}', "gives no id for orders-value"),
+        ('{"id": -1}', "gives no id for orders-value"),
+        ('{"id": 9999999999999}', "gives no id for orders-value"),
+        ("[1]", "is no JSON object: is it a registry?"),
+        ("[" * 100_000, "is nested too deeply: is it a registry?"),
+        (" " * (17 << 20), "has more than 16 MiB: is it a registry?"),
+    ],
+)
+def test_an_answer_that_no_registry_gives_is_refused(answer: str, wrong: str) -> None:
+    """A line says where it came from."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n"
+    with serving((head + answer).encode()) as address, pytest.raises(ConfigurationError, match=wrong):
+        SchemaRegistry(address).avro("orders-value", ORDER).encode({"item": "espresso"})

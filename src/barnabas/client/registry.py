@@ -32,6 +32,8 @@ __all__ = ["SchemaRegistry", "UnknownSchemaError", "UnsupportedSchemaError"]
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _NOT_FOUND = 404
+_LARGEST_ID = 2**31 - 1
+_MOST_BYTES = 16 << 20  # of an answer: schemas have a few thousand
 _TOO_MANY_REQUESTS = 429
 _NO_SUCH_SCHEMA = 40403
 """The registry's own error code: another 404 is of a server that is no registry."""
@@ -184,7 +186,10 @@ class SchemaRegistry:
 
     def _id(self, subject: str, schema: dict[str, str]) -> int:
         path = f"/subjects/{urllib.parse.quote(subject, safe='')}" + ("/versions" if self._registers else "")
-        return int(self._ask(path, f"the schema of {subject}", schema)["id"])
+        found = self._ask(path, f"the schema of {subject}", schema).get("id")
+        if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= _LARGEST_ID:
+            raise ConfigurationError(f"the registry at {self._url} gives no id for {subject}: is it a registry?")
+        return found
 
     def _ask(self, path: str, what: str, document: Mapping[str, str] | None = None) -> dict[str, Any]:
         data = None if document is None else json.dumps(document).encode()
@@ -192,7 +197,7 @@ class SchemaRegistry:
         request = urllib.request.Request(self._url + path, data, headers)  # noqa: S310  # http(s), checked
         try:
             with open_request(request, self._timeout_s) as answer:
-                return dict(json.load(answer))
+                return self._document(answer.read(_MOST_BYTES + 1))
         except urllib.error.HTTPError as error:
             said = _said(error)
             refused = f"the registry at {self._url} refuses {what}: {_message(said) or error.reason}"
@@ -207,11 +212,23 @@ class SchemaRegistry:
                 remedy="check the address, and that it runs",
             ) from None
 
+    def _document(self, data: bytes) -> dict[str, Any]:
+        """The object in an answer."""
+        wrong = "is no JSON object"
+        try:
+            if len(data) > _MOST_BYTES:
+                wrong = f"has more than {_MOST_BYTES >> 20} MiB"
+            elif isinstance(found := json.loads(data), dict):
+                return found
+        except RecursionError:
+            wrong = "is nested too deeply"
+        raise ConfigurationError(f"the answer of the registry at {self._url} {wrong}: is it a registry?")
+
 
 def _said(error: urllib.error.HTTPError) -> str:
     try:
         with error:
-            return error.read().decode(errors="replace")
+            return error.read(_MOST_BYTES).decode(errors="replace")
     except WEB_ERRORS:  # the connection broke after the status
         return ""
 
@@ -220,7 +237,7 @@ def _code(said: str) -> int:
     """The number of a registry's error, -1 for an answer that has none."""
     try:
         return int(json.loads(said)["error_code"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return -1
 
 
@@ -228,7 +245,7 @@ def _message(said: str) -> str:
     """The words of a registry's error."""
     try:
         return str(json.loads(said)["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 
