@@ -20,7 +20,7 @@ from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.charts_spec import Chart  # noqa: E402
 from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
 from barnabas.pipelines.dashboard.charts import ChartError, default_charts, metrics_text, run_metrics_text, series_of  # noqa: E402
-from barnabas.pipelines.dashboard.queries import query_problem  # noqa: E402
+from barnabas.pipelines.dashboard.queries import query_problem, run_query  # noqa: E402
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader  # noqa: E402
 from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
@@ -250,6 +250,63 @@ def test_values_of_several_types_are_shown(tmp_path: Path) -> None:
         connection.commit()
     table = ResultReader(DatabaseSink("sqlite", str(tmp_path / "out"), "t", ("a",))).read()
     assert table["a"].to_pylist() == ["1", "x", None]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("COPY (SELECT 42 AS a) TO 'written.csv'", "COPY (SELECT 42 AS a) TO 'written.csv'; SELECT 1 AS carrier"),
+        *("SELECT 1; SELECT 2", "SELECT content AS carrier FROM read_text('secret.txt')", "SELECT * FROM 'secret.csv'"),
+        *(
+            "ATTACH 'written.db'",
+            "EXPORT DATABASE 'written'",
+            "INSTALL httpfs",
+            "LOAD httpfs",
+            "SELECT file FROM glob('*')",
+        ),
+        *(
+            "SELECT * FROM columns",
+            "CREATE TABLE x AS SELECT 1",
+            "CALL pragma_version()",
+            "PRAGMA version",
+            " -- nothing",
+        ),
+        *("SET enable_external_access = true", "EXPLAIN ANALYZE SELECT 1"),
+        "SELECT * FROM query('COPY (SELECT 1) TO ''written.csv''')",
+    ],
+)
+def test_a_query_reads_results_only_and_a_check_runs_none(
+    query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither files nor the network, extensions, settings, or variables of this process."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("secret.txt", "secret.csv"):
+        (tmp_path / name).write_text("a\n1\n")
+    columns = pa.table({"carrier": ["AA"]})
+    chart = Chart("t", "bar", "carrier", ("carrier",), None, query)
+    found = query_problem(chart, ["carrier"])
+    assert found is not None
+    assert found[0] == "query"
+    with pytest.raises(ChartError, match="^query: "):
+        run_query(chart, columns)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["secret.csv", "secret.txt"]
+
+
+def test_a_pivot_is_a_query() -> None:
+    """For DuckDB it is several statements."""
+    chart = Chart("t", "table", "", (), None, "PIVOT results ON carrier USING count(*)")
+    assert query_problem(chart, ["carrier"]) is None
+    assert run_query(chart, pa.table({"carrier": ["AA", "UA", "AA"]})).to_pylist() == [{"AA": 2, "UA": 1}]
+
+
+def test_a_view_of_a_database_reads_no_file(tmp_path: Path) -> None:
+    """The file may be another person's."""
+    duckdb = pytest.importorskip("duckdb")
+    (tmp_path / "secret.txt").write_text("x")
+    with duckdb.connect(str(tmp_path / "out")) as connection:
+        connection.execute(f"CREATE VIEW t AS SELECT content FROM read_text('{tmp_path}/secret.txt')")
+    with pytest.raises(NoResultError, match="disabled by configuration"):
+        ResultReader(DatabaseSink("duckdb", str(tmp_path / "out"), "t", ("content",))).read()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_WITH_FUNCTIONS = ("run", "check", "test", "preview", "dry-run", "replay", "train")
+
 
 def main(argv: list[str]) -> int:
     """An action and a flow's file.
@@ -67,7 +69,8 @@ def main(argv: list[str]) -> int:
         return write_flow(arguments)
     master = getattr(arguments, "master", None)
     try:
-        flow = load_flow(arguments.file, [*arguments.set, *([f"resources.master={master}"] if master else [])])
+        overrides = [*arguments.set, *([f"resources.master={master}"] if master else [])]
+        flow = load_flow(arguments.file, overrides, runs_code=_runs_code(arguments))
         if arguments.action == "check":
             _require_consistent_properties(flow)
     except SpecError as error:
@@ -76,6 +79,11 @@ def main(argv: list[str]) -> int:
         return _refused(error, arguments)
     with secrets_hidden(flow.hide):
         return _act(flow, arguments)
+
+
+def _runs_code(arguments: argparse.Namespace) -> bool:
+    """Whether the action needs the functions that the flow's file names, and so runs their files."""
+    return arguments.action in _WITH_FUNCTIONS and not getattr(arguments, "without_spark", False)
 
 
 def _act(flow: spec.Flow, arguments: argparse.Namespace) -> int:

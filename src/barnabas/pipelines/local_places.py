@@ -47,8 +47,6 @@ def sink_place_problem(sink: object, checkpoint: str) -> str | None:
 
 
 def _place_problem(path: str, checkpoint: str, *, is_folder: bool) -> str | None:
-    if "://" in path:
-        return None
     place = Path(path)
     if os.path.exists(path):
         if os.path.isdir(path) != is_folder:

@@ -198,8 +198,16 @@ class Flow:
         return any(watermarks) or any(each.watermark for each in aggregates if each)
 
 
-def load(path: str | os.PathLike[str], overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Flow:
+def load(
+    path: str | os.PathLike[str],
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    *,
+    runs_code: bool = True,
+) -> Flow:
     """Reads a flow's file; ``overrides`` are ``path.to.key=value``, ``environ`` fills in ``${NAME}``.
+
+    Without ``runs_code`` the Python files that it names are only parsed, and their functions cannot be called.
 
     Relative paths in the file (checkpoint, SQLite) are taken from the file's folder. Raises `SpecError`.
     """
@@ -208,7 +216,8 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = (), environ: M
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
-    return parse(text, file=str(file), overrides=overrides, environ=os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    return parse(text, file=str(file), overrides=overrides, environ=environ, runs_code=runs_code)
 
 
 def parse(
@@ -217,6 +226,7 @@ def parse(
     file: str = "flow.toml",
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
+    runs_code: bool = True,
 ) -> Flow:
     """The flow that a TOML text declares; raises `SpecError`."""
     try:
@@ -225,7 +235,7 @@ def parse(
         found = re.search(r"at line (\d+)", str(error))  # else it is at the end
         line = int(found[1]) if found else len(text.splitlines())
         raise Places(file, {"": line}).error("", f"no valid TOML: {error}") from error
-    return read_flow(values, locate_keys(text), file=file, overrides=overrides, environ=environ)
+    return read_flow(values, locate_keys(text), file=file, overrides=overrides, environ=environ, runs_code=runs_code)
 
 
 def read_flow(
@@ -235,12 +245,13 @@ def read_flow(
     file: str,
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
+    runs_code: bool = True,
 ) -> Flow:
     """The flow that plain values declare, and the lines where they stand; raises `SpecError`."""
     for override in overrides:
         _override(values, override, lines)
     places = Places(file, lines)
-    root = SpecTable(values, "", places, environ or {})
+    root = SpecTable(values, "", places, environ or {}, runs_code=runs_code)
     flow = _flow(root)
     root.refuse_rest()
     root.problems.raise_any()

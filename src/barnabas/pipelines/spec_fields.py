@@ -133,12 +133,16 @@ class SpecTable:
         places: Places,
         environ: Mapping[str, str],
         problems: SpecProblems | None = None,
+        *,
+        runs_code: bool = True,
     ) -> None:
+        """``runs_code`` says whether Python files that the flow names are run, to have their functions."""
         self._values = values
         self._path = path
         self._places = places
         self._environ = environ
         self.problems = problems or SpecProblems()
+        self.runs_code = runs_code
         self._is_left = False
         """Its reading did not come to an end."""
         self._read: dict[str, None] = {}
@@ -348,7 +352,7 @@ class SpecTable:
         return {key: self._child(each, f"{self.at(name)}.{key}") for key, each in tables.items()}
 
     def _child(self, value: dict[str, Any], path: str) -> "SpecTable":
-        child = SpecTable(value, path, self._places, self._environ, self.problems)
+        child = SpecTable(value, path, self._places, self._environ, self.problems, runs_code=self.runs_code)
         self._children.append(child)
         return child
 

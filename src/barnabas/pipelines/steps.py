@@ -6,15 +6,14 @@ columns, watermark, deduplication, aggregate.
 """
 
 import inspect
-import runpy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, cast
 
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines.addresses import postgres_problem
 from barnabas.pipelines.formats import Format, read_format
+from barnabas.pipelines.function_files import ANY_PARAMETERS, parse_function, run_function_file
 from barnabas.pipelines.spec_fields import (
     NAME,
     POSITION,
@@ -360,8 +359,9 @@ def read_function(table: SpecTable, name: str) -> Callable[..., Any] | None:
     if not isinstance(value, str) or value.count(":") != 1:
         raise table.fail(name, f'is {value!r}, but must be like "functions.py:late_flights"')
     file, _, function_name = value.partition(":")
+    path = table.resolve(name, file)
     try:
-        found = _module(table.resolve(name, file)).get(function_name)
+        found = run_function_file(path).get(function_name) if table.runs_code else parse_function(path, function_name)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         if "SESSION_OR_CONTEXT_NOT_EXISTS" in text:
@@ -375,14 +375,9 @@ def read_function(table: SpecTable, name: str) -> Callable[..., Any] | None:
     return cast("Callable[..., Any]", found)
 
 
-@cache
-def _module(path: str) -> Mapping[str, Any]:
-    # Not imported: functions of a module that workers cannot import are sent to them whole.
-    return runpy.run_path(path, run_name="barnabas_flow_functions")
-
-
 def _parameters(function: Callable[..., Any]) -> list[str]:
     try:
-        return list(inspect.signature(function).parameters)
+        signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise SpecError(f"the parameters of {function!r} cannot be read: {error}") from error
+    return [] if signature is ANY_PARAMETERS else list(signature.parameters)

@@ -1,4 +1,4 @@
-"""Queries of charts, run by DuckDB over a result; and what is wrong with one, before there is any result."""
+"""Queries of charts, run by DuckDB over a result; and what is wrong with one, before there is any result and without running it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,10 +8,15 @@ import pyarrow as pa
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines.charts_spec import Chart
 from barnabas.pipelines.dashboard.charts import ChartError
+from barnabas.pipelines.duckdb_access import open_duckdb, select_problem
 
 __all__ = ["query_problem", "run_query"]
 
-_NO_SUCH_NAME = ("Referenced column", "Referenced table", "does not exist", "does not have a column")
+_REFUSED = (
+    *("Referenced column", "Referenced table", "does not exist", "does not have a column"),
+    *("disabled by configuration", "disabled through configuration", "Permission Error"),
+)
+"""In errors that are not about types."""
 
 
 def run_query(chart: Chart, results: pa.Table) -> pa.Table:
@@ -20,14 +25,12 @@ def run_query(chart: Chart, results: pa.Table) -> pa.Table:
         return results
     import duckdb
 
-    with duckdb.connect() as connection:
+    with open_duckdb() as connection:
         try:
-            connection.execute("SET TimeZone = 'UTC'")
+            if problem := select_problem(connection, chart.query):
+                raise ChartError(f"query: {problem}")
             connection.register("results", results)
-            found = connection.sql(chart.query)
-            if found is None:
-                raise ChartError("query: is no SELECT")
-            return found.to_arrow_table()
+            return connection.sql(chart.query).to_arrow_table()
         except duckdb.Error as error:
             raise ChartError(f"query: {error}") from error
 
@@ -41,17 +44,18 @@ def query_problem(chart: Chart, columns: Sequence[str]) -> tuple[str, str] | Non
         import duckdb
     except ImportError:
         return None
-    with duckdb.connect() as connection:
+    query = chart.query or "FROM results"
+    with open_duckdb() as connection:
         connection.register("results", pa.table({name: pa.nulls(0) for name in columns}))
         try:
-            found: Any = connection.sql(chart.query or "FROM results")
+            if problem := select_problem(connection, query):
+                return "query", problem
+            found: Any = connection.sql(query)
         except duckdb.ParserException as error:
             return "query", _first_line(error)
         except duckdb.Error as error:
             text = _first_line(error)
-            return ("query", text) if any(words in text for words in _NO_SUCH_NAME) else None
-        if found is None:
-            return "query", "is no SELECT"
+            return ("query", text) if any(words in text for words in _REFUSED) else None
         if chart.type != "table":
             for part, name in chart.columns:
                 if name not in found.columns:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
+from barnabas.pipelines.duckdb_access import open_duckdb
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.postgres import open_postgres, postgres_reason
 from barnabas.pipelines.spec import DatabaseSink, Sink
@@ -90,8 +91,7 @@ class ResultReader:
         waited_s = 0.0
         while True:
             try:
-                with duckdb.connect(sink.url, read_only=True) as connection:
-                    connection.execute("SET TimeZone = 'UTC'")
+                with open_duckdb(sink.url, read_only=True) as connection:
                     return connection.sql(f"SELECT * FROM {quoted(sink.table)}").to_arrow_table()  # noqa: S608  # quoted
             except duckdb.IOException as error:
                 if waited_s >= _BUSY_S:  # a batch is written, which takes a moment

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from barnabas.base.installation import install_command
 from barnabas.pipelines.arrow_values import values_of
+from barnabas.pipelines.duckdb_access import open_duckdb
 from barnabas.pipelines.outputs.table import TableState, read_epoch, split_deleted
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
@@ -91,25 +92,22 @@ class DuckTable:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Any]:
         try:
-            connection = self._connect()
-            try:
-                connection.execute("SET TimeZone = 'UTC'")
+            with contextlib.ExitStack() as opened:
+                connection = self._connect(opened)
                 connection.execute("BEGIN")
                 yield connection
-                connection.execute("COMMIT")
-            finally:
-                connection.close()  # rolls back what is not committed
+                connection.execute("COMMIT")  # what is not committed is rolled back when the connection is closed
         except self._duckdb.Error as error:
             advice = f" {DROPPED_TABLE_ADVICE}" if isinstance(error, self._duckdb.CatalogException) else ""
             advice += unique_advice(error, self._sink.table, self._sink.key)
             text = " ".join(str(error).split())
             raise DatabaseError(f"DuckDB at {self._sink.url}, table {self._sink.table}: {text}{advice}") from error
 
-    def _connect(self) -> Any:
+    def _connect(self, opened: contextlib.ExitStack) -> Any:
         waited_s = 0.0
         while True:
             try:
-                return self._duckdb.connect(self._sink.url)
+                return opened.enter_context(open_duckdb(self._sink.url))
             except self._duckdb.IOException as error:
                 # Another process has the file open.
                 if "lock" not in str(error).lower() or waited_s >= _BUSY_S:
@@ -175,7 +173,7 @@ def inspect_duckdb(sink: DatabaseSink, flow: str, query: str) -> TableState | No
     import duckdb
 
     try:
-        with duckdb.connect(sink.url, read_only=True) as connection:
+        with open_duckdb(sink.url, read_only=True) as connection:
 
             def ask(statement: str, values: Sequence[Any] = ()) -> list[Any]:
                 return connection.execute(statement, list(values)).fetchall()
