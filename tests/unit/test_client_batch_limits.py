@@ -265,6 +265,21 @@ def test_topics_with_limits_near_each_other_share_one_producer_of_librdkafka(
         assert int(topic) < 64 or size >= int(topic) / 2.5 or size == 1_000_000
 
 
+def test_a_limit_on_requests_that_batches_exceed_is_named() -> None:
+    """Brokers close the connection without a word; the records time out."""
+    with Cluster(settings={"socket.request.max.bytes": "50000"}) as cluster:
+        producer = Producer({**servers(cluster), "delivery.timeout.ms": 1500})
+        receipts = producer.send_many("orders", values("large"))
+        with pytest.raises(
+            DeliveryError, match=r"larger than their socket\.request\.max\.bytes=50000 \(set the producer's"
+        ) as error:
+            receipts[-1].result()
+        assert error.value.name == "_MSG_TIMED_OUT"
+        producer.purge()
+        with Producer({**servers(cluster), "batch.size": 40_000}) as smaller:
+            smaller.send_many("orders", values("large"))
+
+
 def test_without_brokers_a_send_waits_for_limits_once() -> None:
     """What cannot be asked is unknown for some time, and records wait in the queue as ever."""
     limits = TopicLimits({"bootstrap.servers": "PLAINTEXT://127.0.0.1:1"})

@@ -10,8 +10,8 @@ In Kafka: `ProducerBatch.split`, after a refusal.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client.admin_connection import AdminConnection
@@ -19,7 +19,19 @@ from barnabas.client.bootstrap import without_protocols
 from barnabas.client.errors import RefusedError, UnknownTopicError
 from barnabas.client.properties import security_properties
 
-__all__ = ["TOO_LARGE", "BatchLimit", "TopicLimits", "raise_limit", "size_of", "too_large", "too_large_for_producer"]
+if TYPE_CHECKING:
+    from barnabas.client.configurations import ConfigEntry, Resource
+
+__all__ = [
+    "TOO_LARGE",
+    "BatchLimit",
+    "TopicLimits",
+    "raise_limit",
+    "request_too_large",
+    "size_of",
+    "too_large",
+    "too_large_for_producer",
+]
 
 TOO_LARGE: Final = {"MESSAGE_TOO_LARGE": "max.message.bytes", "RECORD_LIST_TOO_LARGE": "segment.bytes"}
 """The codes with which brokers refuse a batch for its size, and the topic's setting that each is about."""
@@ -27,8 +39,11 @@ TOO_LARGE: Final = {"MESSAGE_TOO_LARGE": "max.message.bytes", "RECORD_LIST_TOO_L
 _ANSWER_MS: Final = 5000
 _RETRY_AFTER_S: Final = 30.0  # after brokers that did not answer, sends do not wait for the same again
 _FRAMING_BYTES: Final = 90  # of a batch's header and a record's lengths, at most
-_OF_TOPICS: Final = ("max.message.bytes", "segment.bytes")
-_OF_BROKERS: Final = ("message.max.bytes", "log.segment.bytes")
+_OF_TOPICS: Final = {"max.message.bytes": "max.message.bytes", "segment.bytes": "segment.bytes"}
+_OF_BROKERS: Final = {"message.max.bytes": "max.message.bytes", "log.segment.bytes": "segment.bytes"}
+"""The brokers' settings that are the defaults of those of topics."""
+_OF_REQUESTS: Final = {"socket.request.max.bytes": "socket.request.max.bytes"}
+_NO_TOPIC: Final = ""
 
 
 class BatchLimit(NamedTuple):
@@ -54,6 +69,13 @@ class TopicLimits:
 
     def of(self, topic: str, max_age_s: float = 0.0) -> BatchLimit | None:
         """A topic's limit, at most ``max_age_s`` old; None where it cannot be known. Blocks for the request."""
+        return self._recent(topic, max_age_s, self._ask)
+
+    def of_requests(self, max_age_s: float = 0.0) -> BatchLimit | None:
+        """The brokers' limit on whole requests: they close the connection of a client that sends a larger one."""
+        return self._recent(_NO_TOPIC, max_age_s, lambda _: self._ask_broker(_OF_REQUESTS))
+
+    def _recent(self, topic: str, max_age_s: float, ask: Callable[[str], BatchLimit | None]) -> BatchLimit | None:
         now = time.monotonic()
         known = self._known.get(topic)
         if known is not None and now - known[1] < max_age_s:
@@ -61,7 +83,7 @@ class TopicLimits:
         if now < self._silent_until:
             return None
         try:
-            limit = self._ask(topic)
+            limit = ask(topic)
         except RefusedError:
             limit = None
         except (BarnabasError, ValueError):  # librdkafka reports what is wrong, in its own time
@@ -74,22 +96,32 @@ class TopicLimits:
         from barnabas.client.configurations import Resource, ResourceType, describe_configs
 
         with AdminConnection(self._servers, self._properties) as connection:
-            resource, names = Resource(ResourceType.TOPIC, topic), _OF_TOPICS
+            resource = Resource(ResourceType.TOPIC, topic)
             try:
-                found = describe_configs(connection, [resource], names=names)
-            except UnknownTopicError:  # if brokers create it, then with their defaults
-                brokers = connection.describe_cluster().brokers
-                if not brokers:
-                    return None
-                resource, names = Resource(ResourceType.BROKER, str(brokers[0].id)), _OF_BROKERS
-                found = describe_configs(connection, [resource], names=names)
-        setting_of = dict(zip(names, _OF_TOPICS, strict=True))
-        limits = [
-            BatchLimit(setting_of[entry.name], int(entry.value))
-            for entry in found.get(resource, [])
-            if entry.name in setting_of and entry.value and entry.value.isdecimal()
-        ]
-        return min(limits, key=lambda limit: limit.size_bytes, default=None)
+                return _smallest(describe_configs(connection, [resource], names=list(_OF_TOPICS)), _OF_TOPICS)
+            except UnknownTopicError:
+                pass
+        return self._ask_broker(_OF_BROKERS)  # which create it with their defaults, if they do
+
+    def _ask_broker(self, settings: Mapping[str, str]) -> BatchLimit | None:
+        from barnabas.client.configurations import Resource, ResourceType, describe_configs
+
+        with AdminConnection(self._servers, self._properties) as connection:
+            brokers = connection.describe_cluster().brokers
+            if not brokers:
+                return None
+            resource = Resource(ResourceType.BROKER, str(brokers[0].id))
+            return _smallest(describe_configs(connection, [resource], names=list(settings)), settings)
+
+
+def _smallest(found: "Mapping[Resource, list[ConfigEntry]]", settings: Mapping[str, str]) -> BatchLimit | None:
+    limits = [
+        BatchLimit(settings[entry.name], int(entry.value))
+        for entries in found.values()
+        for entry in entries
+        if entry.name in settings and entry.value and entry.value.isdecimal()
+    ]
+    return min(limits, key=lambda limit: limit.size_bytes, default=None)
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
@@ -122,6 +154,14 @@ def too_large_for_producer(size_bytes: int, limit: str) -> tuple[str, str]:
     return (
         f"it has {_bytes(size_bytes)}, and the producer's max.request.size={limit} allows no larger record",
         "make it smaller, or raise max.request.size, and with it the topic's max.message.bytes if need be",
+    )
+
+
+def request_too_large(limit: BatchLimit) -> tuple[str, str]:
+    """Why brokers close the connection, and the remedy."""
+    return (
+        f"brokers close the connection of a producer whose requests are larger than their {limit.setting}={limit.size_bytes}",
+        f"set the producer's batch.size below it, or raise {limit.setting} in the brokers' files",
     )
 
 

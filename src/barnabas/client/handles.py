@@ -105,6 +105,12 @@ class Handles:
             self.routes.pop(topic, None)
         return limit
 
+    def limit_of_requests(self, topic: str) -> BatchLimit | None:
+        """The brokers' limit on requests, if a topic's batches may be larger. Blocks if it is not known."""
+        limit = self._limits.of_requests(_ERROR_AGE_S)
+        size = self._size_of.get(topic, self._largest_bytes) if self._chooses else int(self._settings["batch.size"])
+        return None if limit is None or limit.size_bytes > size else limit
+
     # What is done with all of them
 
     def __len__(self) -> int:

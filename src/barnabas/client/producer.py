@@ -21,7 +21,7 @@ import confluent_kafka
 from barnabas.base.ids import TopicPartition
 from barnabas.base.record_times import known_time
 from barnabas.client.arguments import check_timestamp
-from barnabas.client.batch_limits import TOO_LARGE, size_of, too_large, too_large_for_producer
+from barnabas.client.batch_limits import TOO_LARGE, request_too_large, size_of, too_large, too_large_for_producer
 from barnabas.client.bootstrap import check_hosts
 from barnabas.client.codecs import Serializer, encoder
 from barnabas.client.errors import (
@@ -472,14 +472,20 @@ class Producer(Generic[K_contra, V_contra]):
         """Why a record was not delivered: how large it may be; or where it timed out, the last problem with a broker."""
         topic = message.topic()
         made = from_librdkafka(error, f"a record for {topic} was not delivered", DeliveryError)
+        assert isinstance(made, DeliveryError)
         if made.name in TOO_LARGE:
             size_bytes = size_of(message.key(), message.value(), message.headers())
             limit = self._handles.limit_after_refusal(topic)
             why = too_large(made.name, topic, size_bytes, limit, self._handles.batch_size)
             _explain(made, topic, "was not delivered", why)
-        if made.name == "_MSG_TIMED_OUT" and self._errors.last is not None:
+        last = self._errors.last
+        if made.name == "_MSG_TIMED_OUT" and (last is None or last.name == "_ALL_BROKERS_DOWN"):  # but they were there
+            limit = self._handles.limit_of_requests(topic)
+            if limit is not None:
+                _explain(made, topic, "was not delivered", request_too_large(limit))
+                return made
+        if made.name == "_MSG_TIMED_OUT" and last is not None:
             made.args = (f"{made}{self._errors.because()}",)
-        assert isinstance(made, DeliveryError)
         return made
 
     def keep_failure(self, receipt: Receipt, error: ClientError) -> None:
