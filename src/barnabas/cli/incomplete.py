@@ -5,16 +5,20 @@ A broker that is away, or a partition without a leader, is no reason to leave ou
 
 import sys
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.colours import Style, painted
 from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.terminal import print
-from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.errors import RefusedError, UnknownTopicError
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["Gaps", "some", "without_deleted"]
+if TYPE_CHECKING:
+    from barnabas.client.admin_connection import AdminConnection
+
+__all__ = ["Gaps", "say_incomplete", "say_warning", "some", "without_deleted"]
 
 _MAX_LINES = 10
 _MAX_NAMES = 5
@@ -23,7 +27,7 @@ _MAX_NAMES = 5
 class Gaps:
     """The gaps of one answer; each is said once. The brokers that ``connection`` did not reach are among them."""
 
-    def __init__(self, connection: AdminConnection) -> None:
+    def __init__(self, connection: "AdminConnection") -> None:
         self._connection = connection
         self._lines: dict[str, None] = {}
         self._leaderless: dict[TopicPartition, str] = {}
@@ -76,14 +80,23 @@ class Gaps:
         lines = self.lines
         sys.stdout.flush()
         for line in lines:
-            print(f"Incomplete: {line}", file=sys.stderr)
-        sys.stderr.flush()
+            say_incomplete(line)
         return INCOMPLETE if lines else 0
 
 
 def without_deleted(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPartition, object]:
     """Without the partitions that do not exist: groups keep offsets of topics that were deleted, and miss nothing there."""
     return {partition: outcome for partition, outcome in outcomes.items() if not isinstance(outcome, UnknownTopicError)}
+
+
+def say_incomplete(line: str) -> None:
+    """One thing that an answer lacks, on standard error."""
+    say_warning(f"Incomplete: {line}")
+
+
+def say_warning(line: str) -> None:
+    """A line on standard error, in the colour of warnings on a terminal."""
+    print(painted(Style.WARNING, line, sys.stderr), file=sys.stderr, flush=True)
 
 
 def some(names: list[str]) -> str:

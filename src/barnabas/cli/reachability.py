@@ -6,7 +6,6 @@ without a leader, and leaders that do not answer.
 
 import contextlib
 import math
-import sys
 import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import INCOMPLETE
-from barnabas.cli.terminal import print
 from barnabas.client.properties import renamed_for_all, security_properties
 
 if TYPE_CHECKING:
@@ -79,6 +77,7 @@ def _connection(bootstrap: str, properties: Mapping[str, Any], timeout_s: float)
 
 def _say_without_leader(connection: "AdminConnection", topics: list[str]) -> dict[int, list[TopicPartition]]:
     """Name the partitions without a leader; the others by their leaders."""
+    from barnabas.cli.incomplete import say_warning
     from barnabas.client.topics import no_leader
 
     lines = []
@@ -91,16 +90,15 @@ def _say_without_leader(connection: "AdminConnection", topics: list[str]) -> dic
             else:
                 by_leader.setdefault(item.leader_id, []).append(partition)
     for line in lines[:_MAX_LINES]:
-        print(line, file=sys.stderr)
+        say_warning(line)
     if len(lines) > _MAX_LINES:
-        print(f"{len(lines) - _MAX_LINES} more partitions have no leader; waiting", file=sys.stderr)
-    sys.stderr.flush()
+        say_warning(f"{len(lines) - _MAX_LINES} more partitions have no leader; waiting")
     return by_leader
 
 
 def _say_without_answer(connection: "AdminConnection", by_leader: Mapping[int, list[TopicPartition]]) -> None:
     """Name the leaders that do not answer; in a thread, for the others can be read meanwhile."""
-    from barnabas.cli.incomplete import some
+    from barnabas.cli.incomplete import say_warning, some
     from barnabas.client.each_broker import ask_each
     from barnabas.client.errors import ConnectError
     from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
@@ -112,7 +110,7 @@ def _say_without_answer(connection: "AdminConnection", by_leader: Mapping[int, l
         for broker_id, answer in answers.items():
             if isinstance(answer, ConnectError):
                 names = some([str(partition) for partition in by_leader[broker_id]])
-                print(f"broker {broker_id}, the leader of {names}: {answer}; waiting", file=sys.stderr, flush=True)
+                say_warning(f"broker {broker_id}, the leader of {names}: {answer}; waiting")
 
 
 def bounds_of(
@@ -152,7 +150,7 @@ def known_bounds(
 
     Raises the error where none is known and nothing is waited for, and what waiting does not mend.
     """
-    from barnabas.cli.incomplete import some
+    from barnabas.cli.incomplete import say_incomplete, say_warning, some
     from barnabas.client.errors import AuthorizationError, ClientError, RefusedError, UnknownTopicError
 
     known = {place: found for place, found in bounds.items() if not isinstance(found, ClientError)}
@@ -165,6 +163,8 @@ def known_bounds(
             problems.setdefault(said, []).append(str(place))
     for said, names in problems.items():
         subject = "" if said.startswith("partition ") else f"{some(names)}: "
-        print(f"{'' if waits else 'Incomplete: '}{subject}{said}{'; waiting' if waits else ''}", file=sys.stderr)
-    sys.stderr.flush()
+        if waits:
+            say_warning(f"{subject}{said}; waiting")
+        else:
+            say_incomplete(f"{subject}{said}")
     return known, INCOMPLETE if problems else 0

@@ -20,7 +20,7 @@ from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect
 from barnabas.cli.exit_codes import INCOMPLETE
-from barnabas.cli.incomplete import Gaps
+from barnabas.cli.incomplete import Gaps, say_incomplete
 from barnabas.cli.json_files import compact
 from barnabas.cli.replica_comparison import Comparison, Difference, Fetched
 from barnabas.cli.terminal import print, print_document
@@ -174,7 +174,7 @@ class _Verification:
         left = sum(item.offset < self._ends[item.topic_partition] for item in self._comparisons)
         trouble = next(iter(self._troubles.values()))
         waited = f"could not be compared for {waited_s:.0f} s"
-        print(f"Incomplete: {left} of {len(self._comparisons)} partitions {waited}: {trouble}", file=sys.stderr)
+        say_incomplete(f"{left} of {len(self._comparisons)} partitions {waited}: {trouble}")
         return True
 
     def _fetch(self, broker_id: int) -> FetchResponse | BarnabasError:

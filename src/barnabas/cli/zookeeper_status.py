@@ -6,7 +6,6 @@ there are two leaders, 3 when one is not reached while the others serve.
 """
 
 import re
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, aligned, print_json
 from barnabas.cli.exit_codes import INCOMPLETE
-from barnabas.cli.terminal import print, print_lines
+from barnabas.cli.incomplete import say_incomplete
+from barnabas.cli.terminal import print_lines
 from barnabas.client.deadline import Deadline
 from barnabas.client.link_sockets import open_socket, receive_all, send_all
 from barnabas.coordination.client import ConnectString
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
         return 1
     for each in found:
         if each not in reached:
-            print(f"Incomplete: {each['server']}: {each['role']}", file=sys.stderr)
+            say_incomplete(f"{each['server']}: {each['role']}")
     return INCOMPLETE if len(reached) < len(found) else 0
 
 

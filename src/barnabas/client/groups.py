@@ -4,6 +4,7 @@ In Kafka: `Admin.listConsumerGroups`.
 """
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
@@ -34,6 +35,7 @@ __all__ = [
 
 _FETCH_GROUPS_FROM = 8  # the version of OffsetFetch from which it asks for several groups at once
 _GROUPS_TOPIC = "__consumer_offsets"
+_SECOND_LOOK_AFTER_S = 0.25
 _LAST_VERSION_WITH_NAMES = 9  # of OffsetFetch and OffsetCommit; later ones name topics by id only
 
 
@@ -148,13 +150,22 @@ def _by_id(listed: Iterable[GroupListing]) -> list[GroupListing]:
 
 
 def _partitions_without_leader(connection: AdminConnection) -> list[TopicPartition]:
-    """Those of the groups' topic; none where the topic is not there yet, or may not be described."""
-    return [
-        TopicPartition(_GROUPS_TOPIC, item.partition_index)
-        for topic in connection.metadata([_GROUPS_TOPIC]).topics
-        for item in topic.partitions
-        if item.leader_id < 0
-    ]
+    """Those of the groups' topic; none where the topic is not there yet, or may not be described.
+
+    Leaders of a topic that is being made, or that move, are there at a second look.
+    """
+    found: list[TopicPartition] = []
+    for is_last in (False, True):
+        found = [
+            TopicPartition(_GROUPS_TOPIC, item.partition_index)
+            for topic in connection.metadata([_GROUPS_TOPIC]).topics
+            for item in topic.partitions
+            if item.leader_id < 0
+        ]
+        if not found or is_last:
+            break
+        time.sleep(_SECOND_LOOK_AFTER_S)
+    return found
 
 
 def look_at_groups(
@@ -169,10 +180,13 @@ def look_at_groups(
     """
     found: dict[str, T | ClientError] = {}
     by_broker: dict[int, list[str]] = {}
-    for group_id in group_ids:
-        broker_id = (coordinators or {}).get(group_id)
+    known = coordinators or {}
+    asked = list(group_ids)
+    leaderless = [] if known.keys() >= set(asked) else _partitions_without_leader(connection)
+    for group_id in asked:
+        broker_id = known.get(group_id)
         try:
-            broker_id = _coordinator(connection, group_id) if broker_id is None else broker_id
+            broker_id = _coordinator(connection, group_id, len(leaderless)) if broker_id is None else broker_id
         except RefusedError as error:
             found[group_id] = error
             continue
@@ -194,18 +208,15 @@ def look_at_groups(
     return found
 
 
-def _coordinator(connection: AdminConnection, group_id: str) -> int:
-    """Where a group belongs. It does not wait for a broker that must come back first."""
-    leaderless = _partitions_without_leader(connection)
+def _coordinator(connection: AdminConnection, group_id: str, leaderless: int) -> int:
+    """Where a group belongs. It does not wait for a broker that must come back first, as partitions without a leader do."""
     if not leaderless:
         return connection.find_coordinator(group_id).id
     response = connection.ask_for_coordinator(group_id)
     if response.error_code:
-        count = len(leaderless)
+        subject = "1 partition has" if leaderless == 1 else f"{leaderless} partitions have"
         raise refusal(
-            response.error_code,
-            f"group {group_id} has no coordinator: {count} partition{' has' if count == 1 else 's have'} no leader in "
-            f"{_GROUPS_TOPIC}",
+            response.error_code, f"group {group_id} has no coordinator: {subject} no leader in {_GROUPS_TOPIC}"
         )
     broker_id: int = response.node_id
     return broker_id
