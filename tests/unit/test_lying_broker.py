@@ -8,9 +8,20 @@ from typing import Any
 import pytest
 
 from barnabas.cli.main import COMMANDS
-from barnabas.client import Admin, Producer, ProtocolError, RefusedError, TopicPartition, UnsupportedError, offsets
+from barnabas.client import (
+    Admin,
+    Producer,
+    ProtocolError,
+    RefusedError,
+    TimedOutError,
+    TopicPartition,
+    UnsupportedError,
+    offsets,
+)
 from barnabas.client.configurations import ConfigEntry, ConfigSource
 from barnabas.client.offsets import LATEST
+from barnabas.mirror import link
+from barnabas.mirror.link import MirrorLink
 from barnabas.testing import Cluster
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.schema import Message
@@ -244,6 +255,21 @@ def test_many_partitions_of_one_leader_are_asked_for_in_pieces(
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as honest:
         wanted = {TopicPartition("orders", number): LATEST for number in range(3)}
         assert list(honest.list_offsets(wanted)) == list(wanted)
+
+
+def test_a_link_that_cannot_read_what_it_knew_does_not_start(
+    liar: LyingBroker, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its old checkpoints keep groups from going back."""
+    properties = {"bootstrap.servers": liar.address}
+    assert MirrorLink._read(properties, admin, "orders") == []  # records without keys are none of a link's
+    monkeypatch.setattr(link, "_READ_S", 1.0)
+    liar.tell(ApiKey.FETCH, lie(ApiKey.FETCH, "no body"))
+    with pytest.raises(TimedOutError, match="orders was not read within 1 s: to offset 0 of"):
+        MirrorLink._read(properties, admin, "orders")
+    liar.tell(ApiKey.LIST_OFFSETS, lie(ApiKey.LIST_OFFSETS, "topics.partitions.error_code is 9999"))
+    with pytest.raises(RefusedError, match="error code 9999"):
+        MirrorLink._read(properties, admin, "orders")
 
 
 def test_every_command_that_asks_a_broker_is_lied_to() -> None:

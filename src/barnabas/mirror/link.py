@@ -20,8 +20,8 @@ from barnabas.client.admin import Admin
 from barnabas.client.codecs import BYTES
 from barnabas.client.configurations import ConfigSource
 from barnabas.client.consumer import Consumer
-from barnabas.client.errors import ConnectError
-from barnabas.client.offsets import LATEST, FoundOffset
+from barnabas.client.errors import ConnectError, RefusedError, TimedOutError
+from barnabas.client.offsets import LATEST
 from barnabas.client.producer import Producer
 from barnabas.client.properties import security_properties
 from barnabas.mirror.link_records import GroupCheckpoint, LinkHeartbeat, OffsetSync
@@ -252,11 +252,16 @@ class MirrorLink:
 
     @staticmethod
     def _read(cluster: Mapping[str, str], admin: Admin, topic: str) -> list[tuple[bytes, bytes]]:
-        """Keys and values of a topic of one partition, from its beginning to its present end."""
+        """Keys and values of a topic of one partition, from its beginning to its present end.
+
+        Raises `ClientError` where not all of it comes: a link that forgot a checkpoint would let a group go back.
+        """
         partition = TopicPartition(topic, 0)
         end = admin.list_offsets({partition: LATEST})[partition]
         found: list[tuple[bytes, bytes]] = []
-        if not isinstance(end, FoundOffset) or end.offset == 0:
+        if isinstance(end, RefusedError):
+            raise end
+        if end.offset == 0:
             return found
         properties = {**cluster, "group.id": "barnabas-mirror-link", "enable.auto.commit": "false"}
         with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
@@ -268,6 +273,10 @@ class MirrorLink:
                     found.append((record.key, record.value))
                 if record is not None and record.offset + 1 >= end.offset:
                     break
+            else:
+                at = consumer.position([partition])[partition] or 0
+                if at < end.offset:
+                    raise TimedOutError(f"{topic} was not read within {_READ_S:.0f} s: to offset {at} of {end.offset}")
         return found
 
 
