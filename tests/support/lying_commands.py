@@ -11,12 +11,12 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
 from barnabas.client import Admin, Producer, TopicPartition
 from barnabas.testing import Cluster
 from support.lying_broker import Lie, LyingBroker
 
-INCOMPLETE = 3
 LIMIT_S = 20.0
 """A command that takes longer hangs."""
 CONFIG = "request.timeout.ms=2000\ndefault.api.timeout.ms=1000\n"
