@@ -1,8 +1,13 @@
 """The dashboard: charts over results of every sink that can be read back, and the same figures for Prometheus."""
 
 import datetime
+import decimal
+import http.client
 import json
+import re
+import shutil
 import sqlite3
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,7 +24,14 @@ pytest.importorskip("duckdb")
 from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.charts_spec import Chart  # noqa: E402
 from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
-from barnabas.pipelines.dashboard.charts import ChartError, default_charts, metrics_text, run_metrics_text, series_of  # noqa: E402
+from barnabas.pipelines.dashboard.charts import (  # noqa: E402
+    ChartError,
+    default_charts,
+    draw_chart,
+    metrics_text,
+    run_metrics_text,
+    series_of,
+)
 from barnabas.pipelines.dashboard.queries import query_problem, run_query  # noqa: E402
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader  # noqa: E402
 from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer  # noqa: E402
@@ -333,3 +345,129 @@ def test_a_wrong_query_is_noticed_before_there_are_results(query: str, y: str, p
         assert found is not None
         assert found[0] == problem[0]
         assert problem[1] in found[1]
+
+
+def draw(chart: Chart, table: Any) -> dict[str, Any]:
+    """The figure as a browser gets it; raises for what JSON does not have."""
+    text = json.dumps(draw_chart(chart, table), allow_nan=False)
+    return dict(json.loads(text))
+
+
+ODD = pa.table(
+    {
+        "name": ["<b>one</b>", "2e3", "a & b", None],
+        "value": [1.5, float("nan"), float("inf"), float("-inf")],
+        "large": [2**53 + 1, -(2**60), 1, None],
+        "at": pa.array([0, 2**62, -(2**62), None], pa.timestamp("us", "UTC")),
+        "exact": pa.array([decimal.Decimal("0.10"), None, None, None], pa.decimal128(38, 2)),
+    }
+)
+
+
+def test_numbers_that_json_lacks_are_null_in_every_kind_of_chart() -> None:
+    """A record with NaN or 1e999 hides nothing else: as a figure, on the axis, as a group and in a table."""
+    bar = draw(Chart("c", "bar", "name", ("value",)), ODD)["data"][0]
+    assert bar["y"] == [1.5, None, None]
+    line = draw(Chart("c", "line", "value", ("large",)), ODD)["data"][0]
+    assert line["x"] == [1.5]
+    assert len(draw(Chart("c", "bar", "large", ("value",), "value"), ODD)["data"]) == 3
+    table = draw(Chart("c", "table", "", ()), ODD)["data"][0]
+    assert table["cells"]["values"][1] == [None, None, None, 1.5]
+
+
+def test_values_that_javascript_or_python_cannot_hold_are_texts_in_a_table() -> None:
+    """Whole numbers of more than 53 bits, decimals, and times beyond the year 9999."""
+    cells = draw(Chart("c", "table", "", ()), ODD)["data"][0]["cells"]["values"]
+    assert cells[2] == [None, 1, str(-(2**60)), str(2**53 + 1)]
+    assert cells[3] == [None, str(-(2**62)), str(2**62), "1970-01-01 00:00:00+00:00"]
+    assert cells[4][-1] == "0.10"
+
+
+def test_values_and_names_are_shown_as_text() -> None:
+    """Plotly takes a part of HTML in texts for markup, and texts that look like numbers for numbers."""
+    chart = Chart("<i>title</i>", "bar", "name", ("value",), "name")
+    figure = draw(chart, ODD)
+    assert figure["layout"]["title"]["text"] == "&lt;i&gt;title&lt;/i&gt;"
+    assert figure["layout"]["xaxis"]["type"] == "category"
+    assert [each["name"] for each in figure["data"]] == ["2e3", "&lt;b&gt;one&lt;/b&gt;", "a &amp; b"]
+    assert [each["x"] for each in figure["data"]] == [["2e3"], ["&lt;b&gt;one&lt;/b&gt;"], ["a &amp; b"]]
+    table = draw(Chart("c", "table", "", ()), pa.table({"<u>": ["<script>"]}))["data"][0]
+    assert (table["header"]["values"], table["cells"]["values"]) == (["&lt;u&gt;"], [["&lt;script&gt;"]])
+    assert 'carrier="<b>one</b>"' not in metrics_text("f", [(chart, series_of(chart, ODD))], 0)
+    assert 'name="<b>one</b>"' in metrics_text("f", [(chart, series_of(chart, ODD))], 0)
+
+
+def test_times_and_dates_have_an_axis_of_time() -> None:
+    """Also dates that SQLite keeps as texts."""
+    for values in ([datetime.date(2013, 1, 1)], ["2013-01-01"], [datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)]):
+        figure = draw(Chart("c", "line", "at", ("n",)), pa.table({"at": values, "n": [1]}))
+        assert figure["layout"]["xaxis"]["type"] == "date"
+
+
+def status_of(server: DashboardServer, headers: dict[str, str], path: str = "/figures.json") -> tuple[int, Any]:
+    with closing(http.client.HTTPConnection(*server.server_address[:2], timeout=30)) as connection:
+        connection.putrequest("GET", path, skip_host=True)
+        for name, text in headers.items():
+            connection.putheader(name, text)
+        connection.endheaders()
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.headers
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *(("127.0.0.1:8050", 200), ("localhost", 200), ("LOCALHOST.:1", 200), ("[::1]:8050", 200), ("10.0.0.5", 200)),
+        *(("dashboards.example:8050", 200), ("evil.example:8050", 421), ("127.0.0.1.evil.example", 421), ("", 421)),
+        *(("localhost.evil.example", 421), ("evil.example:127.0.0.1", 421)),
+    ],
+)
+def test_a_name_that_is_not_the_servers_is_refused(server: DashboardServer, host: str, status: int) -> None:
+    """A page of another site may lead its own name to this machine, to read the answers."""
+    server.names.add("dashboards.example")
+    assert status_of(server, {"Host": host})[0] == status
+
+
+def test_a_request_without_a_host_is_refused(server: DashboardServer) -> None:
+    """No browser sends one."""
+    assert status_of(server, {})[0] == 421
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js", "/figures.json", "/metrics", "/nothing"])
+def test_every_answer_says_what_a_browser_may_do_with_it(server: DashboardServer, path: str) -> None:
+    """No script runs but the server's own files, nothing is loaded from elsewhere, and no other site has the page in a frame."""
+    _, headers = status_of(server, {"Host": "localhost"}, path)
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'; script-src 'self';" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "<script>" not in get(server, "")[1]
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="there is no browser")
+def test_charts_fit_their_cells_and_show_texts_as_they_are(tmp_path: Path) -> None:
+    """In a browser: the first chart is drawn when the others have their places, and a value with markup is text."""
+    database = tmp_path / "out"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE t (carrier, flights, delay, window_start)")
+        connection.executemany(
+            "INSERT INTO t VALUES (?, ?, ?, '2013-01-01T00:00:00.000000Z')",
+            [("<b>bold</b>", 3, 1e999), ("<img src=x onerror=alert(1)>", 2, 2.0)],
+        )
+        connection.commit()
+    chart = '[[charts]]\ntitle = "<u>c</u>"\ntype = "bar"\nx = "carrier"\ny = ["flights", "delay"]\n'
+    flow = spec.parse(
+        FLOW + 3 * chart + '[[charts]]\ntitle = "rows"\ntype = "table"\n', file=str(tmp_path / "flow.toml")
+    )
+    words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,900", "--dump-dom"]
+    with served_dashboard(flow) as running:
+        command = [*words, f"--user-data-dir={tmp_path}/browser", "--virtual-time-budget=15000", running.url]
+        page = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+    widths = [float(each) for each in re.findall(r'<svg class="main-svg"[^>]* width="([\d.]+)"', page)]
+    assert len(widths) >= 4, page[-2000:]
+    assert max(widths) < 700
+    assert page.count(">&lt;b&gt;bold&lt;/b&gt;</text>") >= 4  # along three axes, and in the table
+    assert page.count(">&lt;u&gt;c&lt;/u&gt;</text>") == 3
+    assert "<img src=" not in page
+    assert "2 rows at" in page

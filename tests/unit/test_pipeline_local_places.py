@@ -96,11 +96,6 @@ def test_a_place_that_may_not_be_written_is_named(kind: str, tmp_path: Path, mon
         assert problems(tmp_path, kind, "there/x") == ["5: sinks[0].path: this user may not write in there/x"]
 
 
-def test_addresses_are_not_looked_at(tmp_path: Path) -> None:
-    """What has a scheme is somewhere else."""
-    assert problems(tmp_path, "delta", "s3://bucket/t") == []
-
-
 def test_a_checkpoint_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """It is a folder of this machine, too."""
     (tmp_path / "file").write_text("")

@@ -24,6 +24,13 @@ def add_output_actions(commands: Any) -> list[argparse.ArgumentParser]:
     dashboard = commands.add_parser("dashboard", help="serve a live page with charts over a flow's results")
     dashboard.add_argument("--host", default="127.0.0.1", help="the address to serve on (default: %(default)s)")
     dashboard.add_argument("--port", type=int, default=8050, help="the port, 0 for any (default: %(default)s)")
+    dashboard.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which browsers reach the page, beside those of this machine; may be repeated",
+    )
     search = commands.add_parser("search", help="find rows in a flow's full-text index")
     search.add_argument("--limit", type=int, default=10, help="how many rows to show (default: %(default)s)")
     train = commands.add_parser("train", help="train the flow's model from all that is in its topics now")
@@ -48,7 +55,7 @@ def _dashboard(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
     dashboard = Dashboard(flow)
     try:
-        server = DashboardServer(dashboard, arguments.host, arguments.port)
+        server = DashboardServer(dashboard, arguments.host, arguments.port, arguments.allowed_host)
     except OSError as error:
         raise ConfigError(f"cannot serve on {arguments.host}:{arguments.port}: {error.strerror}") from error
     outlive_output()

@@ -4,7 +4,10 @@ A chart is a query in SQL over the table ``results``, or the result as it is; ``
 and ``color`` cuts a figure into one series for each of its values.
 """
 
+import decimal
+import html
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +22,8 @@ __all__ = ["ChartError", "Series", "default_charts", "draw_chart", "metrics_text
 
 _MAX_SERIES = 30
 _MAX_POINTS = 5_000
+_EXACT = 2**53
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class ChartError(ValueError):
@@ -51,12 +56,12 @@ def series_of(chart: Chart, rows: pa.Table) -> list[Series]:
     for name in (chart.x, *chart.y, *([chart.color] if chart.color else [])):
         if name not in rows.column_names:
             raise ChartError(f"there is no column {name}; there are {', '.join(rows.column_names)}")
-    xs = rows[chart.x].to_pylist()
-    groups = rows[chart.color].to_pylist() if chart.color else [None] * len(xs)
+    xs = list(map(_plain, _values(rows[chart.x])))
+    groups = _values(rows[chart.color]) if chart.color else [None] * len(xs)
     found: list[Series] = []
     for figure in chart.y:
         points: dict[Any, list[tuple[Any, float | None]]] = {}
-        for x, group, value in zip(xs, groups, rows[figure].to_pylist(), strict=True):
+        for x, group, value in zip(xs, groups, _values(rows[figure]), strict=True):
             if x is not None:
                 points.setdefault(group, []).append((x, _number(figure, value)))
         ranked: list[Any] = sorted(points, key=lambda group: (-_total(points[group]), str(group)))[:_MAX_SERIES]
@@ -65,7 +70,7 @@ def series_of(chart: Chart, rows: pa.Table) -> list[Series]:
             if chart.type == "line":
                 series.sort(key=lambda point: point[0])
             group_name = None if not chart.color else "none" if group is None else str(group)
-            found.append(Series(figure, group_name, [_plain(x) for x, _ in series], [y for _, y in series]))
+            found.append(Series(figure, group_name, [x for x, _ in series], [y for _, y in series]))
     return found
 
 
@@ -75,20 +80,22 @@ def draw_chart(chart: Chart, rows: pa.Table) -> dict[str, Any]:
 
     figure = go.Figure()
     if chart.type == "table":
-        last = rows.slice(max(0, rows.num_rows - 20)).to_pylist()[::-1]
-        names = rows.column_names
-        cells = [[_plain(row[name]) for row in last] for name in names]
+        last = rows.slice(max(0, rows.num_rows - 20))
+        cells = [[_cell(value) for value in _values(column)[::-1]] for column in last.columns]
+        names = list(map(_escaped, rows.column_names))
         figure.add_trace(go.Table(header={"values": names}, cells={"values": cells}))
     else:
         for series in series_of(chart, rows):
             parts = [part for part in (series.group, series.figure if len(chart.y) > 1 else None) if part is not None]
-            name = ", ".join(parts) or series.figure
+            name = _escaped(", ".join(parts) or series.figure)
+            x = list(map(_escaped, series.x))
             if chart.type == "line":
-                figure.add_trace(go.Scatter(x=series.x, y=series.y, name=name, mode="lines+markers"))
+                figure.add_trace(go.Scatter(x=x, y=series.y, name=name, mode="lines+markers"))
             else:
-                figure.add_trace(go.Bar(x=series.x, y=series.y, name=name))
-        figure.update_layout(xaxis_title=chart.x, yaxis_title=", ".join(chart.y))
-    figure.update_layout(title=chart.title, uirevision="kept", margin={"t": 60, "r": 20})
+                figure.add_trace(go.Bar(x=x, y=series.y, name=name))
+        figure.update_layout(xaxis_title=_escaped(chart.x), yaxis_title=_escaped(", ".join(chart.y)))
+        figure.update_xaxes(type=_axis_type(rows[chart.x]))
+    figure.update_layout(title=_escaped(chart.title), uirevision="kept", margin={"t": 60, "r": 20})
     drawn: dict[str, Any] = _without_tuples(figure.to_plotly_json())
     return drawn
 
@@ -158,20 +165,65 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 def _number(figure: str, value: Any) -> float | None:
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+    if value is None:
         return None
     try:
-        return float(value)
+        number = float(value)
+    except OverflowError:
+        return None
     except (TypeError, ValueError) as error:
         raise ChartError(f"{figure} is {value!r}, which is no number") from error
+    return number if math.isfinite(number) else None
 
 
 def _total(points: Sequence[tuple[Any, float | None]]) -> float:
     return sum(abs(y) for _, y in points if y is not None)
 
 
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values; a time that Python does not have is a text, so that one row does not hide the others."""
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError, pa.ArrowException):
+        return [_value(each) for each in column]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError, pa.ArrowException):
+        return str(scalar.cast(pa.int64()).as_py()) if pa.types.is_temporal(scalar.type) else str(scalar)
+
+
 def _plain(value: Any) -> Any:
+    """The value as JSON has it: no number that it lacks, and a text for what is neither text nor number."""
+    if isinstance(value, decimal.Decimal):
+        value = float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _cell(value: Any) -> Any:
+    """The value in a table: decimals and large whole numbers as texts, because numbers of JavaScript have 53 bits."""
+    if isinstance(value, decimal.Decimal) or (isinstance(value, int) and abs(value) > _EXACT):
+        value = str(value)
+    return _escaped(_plain(value))
+
+
+def _escaped(value: Any) -> Any:
+    """A text so that Plotly, which takes texts for HTML in part, shows it as it is; other values as they are."""
+    return html.escape(value, quote=False) if isinstance(value, str) else value
+
+
+def _axis_type(column: pa.ChunkedArray) -> str:
+    """Texts are no numbers, even if they look like some; SQLite keeps dates as texts."""
+    if pa.types.is_temporal(column.type) and not pa.types.is_duration(column.type):
+        return "date"
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return "-"
+    known = [each for each in column.to_pylist() if each is not None]
+    return "date" if known and all(map(_DATE.fullmatch, known)) else "category"
 
 
 def _without_tuples(value: Any) -> Any:

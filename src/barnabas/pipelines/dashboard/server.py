@@ -1,6 +1,7 @@
 """The dashboard's server: a page, its figures as JSON, and the figures for Prometheus. Plain HTTP, from this machine only unless asked.
 
 /               the page, which asks for the figures again and again
+/page.js        its script
 /figures.json   the charts as Plotly draws them
 /metrics        the same figures and those of the flow's last run, in Prometheus's text form
 /plotly.js      the library, from its Python package: a browser without Internet shows the charts
@@ -8,8 +9,10 @@
 
 import html
 import json
+import socket
 import threading
 import time
+from collections.abc import Collection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
@@ -27,6 +30,7 @@ from barnabas.pipelines.dashboard.charts import (
     run_metrics_text,
     series_of,
 )
+from barnabas.pipelines.dashboard.page import HEADERS, PAGE, SCRIPT, is_expected_host
 from barnabas.pipelines.dashboard.queries import run_query
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader, readable_sinks
 from barnabas.pipelines.spec import Flow
@@ -94,7 +98,7 @@ class Dashboard:
         rows_by_sink = {str(number + 1): table.num_rows for number, table in tables.items()}
         figures = {"flow": self._flow.name, "rows": rows_by_sink, "charts": shown}
         return _State(
-            json.dumps(figures, default=str).encode(), metrics_text(self._flow.name, drawn, problems).encode()
+            json.dumps(figures, allow_nan=False).encode(), metrics_text(self._flow.name, drawn, problems).encode()
         )
 
     def metrics(self) -> bytes:
@@ -102,7 +106,7 @@ class Dashboard:
         return self.state().metrics + run_metrics_text(self._flow.name, Checkpoint(self._flow).last_run()).encode()
 
     def page(self) -> bytes:
-        return _PAGE.replace("{name}", html.escape(self._flow.name)).encode()
+        return PAGE.replace("{name}", html.escape(self._flow.name)).encode()
 
 
 class DashboardServer(ThreadingHTTPServer):
@@ -110,9 +114,11 @@ class DashboardServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, dashboard: Dashboard, host: str, port: int) -> None:
+    def __init__(self, dashboard: Dashboard, host: str, port: int, names: Collection[str] = ()) -> None:
+        """``names`` are those of hosts by which browsers may ask for it, beside addresses, ``host`` and this machine's own names."""
         super().__init__((host, port), _Handler)
         self.dashboard = dashboard
+        self.names = {host, socket.gethostname(), self.server_name, *names}
 
     @property
     def url(self) -> str:
@@ -126,9 +132,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         dashboard = self.server.dashboard
+        if not is_expected_host(self.headers.get("Host"), self.server.names):
+            self._refuse()
+            return
         match self.path.partition("?")[0]:
             case "/":
                 self._answer("text/html; charset=utf-8", dashboard.page())
+            case "/page.js":
+                self._answer("text/javascript; charset=utf-8", SCRIPT.encode())
             case "/figures.json":
                 self._answer("application/json", dashboard.state().figures)
             case "/metrics":
@@ -138,10 +149,16 @@ class _Handler(BaseHTTPRequestHandler):
 
                 self._answer("text/javascript; charset=utf-8", get_plotlyjs().encode(), keep=True)
             case _:
-                self.send_error(404)
+                self._answer("text/plain; charset=utf-8", b"there is no such page\n", status=404)
 
-    def _answer(self, kind: str, body: bytes, *, keep: bool = False) -> None:
-        self.send_response(200)
+    def _refuse(self) -> None:
+        text = "this is not a name of the dashboard's server: ask for it by its address, or start it with --allowed-host NAME\n"
+        self._answer("text/plain; charset=utf-8", text.encode(), status=421)
+
+    def _answer(self, kind: str, body: bytes, *, keep: bool = False, status: int = 200) -> None:
+        self.send_response(status)
+        for name, text in HEADERS.items():
+            self.send_header(name, text)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "max-age=86400" if keep else "no-store")
@@ -150,56 +167,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Requests are not logged: the page makes one every two seconds."""
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{name}</title>
-<meta name="viewport" content="width=device-width">
-<style>
-body { font-family: system-ui, sans-serif; margin: 1rem; color: #222 }
-header { display: flex; gap: 1rem; align-items: baseline }
-#charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 34rem), 1fr)); gap: 1rem }
-.chart { min-height: 26rem; border: 1px solid #ddd; border-radius: 6px }
-.problem { padding: 1rem; color: #a00; white-space: pre-wrap }
-#state { color: #666 }
-</style></head><body>
-<header><h1>{name}</h1><span id="state">reading</span></header>
-<div id="charts"></div>
-<script src="/plotly.js"></script>
-<script>
-const charts = document.getElementById("charts"), state = document.getElementById("state");
-let last = "";
-async function refresh() {
-  try {
-    const text = await (await fetch("/figures.json")).text();
-    const answer = JSON.parse(text);
-    if (text !== last) {
-      answer.charts.forEach((chart, number) => {
-        let place = document.getElementById("chart-" + number);
-        if (!place) {
-          place = document.createElement("div");
-          place.id = "chart-" + number;
-          charts.append(place);
-        }
-        if (chart.problem) {
-          Plotly.purge(place);
-          place.className = "chart problem";
-          place.textContent = chart.title + ": " + chart.problem;
-        } else {
-          if (place.className !== "chart") place.textContent = "";
-          place.className = "chart";
-          Plotly.react(place, chart.figure.data, chart.figure.layout, {responsive: true});
-        }
-      });
-      last = text;
-    }
-    const rows = Object.values(answer.rows).map(count => count.toLocaleString("en") + " rows");
-    state.textContent = rows.join(", ") + " at " + new Date().toLocaleTimeString();
-  } catch (error) {
-    state.textContent = "no answer from the dashboard's server: " + error.message;
-  }
-  setTimeout(refresh, 2000);
-}
-refresh();
-</script></body></html>
-"""
