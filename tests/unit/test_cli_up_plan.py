@@ -252,6 +252,24 @@ def test_a_reconfigured_ensemble_keeps_its_members(tmp_path: Path) -> None:
 # What was edited by hand
 
 
+def test_a_server_of_an_ensemble_has_the_id_in_its_file_myid(tmp_path: Path) -> None:
+    """As for the server itself; the name of its zoo.cfg is only its first id."""
+    first = start(tmp_path, "--zk-servers", "3", "--zk-port", "12181")
+    (tmp_path / "zookeeper1" / "myid").write_text("2\n")
+    (tmp_path / "zookeeper2" / "myid").write_text("1\n")
+    listens = first.coordination.listens
+    quorum_ports = [address.port for address in plan(tmp_path).coordination.listens[1::3]]
+    assert quorum_ports == [listens[n].port for n in (4, 1, 7)]
+    moved = plan(tmp_path, "--zk-port", "22181").coordination
+    lines = moved.files["zookeeper1"].texts
+    assert [lines[f"server.{n}"] for n in (2, 1, 3)] == [
+        f"{quorum}:{election.port}" for quorum, election in zip(moved.listens[1::3], moved.listens[2::3], strict=True)
+    ]
+    (tmp_path / "zookeeper3" / "myid").write_text("7\n")
+    with pytest.raises(BarnabasError, match=r"zoo3\.cfg: .*myid has the id 7, and there is no line server\.7"):
+        plan(tmp_path)
+
+
 def test_what_was_edited_by_hand_is_started(tmp_path: Path) -> None:
     """Ports, log dirs, a chroot; new brokers go to the same chroot."""
     start(tmp_path, "--port", "19092", "--zk-port", "12181")

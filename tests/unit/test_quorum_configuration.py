@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.settings import Values
 from barnabas.coordination.quorum.configuration import QuorumConfiguration, parse_dynamic_text
-from barnabas.coordination.quorum.configuration_files import with_dynamic_file
+from barnabas.coordination.quorum.configuration_files import merge_dynamic_texts
 from barnabas.coordination.quorum.members import HostAndPort, LearnerType, QuorumServer
 from barnabas.coordination.quorum.verifiers import AckTracker, HierarchicalQuorum, MajorityQuorum
 from barnabas.coordination.server.peer_config import client_endpoint, parse_my_id
 from barnabas.coordination.server.server import CoordinationServer
-from barnabas.coordination.server.settings import ensemble_of, ineffective_lines, parse_settings
+from barnabas.coordination.server.settings import ensemble_of, ineffective_lines, parse_settings, quorum_of
 
 BASE = {"dataDir": "/d", "clientPort": "2181", "initLimit": "5", "syncLimit": "2"}
 THREE = {f"server.{number}": f"zoo{number}:2888:3888" for number in (1, 2, 3)}
@@ -182,31 +183,35 @@ def test_a_member_needs_its_limits(name: str) -> None:
 def test_a_dynamic_file_gives_the_servers_and_its_name_the_version() -> None:
     """Server lines beside it, other settings in it, and a file without servers are refused."""
     static = {**BASE, "dynamicConfigFile": "/conf/zoo.cfg.dynamic.100000003"}
-    merged = with_dynamic_file(static, static["dynamicConfigFile"], THREE)
+    merged = merge_dynamic_texts(static, static["dynamicConfigFile"], THREE)
     ensemble = ensemble_of(parse_settings(merged))
     assert ensemble is not None
     assert (ensemble.version, ensemble.voters) == (0x100000003, {1, 2, 3})
-    assert with_dynamic_file(static, "/conf/zoo.cfg.dynamic", THREE).get("version") is None
+    assert merge_dynamic_texts(static, "/conf/zoo.cfg.dynamic", THREE).get("version") is None
     with pytest.raises(ConfigError, match="server.1 must be in the file"):
-        with_dynamic_file({**static, **THREE}, "f", THREE)
+        merge_dynamic_texts({**static, **THREE}, "f", THREE)
     with pytest.raises(ConfigError, match="f sets tickTime"):
-        with_dynamic_file(static, "f", {**THREE, "tickTime": "1"})
+        merge_dynamic_texts(static, "f", {**THREE, "tickTime": "1"})
     with pytest.raises(ConfigError, match="has no server.N lines"):
         parse_settings(static)
+
+
+def endpoint(values: Values, my_id: int) -> HostAndPort | None:
+    return client_endpoint(values, quorum_of(values), my_id)
 
 
 def test_the_client_port_comes_from_clientport_or_from_the_server_line() -> None:
     """Both may name it if they agree."""
     lines = {**THREE, "server.1": "zoo1:2888:3888;2181"}
     values = parse_settings({**BASE, **lines})
-    assert client_endpoint(values, 1) == client_endpoint(values, 2) == HostAndPort("0.0.0.0", 2181)
+    assert endpoint(values, 1) == endpoint(values, 2) == HostAndPort("0.0.0.0", 2181)
     other = parse_settings({**BASE, **lines, "clientPort": "2182"})
-    assert client_endpoint(other, 2) == HostAndPort("0.0.0.0", 2182)
+    assert endpoint(other, 2) == HostAndPort("0.0.0.0", 2182)
     with pytest.raises(ConfigError, match="the line server.1 names 0.0.0.0:2181"):
-        client_endpoint(other, 1)
+        endpoint(other, 1)
     without = {name: text for name, text in {**BASE, **lines}.items() if name != "clientPort"}
-    assert client_endpoint(parse_settings(without), 1) == HostAndPort("0.0.0.0", 2181)
-    assert client_endpoint(parse_settings(without), 2) is None
+    assert endpoint(parse_settings(without), 1) == HostAndPort("0.0.0.0", 2181)
+    assert endpoint(parse_settings(without), 2) is None
     with pytest.raises(ConfigError, match="clientPort"):
         parse_settings({"dataDir": "/d"})
 

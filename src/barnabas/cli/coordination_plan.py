@@ -2,19 +2,18 @@
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
-from barnabas.base.settings import properties_text
 from barnabas.cli.held_cluster import HeldCluster, missing_file
 from barnabas.cli.server_names import COORDINATION_NAME, coordination_config
 from barnabas.cli.up_files import ServerFile, free_ports
-from barnabas.coordination.quorum.configuration_files import read_zoo_cfg
+from barnabas.coordination.quorum.configuration_files import with_dynamic_file
 from barnabas.coordination.quorum.members import HostAndPort
-from barnabas.coordination.server.peer_config import client_endpoint
-from barnabas.coordination.server.settings import parse_settings, quorum_of
+from barnabas.coordination.server.peer_config import own_server, read_peer_config
+from barnabas.coordination.server.settings import parse_settings
 
 __all__ = ["DEFAULT_HOST", "CoordinationPlan", "plan_coordination", "reachable"]
 
@@ -54,6 +53,8 @@ class CoordinationPlan:
 class _Member:
     """Where one server listens; a server alone has no quorum and election ports."""
 
+    my_id: int | None
+    """That of a member's file myid."""
     client: HostAndPort
     quorum: HostAndPort | None = None
     election: HostAndPort | None = None
@@ -124,9 +125,13 @@ def _restarted(given: argparse.Namespace, held: HeldCluster, directory: Path, na
                 "reconfiguration wrote: leave --zk-port and --host out, and change them with barnabas zookeeper-shell, reconfig"
             )
     if given.zk_port is None:
-        members = [_Member(*(HostAndPort(given.host, each.port) for each in member.listens())) for member in former]
+        members = [
+            _Member(member.my_id, *(HostAndPort(given.host, each.port) for each in member.listens()))
+            for member in former
+        ]
     else:
-        members = _new_members(given, len(names), given.host or former[0].client.host)
+        ports = _new_members(given, len(names), given.host or former[0].client.host)
+        members = [replace(new, my_id=member.my_id) for new, member in zip(ports, former, strict=True)]
     return _plan(directory, names, texts, members, former, is_changed=True)
 
 
@@ -137,30 +142,25 @@ def _new_members(given: argparse.Namespace, count: int, host: str) -> list[_Memb
         ports = [first + offset + n for offset in offsets for n in range(count)]
     else:
         ports = free_ports(host, count * len(offsets))
-    return [_Member(*(HostAndPort(host, port) for port in ports[n::count])) for n in range(count)]
+    return [_Member(n + 1, *(HostAndPort(host, port) for port in ports[n::count])) for n in range(count)]
 
 
 def _held_member(directory: Path, name: str, texts: Mapping[str, str]) -> _Member:
     """Where a server of the data dir listens. Raises `BarnabasError` that names the file."""
     path = str(directory / coordination_config(name))
     files = OsFiles()
-
-    def read(file: str) -> bytes:
-        return properties_text(texts).encode() if file == path else files.read(file)
-
+    number = name.removeprefix(COORDINATION_NAME)  # what `CoordinationPlan.write` gives a member without a file myid
     try:
-        values = parse_settings(read_zoo_cfg(read, path))
-        number = int(name.removeprefix(COORDINATION_NAME) or 0)
-        quorum = quorum_of(values)
-        client = client_endpoint(values, number)
-        mine = quorum.servers.get(number) if quorum is not None and number else None
+        settings = parse_settings(with_dynamic_file(texts, files.read))
+        config = read_peer_config(settings, files, int(number) if number else None)
+        mine = own_server(settings, config) if config.ensemble is not None else None
     except ConfigError as error:
         raise BarnabasError(f"{path}: {error}") from None
-    if client is None:
+    if config.client is None:
         raise BarnabasError(f"{path} names no clientPort, at which brokers and barnabas up could find the server")
     if mine is None:
-        return _Member(client)
-    return _Member(client, mine.quorum_address, HostAndPort(mine.host, mine.election_port))
+        return _Member(config.my_id, config.client)
+    return _Member(config.my_id, config.client, mine.quorum_address, mine.election_address)
 
 
 def _plan(
@@ -173,8 +173,8 @@ def _plan(
     is_changed: bool,
 ) -> CoordinationPlan:
     lines = {
-        f"server.{n}": f"{member.quorum}:{member.election.port}"
-        for n, member in enumerate(members, 1)
+        f"server.{member.my_id}": f"{member.quorum}:{member.election.port}"
+        for member in members
         if member.quorum is not None and member.election is not None
     }
     files = {}

@@ -21,7 +21,7 @@ from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.terminal import print
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.quorum.configuration_files import read_zoo_cfg
-from barnabas.coordination.server.peer_config import configuration_warnings, read_peer_config
+from barnabas.coordination.server.peer_config import PeerConfig, configuration_warnings, read_peer_config
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import ineffective_lines, parse_settings
 from barnabas.net.descriptors import raise_descriptor_limit
@@ -40,12 +40,12 @@ def main(argv: list[str]) -> int:
     outlive_output()
     log_to_standard_error(logging.INFO, _LOG_FORMAT.format(""))
     try:
-        settings = _settings(arguments.config, arguments.override)
+        settings, peer_config = _settings(arguments.config, arguments.override)
     except BarnabasError as error:
         return _refused(error, _INVALID_INVOCATION)
     try:
         raise_descriptor_limit()
-        return _run(settings, os.path.realpath(arguments.config))
+        return _run(settings, peer_config, os.path.realpath(arguments.config))
     except BarnabasError as error:
         return _refused(error, 1)
 
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings(path: str, overrides: list[str]) -> Values:
+def _settings(path: str, overrides: list[str]) -> tuple[Values, PeerConfig]:
     given: dict[str, str] = {}
     for override in overrides:
         name, equals, text = override.partition("=")
@@ -86,7 +86,7 @@ def _settings(path: str, overrides: list[str]) -> Values:
         _log_with_id(config.my_id)
     for line in (*ineffective_lines(settings), *configuration_warnings(settings, config)):
         logger.warning("%s", line)
-    return settings
+    return settings, config
 
 
 def _log_with_id(my_id: int) -> None:
@@ -96,10 +96,10 @@ def _log_with_id(my_id: int) -> None:
         handler.setFormatter(formatter)
 
 
-def _run(settings: Values, path: str) -> int:
+def _run(settings: Values, peer_config: PeerConfig, path: str) -> int:
     limit_pauses()
     gc.freeze()  # what was imported lives long
-    return asyncio.Runner(loop_factory=_new_loop).run(_serve(settings, path))
+    return asyncio.Runner(loop_factory=_new_loop).run(_serve(settings, peer_config, path))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -108,13 +108,14 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _serve(settings: Values, path: str) -> int:
+async def _serve(settings: Values, peer_config: PeerConfig, path: str) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     has_started = count_from_start(loop)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    server = CoordinationServer(settings, config_path=path, **parts_with_faults(lambda: coordination_name(path)))
+    faults = parts_with_faults(lambda: coordination_name(path))
+    server = CoordinationServer(settings, config_path=path, peer_config=peer_config, **faults)
     await server.start()
     admin = AdminServer(settings, server)
     try:

@@ -19,14 +19,14 @@ from barnabas.base.files import Files
 from barnabas.base.settings import edited_properties, properties_text, read_properties, utf8_warnings
 from barnabas.coordination.quorum.configuration import QuorumConfiguration, is_dynamic, parse_dynamic_text
 
-__all__ = ["ConfigurationFiles", "read_zoo_cfg", "with_dynamic_file"]
+__all__ = ["ConfigurationFiles", "merge_dynamic_texts", "read_zoo_cfg", "with_dynamic_file"]
 
 _CLIENT = ("clientPort", "clientPortAddress")
 _ENCODING = "latin-1"
 
 
-def with_dynamic_file(texts: Mapping[str, str], file_name: str, file_texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts of zoo.cfg together with those of the file that its ``dynamicConfigFile`` names.
+def merge_dynamic_texts(texts: Mapping[str, str], file_name: str, file_texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts of zoo.cfg together with those of its dynamic file. Raises `ConfigError` for a line in the wrong file.
 
     The version is the last part of the file's name, as in ``zoo.cfg.dynamic.100000000``.
     """
@@ -54,10 +54,15 @@ def read_zoo_cfg(
     Names and values are without the blanks around them, as ZooKeeper's server takes them. ``warn`` gets a line for each
     value in UTF-8, for the files are read as ISO-8859-1, as Java reads them. Raises `ConfigError`.
     """
-    texts = _read_texts(read, path, warn) | dict(overrides or {})
-    if dynamic_path := texts.get("dynamicConfigFile"):
-        texts = with_dynamic_file(texts, dynamic_path, _read_texts(read, dynamic_path, warn))
-    return texts
+    return with_dynamic_file(_read_texts(read, path, warn) | dict(overrides or {}), read, warn)
+
+
+def with_dynamic_file(
+    texts: Mapping[str, str], read: Callable[[str], bytes], warn: Callable[[str], None] = lambda _: None
+) -> dict[str, str]:
+    """The texts of zoo.cfg and of the dynamic file that they name, as `read_zoo_cfg` reads it. Raises `ConfigError`."""
+    path = texts.get("dynamicConfigFile", "").strip()
+    return merge_dynamic_texts(texts, path, _read_texts(read, path, warn)) if path else dict(texts)
 
 
 def _read_texts(read: Callable[[str], bytes], path: str, warn: Callable[[str], None]) -> dict[str, str]:

@@ -4,7 +4,6 @@ In ZooKeeper: QuorumPeerMain.runFromConfig.
 """
 
 import logging
-import posixpath
 from collections.abc import Callable
 from functools import partial
 
@@ -24,9 +23,9 @@ from barnabas.coordination.quorum.authentication import QuorumAuthentication
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.quorum.configuration_files import ConfigurationFiles
 from barnabas.coordination.server.authentication import access_rules
-from barnabas.coordination.server.peer_config import PeerConfig
+from barnabas.coordination.server.peer_config import PeerConfig, own_server
 from barnabas.coordination.server.quorum_security import quorum_authentication, quorum_tls_options
-from barnabas.coordination.server.settings import ensemble_of, session_timeouts_ms
+from barnabas.coordination.server.settings import session_timeouts_ms
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.configurations import Configurations
 from barnabas.coordination.zab.leader import Timing
@@ -44,8 +43,8 @@ def read_text(files: Files, path: str) -> str:
     return files.read(path).decode()
 
 
-def client_limits(settings: Values, files: Files, rng: Random, user: str) -> Limits:
-    """What clients may do. ``user`` is that of the server's process, for the audit log."""
+def client_limits(settings: Values, files: Files, rng: Random, user: str, *, is_member: bool) -> Limits:
+    """What clients of a server alone or of a member may do. ``user`` is that of the server's process, for the audit log."""
     low, high = session_timeouts_ms(settings)
     return Limits(
         min_session_timeout_ms=low,
@@ -56,7 +55,7 @@ def client_limits(settings: Values, files: Files, rng: Random, user: str) -> Lim
         ttl_nodes=settings["extendedTypesEnabled"],
         enforce_quota=settings["enforceQuota"],
         local_sessions=LocalSessions(settings["tickTime"], settings["localSessionsUpgradingEnabled"])
-        if settings["localSessionsEnabled"] and ensemble_of(settings) is not None
+        if settings["localSessionsEnabled"] and is_member
         else None,
         access=access_rules(settings, partial(read_text, files), rng.randbytes),
         auditor=AuditLog(audit_logger.info, user) if settings["audit.enable"] else None,
@@ -87,15 +86,10 @@ class MemberAssembly:
         self._clock = clock
         self._rng = rng
         assert config.ensemble is not None, "the server is alone"
-        assert config.my_id is not None
-        my_id, ensemble = config.my_id, config.ensemble
-        self.my_id = my_id
-        if my_id not in ensemble.servers:
-            path = posixpath.join(settings["dataDir"], "myid")
-            raise ConfigError(f"{path} has the id {my_id}, and there is no line server.{my_id}")
+        self.my_id = own_server(settings, config).id
         can_reconfigure = settings["reconfigEnabled"]
         self._configurations = Configurations(
-            my_id, ensemble, _configuration_files(files, config_path) if can_reconfigure else None
+            self.my_id, config.ensemble, _configuration_files(files, config_path) if can_reconfigure else None
         )
         self._configurations.load()
 

@@ -13,10 +13,17 @@ from barnabas.base.files import Files
 from barnabas.base.settings import Values
 from barnabas.coordination.core.sessions import MAX_SERVER_ID
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
-from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
+from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort, QuorumServer
 from barnabas.coordination.server.settings import LEAST_SNAPSHOTS, is_distributed, quorum_of
 
-__all__ = ["PeerConfig", "client_endpoint", "configuration_warnings", "parse_my_id", "read_peer_config"]
+__all__ = [
+    "PeerConfig",
+    "client_endpoint",
+    "configuration_warnings",
+    "own_server",
+    "parse_my_id",
+    "read_peer_config",
+]
 
 _ANY_ADDRESSES = ("", ANY_ADDRESS, "::", "0:0:0:0:0:0:0:0")
 
@@ -33,25 +40,39 @@ class PeerConfig:
     """Where clients connect without TLS; None if they need TLS."""
 
 
-def read_peer_config(settings: Values, files: Files) -> PeerConfig:
-    """Read the file myid beside the settings. Raises `ConfigError` for what cannot be used."""
+def read_peer_config(settings: Values, files: Files, new_id: int | None = None) -> PeerConfig:
+    """Read the file myid beside the settings. Raises `ConfigError` for what cannot be used.
+
+    ``new_id`` is the number that a missing file myid will have before the server is started.
+    """
     quorum = quorum_of(settings)
     is_member = is_distributed(settings, quorum)
     path = posixpath.join(settings["dataDir"], "myid")
+    my_id = new_id
     try:
         my_id = parse_my_id(files.read(path).decode("utf-8", "replace"), is_member=is_member)
     except (FileNotFoundError, NotADirectoryError):
-        if is_member:
+        if is_member and new_id is None:
             raise ConfigError(
                 f"{path} is missing: write this server's number, as in its server.N line, to it"
             ) from None
-        my_id = None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-    client = client_endpoint(settings, my_id)
+    client = client_endpoint(settings, quorum, my_id)
     if client is None and settings["secureClientPort"] is None:
         raise ConfigError(_without_port(path, my_id, quorum))
     return PeerConfig(my_id, quorum if is_member else None, client)
+
+
+def own_server(settings: Values, config: PeerConfig) -> QuorumServer:
+    """The line of this member. Raises `ConfigError` if its id has none."""
+    assert config.ensemble is not None, "the server is alone"
+    assert config.my_id is not None
+    mine = config.ensemble.servers.get(config.my_id)
+    if mine is None:
+        path = posixpath.join(settings["dataDir"], "myid")
+        raise ConfigError(f"{path} has the id {config.my_id}, and there is no line server.{config.my_id}")
+    return mine
 
 
 def _without_port(path: str, my_id: int | None, quorum: QuorumConfiguration | None) -> str:
@@ -78,11 +99,10 @@ def parse_my_id(text: str, *, is_member: bool = True) -> int:
     return int(first)
 
 
-def client_endpoint(values: Values, my_id: int | None = None) -> HostAndPort | None:
+def client_endpoint(values: Values, quorum: QuorumConfiguration | None, my_id: int | None) -> HostAndPort | None:
     """Where this server listens for clients; None if neither clientPort nor its ``server.N`` line names a port."""
     host, port = values["clientPortAddress"], values["clientPort"]
     given = None if port is None else HostAndPort(host or ANY_ADDRESS, port)
-    quorum = quorum_of(values)
     mine = quorum.servers.get(my_id) if quorum is not None and my_id is not None else None
     line = mine.client if mine is not None else None
     if line is None or given is None:

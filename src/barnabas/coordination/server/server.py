@@ -96,7 +96,8 @@ class CoordinationServer:
     """A standalone server of the ZooKeeper protocol, on the running event loop.
 
     ``settings`` are those of `barnabas.coordination.server.settings.parse_settings`, and ``config_path`` is the absolute path of
-    the zoo.cfg that they come from, which a reconfiguration rewrites. `port` is the real port after `start`.
+    the zoo.cfg that they come from, which a reconfiguration rewrites. ``peer_config`` is what `read_peer_config` makes of the
+    settings; `start` calls it if it is not given. `port` is the real port after `start`.
     """
 
     snapshots: SnapshotService
@@ -109,6 +110,7 @@ class CoordinationServer:
         settings: Values,
         *,
         config_path: str | None = None,
+        peer_config: PeerConfig | None = None,
         files: Files | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
@@ -118,6 +120,7 @@ class CoordinationServer:
     ) -> None:
         self._config_path = config_path
         self._settings = settings
+        self._peer_config = peer_config
         self._files = files or OsFiles()
         self._clock = clock or SystemClock()
         self._rng = rng or new_random()
@@ -178,7 +181,7 @@ class CoordinationServer:
     async def start(self) -> None:
         """Load the state and open the port. Raises `BarnabasError` with what to do."""
         settings, clock = self._settings, self._clock
-        config = read_peer_config(settings, self._files)
+        config = self._peer_config or read_peer_config(settings, self._files)
         self._loop = asyncio.get_running_loop()
         self._failure = self._loop.create_future()
         if self._executor is None:
@@ -187,17 +190,11 @@ class CoordinationServer:
         self.snapshots = _snapshot_service(
             self._storage, self._executor, lambda: self._processor.database, self._schedule, self._metrics, clock
         )
+        self._open_storage()
         try:
-            self._storage.open()
-        except BlockingIOError:
-            self._shut_executor()
-            raise ConfigError(f"another server uses the data directory {settings['dataDir']}") from None
-        except OSError as error:
-            self._shut_executor()
-            raise ConfigError(f"the data directory {settings['dataDir']} cannot be used: {error}") from error
-        try:
-            limits = self._limits = client_limits(settings, self._files, self._rng, _user())
-            peer = self._make_quorum_peer(config, limits) if config.ensemble is not None else None
+            is_member = config.ensemble is not None
+            limits = self._limits = client_limits(settings, self._files, self._rng, _user(), is_member=is_member)
+            peer = self._make_quorum_peer(config, limits) if is_member else None
             load = self._storage.load if peer is None else peer.member.load
             database, replayed = await self._loop.run_in_executor(self._executor, load)
             if not self._storage.any_snapshot():
@@ -236,6 +233,18 @@ class CoordinationServer:
             len(database.tree.nodes),
             len(database.session_timeouts_ms),
         )
+
+    def _open_storage(self) -> None:
+        """Lock the data directory. Raises `ConfigError`."""
+        data_dir = self._settings["dataDir"]
+        try:
+            self._storage.open()
+        except BlockingIOError:
+            self._shut_executor()
+            raise ConfigError(f"another server uses the data directory {data_dir}") from None
+        except OSError as error:
+            self._shut_executor()
+            raise ConfigError(f"the data directory {data_dir} cannot be used: {error}") from error
 
     def _new_processor(self, database: Database) -> Processor:
         """One that decides by itself: that of a standalone server. A member has it until it gets a role."""

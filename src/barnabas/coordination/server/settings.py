@@ -269,10 +269,11 @@ def parse_settings(texts: Mapping[str, str]) -> Values:
     for port in ("clientPort", "secureClientPort"):
         if values[port] is None and values.is_set(f"{port}Address"):
             raise ConfigError(f"{port}Address is set but {port} is not set: set both, or none")
-    _check_ports(values)
+    quorum = quorum_of(values)
+    _check_ports(values, quorum)
     check_quorum_authentication(values)
     check_unused_security(values)
-    if ensemble_of(values) is not None:
+    if is_distributed(values, quorum):
         for name in ("initLimit", "syncLimit"):
             if not values[name]:
                 raise ConfigError(
@@ -291,9 +292,8 @@ def _under_one_name(texts: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _check_ports(values: Values) -> None:
+def _check_ports(values: Values, quorum: QuorumConfiguration | None) -> None:
     """A server that no client can reach is a mistake in the file, of a server alone before it knows its id."""
-    quorum = quorum_of(values)
     if is_distributed(values, quorum) or values["clientPort"] is not None or values["secureClientPort"] is not None:
         return
     if quorum is None or not any(server.client for server in quorum.servers.values()):
