@@ -3,11 +3,20 @@
 import os
 from pathlib import Path
 
-__all__ = ["is_alive", "started_by"]
+from barnabas.base.errors import BarnabasError
+
+__all__ = ["is_alive", "servers_to_stop", "started_by"]
+
+
+def servers_to_stop(command: str) -> list[tuple[int, Path]]:
+    """The same as `started_by`. Raises `BarnabasError` where a system does not show its processes."""
+    if not Path("/proc/self").exists():
+        raise BarnabasError("this system has no /proc: stop the server's process by its id")
+    return started_by(command)
 
 
 def started_by(command: str) -> list[tuple[int, Path]]:
-    """This user's processes that run a server's command, each with the file that it was started with."""
+    """This user's processes that run a server's command, by their ids, each with the path of the file of its settings."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -21,10 +30,10 @@ def started_by(command: str) -> list[tuple[int, Path]]:
             if not runs_ours:
                 continue
             path = _file_of(words[where + 1 :])
-            found.append((int(folder.name), (folder / "cwd").readlink() / path))
+            found.append((int(folder.name), Path(os.path.abspath((folder / "cwd").readlink() / path))))
         except (OSError, ValueError, StopIteration):
             continue
-    return found
+    return sorted(found)
 
 
 def _file_of(arguments: list[str]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, read_properties_file
-from barnabas.cli.local_processes import started_by
+from barnabas.cli.local_processes import servers_to_stop
 
 __all__ = ["main"]
 
@@ -25,9 +25,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--process-role", choices=("broker",), help="for Kafka's sake: all are brokers")
     parser.add_argument("--properties", metavar="FILE", help="only the broker that was started with this file")
     given = parser.parse_args(argv)
-    wanted = Path(given.properties).absolute() if given.properties else None
+    wanted = Path(os.path.abspath(given.properties)) if given.properties else None
     stopped = []
-    for pid, path in started_by("server-start"):
+    for pid, path in servers_to_stop("server-start"):
         if (wanted is None or path == wanted) and (given.node_id is None or _broker_id(path) == given.node_id):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)

@@ -4,13 +4,15 @@ SIGTERM goes to every process that runs ``zookeeper-server-start``; with --confi
 command waits until they have ended.
 """
 
+import contextlib
 import os
 import signal
 import time
+from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser
-from barnabas.cli.local_processes import is_alive
+from barnabas.cli.local_processes import is_alive, servers_to_stop
 from barnabas.cli.terminal import print
 
 __all__ = ["main"]
@@ -25,12 +27,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--config", metavar="zoo.cfg", help="only the servers that were started with this file")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to wait (default 60)")
     arguments = parser.parse_args(argv)
-    pids = _servers(arguments.config)
+    wanted = Path(os.path.abspath(arguments.config)) if arguments.config else None
+    pids = [pid for pid, path in servers_to_stop(_COMMAND) if wanted in (None, path)]
     if not pids:
         print("No zookeeper server to stop")
         return 1
     for pid in pids:
-        os.kill(pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + arguments.timeout
     while still := [pid for pid in pids if is_alive(pid)]:
         if time.monotonic() > end:
@@ -38,29 +42,3 @@ def main(argv: list[str]) -> int:
         time.sleep(_POLL_S)
     print(f"Stopped {', '.join(map(str, pids))}")
     return 0
-
-
-def _servers(config: str | None) -> list[int]:
-    """The processes, found by their command lines."""
-    try:
-        entries = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
-    except OSError:
-        raise BarnabasError("this system has no /proc: stop the server's process by its id") from None
-    return [pid for pid in entries if pid != os.getpid() and _is_server(pid, config)]
-
-
-def _is_server(pid: int, config: str | None) -> bool:
-    try:
-        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
-            return False
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = os.fsdecode(file.read()).split("\0")
-        working_dir = os.readlink(f"/proc/{pid}/cwd")
-    except OSError:  # it has ended meanwhile
-        return False
-    if _COMMAND not in words[:4] or "python" not in os.path.basename(words[0]) + os.path.basename(words[1]) + words[0]:
-        return False
-    if config is None:
-        return True
-    files = words[words.index(_COMMAND) + 1 :]
-    return any(os.path.join(working_dir, name) == os.path.abspath(config) for name in files if name)
