@@ -43,8 +43,9 @@ _MAX_CLUSTER_ELEMENTS = 1_000_000
 _CONTROLLERS_APIS = frozenset((4, 5, 6))
 _MAX_RESPONSE_MIB = 128
 """What the elements of one response take as objects, by the estimate of `held_bytes`."""
-_NUMBER_BYTES = "(8 if {count} < 64 else 40)"
-"""A number in a list. Short lists hold ids of brokers, which are small numbers, and Python has each of these once."""
+_NUMBER_BYTES = "(8 if {count} < 64 else 80)"
+"""A number in a list. Short lists hold ids of brokers, which are small numbers, and Python has each of these once. A number of
+a long one takes 40 bytes, and as much again in a set."""
 
 
 def compile_reader(cls: type[Message], version: int) -> Reader:
