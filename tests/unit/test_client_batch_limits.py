@@ -3,18 +3,23 @@
 import asyncio
 import hashlib
 import re
-import time
+import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.client import Admin, AsyncProducer, Consumer, DeliveryError, Producer, RefusedError, TopicPartition
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.batch_limits import BatchLimit, TopicLimits
-from barnabas.client.handles import Handles, OneBatch
+from barnabas.client.batch_limits import BatchLimit, TopicLimits, batch_bytes, in_any_codec, size_of, too_large
+from barnabas.client.producer_pool import OneBatchInFlight, ProducerPool
 from barnabas.testing import Cluster, VirtualCluster, simulate
+from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.records import Record, build_batch
 from support.waiting import eventually
 
 BROKERS_SEGMENT_BYTES = 100_000
@@ -134,7 +139,7 @@ def test_a_record_above_a_limit_is_refused_with_its_size_the_setting_and_the_rem
         receipts = producer.send_many(topic, ["before", "x" * size, "after"])
         with pytest.raises(DeliveryError) as error:
             receipts[1].result()
-        what = rf"it has {size} bytes, and the topic's {setting} allows no larger batch \(make it smaller, or raise the limit: "
+        what = rf"it has {size} bytes, and a batch of its own up to \d+; the topic's {setting} is smaller \(make it smaller, or raise the limit: "
         found = re.search(
             rf"{what}barnabas configs --alter --topic {topic} --add-config (.*)=(\d+)\)$", str(error.value)
         )
@@ -189,7 +194,6 @@ def test_a_limit_that_is_lowered_costs_the_batches_under_way_and_no_others(clust
         manager.alter_topic_configs("lowered", {"max.message.bytes": "2000"})
     eventually(lambda: not is_taken(cluster, "lowered", 3000), what="the limit is lowered")
     refused = producer.send_many("lowered", values("refused", 100))
-    producer._handles._limits._known.clear()  # as after ten seconds
     with pytest.raises(DeliveryError, match="99 more failed"):
         producer.flush()
     for receipt in refused:
@@ -204,7 +208,7 @@ def test_a_limit_that_is_lowered_costs_the_batches_under_way_and_no_others(clust
 def test_what_is_under_way_to_a_topic_fits_in_one_batch_where_batches_are_larger(cluster: Cluster) -> None:
     """As for a transactional producer: without lingering, in order, and again after a record that was refused."""
     librdkafka = confluent_kafka.Producer({**servers(cluster), "linger.ms": 60_000})
-    one_batch = OneBatch(librdkafka, 2048)
+    one_batch = OneBatchInFlight(librdkafka, 2048)
     codes = []
 
     def send(value: str) -> None:
@@ -252,15 +256,15 @@ def test_limits_are_asked_for_once_for_a_topic_and_not_with_a_batch_size(
 def test_topics_with_limits_near_each_other_share_one_producer_of_librdkafka(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hundreds of topics with as many limits need some twenty handles at most."""
+    """Hundreds of topics with as many limits need some twenty producers at most."""
     monkeypatch.setattr(
         TopicLimits, "of", lambda _, topic, max_age_s=0.0: BatchLimit("segment.bytes", int(topic)) if topic else None
     )
-    handles = Handles(servers(cluster))
+    pool = ProducerPool(servers(cluster))
     for limit in [14, 300, *range(5000, 1_500_000, 997)]:
-        handles.route(str(limit))
-    assert len(handles._by_size) <= 20
-    for topic, size in handles._size_of.items():
+        pool.route(str(limit))
+    assert len(pool._by_size) <= 20
+    for topic, size in pool._batch_size_of.items():
         assert size <= int(topic)
         assert int(topic) < 64 or size >= int(topic) / 2.5 or size == 1_000_000
 
@@ -280,12 +284,67 @@ def test_a_limit_on_requests_that_batches_exceed_is_named() -> None:
             smaller.send_many("orders", values("large"))
 
 
-def test_without_brokers_a_send_waits_for_limits_once() -> None:
-    """What cannot be asked is unknown for some time, and records wait in the queue as ever."""
-    limits = TopicLimits({"bootstrap.servers": "PLAINTEXT://127.0.0.1:1"})
-    assert limits.of("topic") is None
-    assert limits._silent_until > time.monotonic()
-    assert limits.of("other") is None
+def test_limits_that_cannot_be_had_are_asked_for_again_only_after_some_time() -> None:
+    """What cannot be asked is unknown meanwhile, for all topics, and records wait in the queue as ever."""
+    asked: list[int] = []
+    now_s = 1000.0
+
+    def accept() -> None:
+        while True:
+            try:
+                connected, _ = listening.accept()
+            except OSError:
+                return
+            with connected:
+                asked.append(len(connected.recv(1000)))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accept, daemon=True).start()
+        limits = TopicLimits({"bootstrap.servers": f"127.0.0.1:{listening.getsockname()[1]}"}, lambda: now_s)
+        assert limits.of("topic") is None
+        at_first = len(asked)
+        assert at_first
+        now_s += 29
+        assert limits.of("topic") is None
+        assert limits.of("other") is None
+        assert len(asked) == at_first
+        now_s += 2
+        assert limits.of("topic") is None
+        assert len(asked) > at_first
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+OPTIONAL_BYTES = st.none() | st.binary(max_size=300)
+
+
+@given(
+    OPTIONAL_BYTES,
+    OPTIONAL_BYTES,
+    st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=80), OPTIONAL_BYTES), max_size=30),
+    st.sampled_from(list(CompressionType)),
+    st.integers(-200, 400),
+)
+def test_a_record_is_sent_again_only_if_its_batch_fits_alone_in_any_codec(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], codec: CompressionType, more: int
+) -> None:
+    """Random bytes do not compress; a batch as encoded is never larger than the words assume."""
+    size_bytes = size_of(key, value, headers)
+    record = Record(0, 1_700_000_000_000, key, value, headers)
+    stored = len(build_batch([record], compression=codec))
+    assert len(build_batch([record])) <= batch_bytes(size_bytes)
+    assert stored <= in_any_codec(batch_bytes(size_bytes))
+    limit = BatchLimit("max.message.bytes", max(1, stored + more))
+    what, remedy = too_large("MESSAGE_TOO_LARGE", "topic", size_bytes, limit, "")
+    if "send it again" in remedy:
+        assert stored <= limit.size_bytes
+    else:
+        found = re.fullmatch(
+            rf"it has \d+ bytes?, and a batch of its own up to (\d+); the topic's max\.message\.bytes={limit.size_bytes} is smaller",
+            what,
+        )
+        assert found, what
+        assert int(found[1]) > limit.size_bytes
+        assert remedy.endswith(f"max.message.bytes={found[1]}")
 
 
 @pytest.mark.parametrize("idempotent", [False, True])

@@ -18,6 +18,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.bootstrap import without_protocols
 from barnabas.client.errors import RefusedError, UnknownTopicError
 from barnabas.client.properties import security_properties
+from barnabas.wire.kafka.records.batch_header import HEADER_BYTES
 
 if TYPE_CHECKING:
     from barnabas.client.configurations import ConfigEntry, Resource
@@ -26,6 +27,8 @@ __all__ = [
     "TOO_LARGE",
     "BatchLimit",
     "TopicLimits",
+    "batch_bytes",
+    "in_any_codec",
     "raise_limit",
     "request_too_large",
     "size_of",
@@ -38,7 +41,10 @@ TOO_LARGE: Final = {"MESSAGE_TOO_LARGE": "max.message.bytes", "RECORD_LIST_TOO_L
 
 _ANSWER_MS: Final = 5000
 _RETRY_AFTER_S: Final = 30.0  # after brokers that did not answer, sends do not wait for the same again
-_FRAMING_BYTES: Final = 90  # of a batch's header and a record's lengths, at most
+_RECORD_BYTES: Final = 36  # at most, as librdkafka counts: attributes, length, two deltas, two lengths and a count
+_HEADER_BYTES: Final = 10  # at most: two lengths
+_CODEC_BYTES: Final = 32  # of a codec's frame, at most
+_CODEC_GROWTH: Final = 16  # what does not compress grows by less than one in so many bytes
 _OF_TOPICS: Final = {"max.message.bytes": "max.message.bytes", "segment.bytes": "segment.bytes"}
 _OF_BROKERS: Final = {"message.max.bytes": "max.message.bytes", "log.segment.bytes": "segment.bytes"}
 """The brokers' settings that are the defaults of those of topics."""
@@ -56,7 +62,8 @@ class BatchLimit(NamedTuple):
 class TopicLimits:
     """The limits of topics, from a cluster's brokers."""
 
-    def __init__(self, properties: Mapping[str, Any]) -> None:
+    def __init__(self, properties: Mapping[str, Any], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._servers = without_protocols(str(properties["bootstrap.servers"]))
         self._properties = {
             **{name: str(value) for name, value in security_properties(properties).items()},
@@ -68,7 +75,10 @@ class TopicLimits:
         self._silent_until = 0.0
 
     def of(self, topic: str, max_age_s: float = 0.0) -> BatchLimit | None:
-        """A topic's limit, at most ``max_age_s`` old; None where it cannot be known. Blocks for the request."""
+        """A topic's limit, at most ``max_age_s`` old; None where it cannot be known. Blocks for the request.
+
+        Without an age it is asked for, and not kept: a batch that is refused later shows that it may have changed.
+        """
         return self._recent(topic, max_age_s, self._ask)
 
     def of_requests(self, max_age_s: float = 0.0) -> BatchLimit | None:
@@ -76,7 +86,7 @@ class TopicLimits:
         return self._recent(_NO_TOPIC, max_age_s, lambda _: self._ask_broker(_OF_REQUESTS))
 
     def _recent(self, topic: str, max_age_s: float, ask: Callable[[str], BatchLimit | None]) -> BatchLimit | None:
-        now = time.monotonic()
+        now = self._clock()
         known = self._known.get(topic)
         if known is not None and now - known[1] < max_age_s:
             return known[0]
@@ -87,9 +97,10 @@ class TopicLimits:
         except RefusedError:
             limit = None
         except (BarnabasError, ValueError):  # librdkafka reports what is wrong, in its own time
-            self._silent_until = time.monotonic() + _RETRY_AFTER_S
+            self._silent_until = self._clock() + _RETRY_AFTER_S
             return None
-        self._known[topic] = limit, time.monotonic()
+        if max_age_s:
+            self._known[topic] = limit, self._clock()
         return limit
 
     def _ask(self, topic: str) -> BatchLimit | None:
@@ -125,20 +136,38 @@ def _smallest(found: "Mapping[Resource, list[ConfigEntry]]", settings: Mapping[s
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
-    """The bytes of a record's key, value and headers; what cannot be a header counts for nothing."""
+    """The bytes of a record's key, value and headers, with the headers' lengths; what cannot be a header counts for nothing.
+
+    librdkafka compares this with its ``message.max.bytes``.
+    """
     size_bytes = len(key or b"") + len(value or b"")
     for name, content in headers or ():
-        size_bytes += len(str(name).encode(errors="replace"))
+        size_bytes += _HEADER_BYTES + len(str(name).encode(errors="replace"))
         size_bytes += len(content) if isinstance(content, bytes | str) else 0
     return size_bytes
 
 
+def batch_bytes(size_bytes: int, records: int = 1) -> int:
+    """The bytes at most of an uncompressed batch of so many records, whose sizes (`size_of`) have this sum."""
+    return HEADER_BYTES + records * _RECORD_BYTES + size_bytes
+
+
+def in_any_codec(uncompressed_bytes: int) -> int:
+    """The bytes at most of a batch that the producer or the broker (``compression.type``) compresses with any codec."""
+    return uncompressed_bytes + uncompressed_bytes // _CODEC_GROWTH + _CODEC_BYTES
+
+
 def too_large(code: str, topic: str, size_bytes: int, limit: BatchLimit | None, batch_size: str) -> tuple[str, str]:
-    """What a broker refused, and the remedy. ``batch_size`` is the producer's own setting, empty where it has none."""
-    if limit is not None and size_bytes + _FRAMING_BYTES > limit.size_bytes:
+    """What a broker refused, and the remedy. ``batch_size`` is the producer's own setting, empty where it has none.
+
+    To send a record again is a remedy only if its batch fits when the record is alone in it, whatever the codec.
+    """
+    least_bytes = in_any_codec(batch_bytes(size_bytes))
+    if limit is not None and least_bytes > limit.size_bytes:
         return (
-            f"it has {_bytes(size_bytes)}, and the topic's {limit.setting}={limit.size_bytes} allows no larger batch",
-            f"make it smaller, or raise the limit: {raise_limit(limit.setting, topic, size_bytes + _FRAMING_BYTES)}",
+            f"it has {_bytes(size_bytes)}, and a batch of its own up to {least_bytes}; "
+            f"the topic's {limit.setting}={limit.size_bytes} is smaller",
+            f"make it smaller, or raise the limit: {raise_limit(limit.setting, topic, least_bytes)}",
         )
     setting = TOO_LARGE[code] if limit is None else limit.setting
     value = "" if limit is None else f"={limit.size_bytes}"

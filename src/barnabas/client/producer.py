@@ -36,9 +36,9 @@ from barnabas.client.errors import (
     UndeliveredError,
     from_librdkafka,
 )
-from barnabas.client.handles import Handles
 from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.partitioners import BY_LIBRDKAFKA, chooser
+from barnabas.client.producer_pool import ProducerPool
 from barnabas.client.properties import plan_producer
 from barnabas.client.property_names import check_properties, property_hint
 from barnabas.client.records import Delivery, Headers
@@ -231,7 +231,7 @@ class Producer(Generic[K_contra, V_contra]):
         """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
         check_hosts(str(plan.librdkafka["bootstrap.servers"]))
         try:
-            self._handles = Handles(
+            self._pool = ProducerPool(
                 {
                     "logger": librdkafka_logger,
                     "error_cb": self._errors,
@@ -245,10 +245,10 @@ class Producer(Generic[K_contra, V_contra]):
             raise ConfigurationError(
                 f"these producer properties cannot be used: {str(reason).strip()}{property_hint(reason)}"
             ) from error
-        self.librdkafka = self._handles.main
+        self.librdkafka = self._pool.main
         """The producer underneath, for what this class does not wrap (statistics). It has no part in the records of topics
-        with small limits: see `barnabas.client.handles`."""
-        self._routes = self._handles.routes
+        with small limits: see `barnabas.client.producer_pool`."""
+        self._routes = self._pool.routes
         self._max_request_size = str(plan.librdkafka.get("message.max.bytes", _MAX_REQUEST_SIZE))
         self._transactions = Transactions(self.librdkafka, plan.librdkafka)
 
@@ -312,7 +312,7 @@ class Producer(Generic[K_contra, V_contra]):
         try:
             produce = self._routes[topic]
         except (KeyError, TypeError):
-            produce = self._handles.route(topic)
+            produce = self._pool.route(topic)
 
         def offer() -> bool:
             try:
@@ -346,7 +346,7 @@ class Producer(Generic[K_contra, V_contra]):
             if left_s <= 0:
                 self.poll()
                 return False
-            self._handles.poll(left_s)
+            self._pool.poll(left_s)
             self._raise_refusal()
             if offer():
                 return True
@@ -365,7 +365,7 @@ class Producer(Generic[K_contra, V_contra]):
 
     def poll(self, timeout_s: float = 0) -> int:
         """Serve delivery callbacks for up to ``timeout_s``; returns how many."""
-        return self._handles.poll(timeout_s)
+        return self._pool.poll(timeout_s)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of every record is known.
@@ -374,7 +374,7 @@ class Producer(Generic[K_contra, V_contra]):
         failed since the last flush and this was not reported otherwise, and at once what waiting does not end.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        while left := self._handles.flush(0.2 if end is None else max(0.0, min(0.2, end - time.monotonic()))):
+        while left := self._pool.flush(0.2 if end is None else max(0.0, min(0.2, end - time.monotonic()))):
             self._raise_refusal()
             if end is not None and time.monotonic() >= end:
                 raise UndeliveredError(
@@ -419,9 +419,9 @@ class Producer(Generic[K_contra, V_contra]):
         left = len(self)
         if left:
             kept, self._on_failure = self._on_failure, self._on_failure or _ignore_failure
-            self._handles.purge()
+            self._pool.purge()
             with contextlib.suppress(ClientError):
-                self._handles.flush(0.1)
+                self._pool.flush(0.1)
             self._on_failure = kept
         return left
 
@@ -446,7 +446,7 @@ class Producer(Generic[K_contra, V_contra]):
 
     def __len__(self) -> int:
         """Records that wait or are on their way, and reports that `poll` will serve."""
-        return len(self._handles)
+        return len(self._pool)
 
     # For receipts
 
@@ -457,7 +457,7 @@ class Producer(Generic[K_contra, V_contra]):
             wait_s = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())
             if wait_s <= 0:
                 raise TimedOutError(f"the record was not acknowledged within {timeout_s:g} s{self._errors.because()}")
-            self._handles.poll(wait_s)
+            self._pool.poll(wait_s)
             self._raise_refusal()
 
     def is_ready(self, topic: str) -> bool:
@@ -466,7 +466,7 @@ class Producer(Generic[K_contra, V_contra]):
 
     def get_ready(self, topic: str) -> None:
         """Learn the limits of a topic before its first record. Blocks for a request."""
-        self._handles.route(topic)
+        self._pool.route(topic)
 
     def delivery_error(self, error: Any, message: Any) -> DeliveryError:
         """Why a record was not delivered: how large it may be; or where it timed out, the last problem with a broker."""
@@ -475,12 +475,12 @@ class Producer(Generic[K_contra, V_contra]):
         assert isinstance(made, DeliveryError)
         if made.name in TOO_LARGE:
             size_bytes = size_of(message.key(), message.value(), message.headers())
-            limit = self._handles.limit_after_refusal(topic)
-            why = too_large(made.name, topic, size_bytes, limit, self._handles.batch_size)
+            limit = self._pool.limit_after_refusal(topic)
+            why = too_large(made.name, topic, size_bytes, limit, self._pool.batch_size)
             _explain(made, topic, "was not delivered", why)
         last = self._errors.last
         if made.name == "_MSG_TIMED_OUT" and (last is None or last.name == "_ALL_BROKERS_DOWN"):  # but they were there
-            limit = self._handles.limit_of_requests(topic)
+            limit = self._pool.limit_of_requests(topic)
             if limit is not None:
                 _explain(made, topic, "was not delivered", request_too_large(limit))
                 return made

@@ -22,7 +22,7 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, St
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.client.batch_limits import TOO_LARGE, size_of, too_large
 from barnabas.client.errors import classify
-from barnabas.client.handles import Handles
+from barnabas.client.producer_pool import ProducerPool
 from barnabas.pipelines.column_producer import ColumnProducer, can_write
 from barnabas.pipelines.kafka import open_client
 from barnabas.pipelines.options import SinkOptions, client_config
@@ -113,24 +113,24 @@ class _TopicWriter:
 
         def delivered(failure: Any, message: Any) -> None:
             if failure is not None:
-                failures.append(f"{message.topic()}: {_reason(handles, failure, message)}")
+                failures.append(f"{message.topic()}: {_reason(pool, failure, message)}")
 
         settings = {**config, "on_delivery": delivered, "delivery.report.only.error": True}
-        handles: Handles = open_client(lambda given: Handles(given, _BATCH_BYTES), settings)
+        pool: ProducerPool = open_client(lambda given: ProducerPool(given, _BATCH_BYTES), settings)
         rows = 0
         for batch in iterator:
             rows += batch.num_rows
-            self._produce(handles, batch)
+            self._produce(pool, batch)
             if failures:
                 break
-        left = handles.flush(self._options.flush_timeout_ms / 1000)
+        left = pool.flush(self._options.flush_timeout_ms / 1000)
         if failures:
             raise BarnabasError(f"{len(failures)} rows could not be written, the first to {failures[0]}")
         if left:
             raise BarnabasError(f"{left} rows were not acknowledged within {self._options.flush_timeout_ms} ms")
         return rows
 
-    def _produce(self, handles: Handles, batch: pa.RecordBatch) -> None:
+    def _produce(self, pool: ProducerPool, batch: pa.RecordBatch) -> None:
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         count = batch.num_rows
         topics = columns.get("topic") if self._options.topic is None else [self._options.topic] * count
@@ -151,25 +151,25 @@ class _TopicWriter:
                 extra["headers"] = [(header["key"], header["value"]) for header in headers]
             if topic is None:
                 raise BarnabasError("a row's column topic is null, and the option topic is not set")
-            produce = handles.routes.get(topic) or handles.route(topic)
+            produce = pool.routes.get(topic) or pool.route(topic)
             while True:
                 try:
                     produce(topic, value, key, **extra)
                     break
                 except BufferError:
-                    handles.poll(0.1)
+                    pool.poll(0.1)
                 except KafkaException as error:
                     raise BarnabasError(f"cannot write to {topic}: {error.args[0].str()}") from error
 
 
-def _reason(handles: Handles, failure: Any, message: Any) -> str:
+def _reason(pool: ProducerPool, failure: Any, message: Any) -> str:
     """Why librdkafka did not deliver a row."""
     name = classify(failure, "").name
     if name not in TOO_LARGE:
         return str(failure.str())
     topic = message.topic()
     size_bytes = size_of(message.key(), message.value(), message.headers())
-    reason, remedy = too_large(name, topic, size_bytes, handles.limit_after_refusal(topic), handles.batch_size)
+    reason, remedy = too_large(name, topic, size_bytes, pool.limit_after_refusal(topic), pool.batch_size)
     return f"{reason} ({remedy})"
 
 

@@ -6,7 +6,7 @@ sent to. A topic stays with its producer, so the records of a partition keep the
 there are few of these producers.
 
 A ``batch.size`` of the user's is left as it is. A transactional producer has no second one, which would fence the first: it
-sends no more to a topic with a small limit than one batch holds, and waits before it sends on (`OneBatch`).
+sends no more to a topic with a small limit than one batch holds, and waits before it sends on (`OneBatchInFlight`).
 
 Kafka has no counterpart.
 """
@@ -18,26 +18,23 @@ from typing import Any
 
 import confluent_kafka
 
-from barnabas.client.batch_limits import BatchLimit, TopicLimits, size_of
+from barnabas.client.batch_limits import BatchLimit, TopicLimits, batch_bytes, in_any_codec, size_of
 from barnabas.client.errors import BufferFullError
 from barnabas.client.interrupts import interruptible
 from barnabas.client.librdkafka_clients import new_client
 
-__all__ = ["Handles", "OneBatch"]
+__all__ = ["OneBatchInFlight", "ProducerPool"]
 
 Produce = Callable[..., None]
 
 _BATCH_BYTES = 1_000_000  # librdkafka's default, which is below Kafka's defaults of both limits
-_BATCH_HEADER_BYTES = 61
-_RECORD_BYTES = 40  # at most: lengths, deltas and counts
-_HEADER_BYTES = 10  # at most: two lengths
 _DRAIN_S = 60.0
 _ONE_BUSY_S = 0.05
 _MORE_BUSY_S = 0.005
 _ERROR_AGE_S = 10.0  # thousands of records may fail at once: ask for the limit once
 
 
-class Handles:
+class ProducerPool:
     """Makes librdkafka's producers from ``settings``, and knows which one sends to a topic. For several threads.
 
     ``largest_bytes`` is the ``batch.size`` for topics whose limits allow it, unless the settings have one.
@@ -53,7 +50,7 @@ class Handles:
         self._is_transactional = bool(settings.get("transactional.id"))
         self.routes: dict[str, Produce] = {}
         """The function that sends to a topic, by topic; `route` finds those that are missing."""
-        self._size_of: dict[str, int] = {}
+        self._batch_size_of: dict[str, int] = {}
         self._lock = threading.RLock()  # a callback may send, too
 
     @property
@@ -72,43 +69,49 @@ class Handles:
             found = self.routes.get(topic)
             if found is not None:
                 return found
-            size = self._batch_bytes(self._limits.of(topic)) if self._chooses else self._largest_bytes
-            before = self._size_of.get(topic, size)
+            size = self._batch_size(self._limits.of(topic)) if self._chooses else self._largest_bytes
+            before = self._batch_size_of.get(topic, size)
             produce: Produce
             if self._is_transactional:  # refused batches have ended the transaction, so none are under way
-                produce = self.main.produce if size == self._largest_bytes else OneBatch(self.main, size).produce
+                produce = (
+                    self.main.produce if size == self._largest_bytes else OneBatchInFlight(self.main, size).produce
+                )
             else:
                 if before != size:
                     _drain(self._by_size[before], topic)
-                produce = self._handle(size).produce
-            self._size_of[topic] = size
+                produce = self._producer(size).produce
+            self._batch_size_of[topic] = size
             self.routes[topic] = produce
             return produce
 
-    def _handle(self, size: int) -> Any:
+    def _producer(self, size: int) -> Any:
         if size not in self._by_size:
             made = new_client(confluent_kafka.Producer, {**self._settings, "batch.size": size})
             self._by_size = {**self._by_size, size: made}  # other threads go through the old one
         return self._by_size[size]
 
-    def _batch_bytes(self, limit: BatchLimit | None) -> int:
-        """The ``batch.size`` for a topic's limit. What another codec of the topic's needs more is left as room."""
+    def _batch_size(self, limit: BatchLimit | None) -> int:
+        """The ``batch.size`` for a topic's limit: its batches fit in whatever codec the topic has."""
         if limit is None or limit.size_bytes >= self._largest_bytes:
             return self._largest_bytes
-        room_bytes = limit.size_bytes - limit.size_bytes // 16
-        return 1 << max(0, room_bytes.bit_length() - 1)
+        size = 1
+        while in_any_codec(2 * size) <= limit.size_bytes:
+            size *= 2
+        return size
 
     def limit_after_refusal(self, topic: str) -> BatchLimit | None:
         """The limit of a topic whose batch was too large; the next send goes by it. Blocks if it is not known."""
         limit = self._limits.of(topic, _ERROR_AGE_S)
-        if self._chooses and limit is not None and self._size_of.get(topic, 0) > self._batch_bytes(limit):
+        if self._chooses and limit is not None and self._batch_size_of.get(topic, 0) > self._batch_size(limit):
             self.routes.pop(topic, None)
         return limit
 
     def limit_of_requests(self, topic: str) -> BatchLimit | None:
         """The brokers' limit on requests, if a topic's batches may be larger. Blocks if it is not known."""
         limit = self._limits.of_requests(_ERROR_AGE_S)
-        size = self._size_of.get(topic, self._largest_bytes) if self._chooses else int(self._settings["batch.size"])
+        size = (
+            self._batch_size_of.get(topic, self._largest_bytes) if self._chooses else int(self._settings["batch.size"])
+        )
         return None if limit is None or limit.size_bytes > size else limit
 
     # What is done with all of them
@@ -123,12 +126,12 @@ class Handles:
             return served
         end = time.monotonic() + timeout_s
         while True:
-            handles = list(self._by_size.values())
-            served = sum(interruptible(handle.poll, 0) for handle in handles)
+            producers = list(self._by_size.values())
+            served = sum(interruptible(producer.poll, 0) for producer in producers)
             left_s = end - time.monotonic()
             if served or left_s <= 0:
                 return served
-            busy = [handle for handle in handles if len(handle)] or handles
+            busy = [producer for producer in producers if len(producer)] or producers
             wait_s = min(left_s, _ONE_BUSY_S if len(busy) == 1 else _MORE_BUSY_S)
             served = interruptible(busy[0].poll, wait_s)
             if served:
@@ -137,31 +140,31 @@ class Handles:
     def flush(self, timeout_s: float) -> int:
         """Send what waits without lingering; returns how many records are left after ``timeout_s``."""
         end = time.monotonic() + timeout_s
-        for handle in self._by_size.values():
-            interruptible(handle.flush, max(0.0, end - time.monotonic()))
+        for producer in self._by_size.values():
+            interruptible(producer.flush, max(0.0, end - time.monotonic()))
         return len(self)
 
     def purge(self) -> None:
         """Give up all records."""
-        for handle in self._by_size.values():
-            handle.purge()
+        for producer in self._by_size.values():
+            producer.purge()
 
 
-class OneBatch:
+class OneBatchInFlight:
     """Sends to a topic through a producer whose batches may be too large for it: what is under way fits in one batch."""
 
     def __init__(self, librdkafka: Any, most_bytes: int) -> None:
         self._librdkafka = librdkafka
-        self._most_bytes = most_bytes - _BATCH_HEADER_BYTES
+        self._most_bytes = most_bytes
         self._bytes = 0
+        self._records = 0
         self._lock = threading.Lock()
 
     def produce(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, report: Any, **optional: Any
     ) -> None:
         """As librdkafka's: raises BufferError while there is no room, now also for what is under way."""
-        headers = optional.get("headers") or ()
-        size_bytes = size_of(key, value, headers) + _RECORD_BYTES + _HEADER_BYTES * len(headers)
+        size_bytes = size_of(key, value, optional.get("headers"))
         if not self._enter(size_bytes):
             interruptible(self._librdkafka.flush, _MORE_BUSY_S)  # which sends without lingering
             if not self._enter(size_bytes):
@@ -179,19 +182,21 @@ class OneBatch:
 
     def _enter(self, size_bytes: int) -> bool:
         with self._lock:
-            if self._bytes and self._bytes + size_bytes > self._most_bytes:
+            if self._records and batch_bytes(self._bytes + size_bytes, self._records + 1) > self._most_bytes:
                 return False
             self._bytes += size_bytes
+            self._records += 1
             return True
 
     def _leave(self, size_bytes: int) -> None:
         with self._lock:
             self._bytes -= size_bytes
+            self._records -= 1
 
 
-def _drain(handle: Any, topic: str) -> None:
+def _drain(producer: Any, topic: str) -> None:
     end = time.monotonic() + _DRAIN_S
-    while interruptible(handle.flush, 0.1):
+    while interruptible(producer.flush, 0.1):
         if time.monotonic() >= end:
             raise BufferFullError(
                 f"records for {topic} are still on their way in larger batches than the topic allows now",
