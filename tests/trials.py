@@ -173,7 +173,7 @@ def trials(seeds: str) -> dict[str, Trial]:
         ),
         "lying brokers": Trial(
             "every command, Admin's and a mirror's too, ends in words, in time and in little memory whatever a broker says",
-            ("tests/fault/test_lying_broker.py",),
+            ("tests/fault/test_lying_trials.py",),
             {"BARNABAS_LIES": 1000, "BARNABAS_ELEMENTS": 1_000_000},
         ),
         "hostile requests": Trial(

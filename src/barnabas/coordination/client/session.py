@@ -327,7 +327,9 @@ class ClientSession:
         Then the requests that were sent fail with MARSHALLING_ERROR, for another connection would bring the same again.
         """
         if is_nonsense:
-            self._fail_in_flight()
+            sent, self._in_flight = self._in_flight, deque()
+            for operation in sent:
+                operation.finished(None, KeeperError(ErrorCode.MARSHALLING_ERROR, operation.path))
         if self.state in (State.CONNECTING, State.ASSOCIATING, State.CONNECTED, State.CLOSING):
             self._lose(now_ms)
 
@@ -529,11 +531,6 @@ class ClientSession:
         for operation in sent:
             if operation.writes:
                 operation.finished(None, KeeperError(ErrorCode.CONNECTION_LOSS, operation.path))
-
-    def _fail_in_flight(self) -> None:
-        sent, self._in_flight = self._in_flight, deque()
-        for operation in sent:
-            operation.finished(None, KeeperError(ErrorCode.MARSHALLING_ERROR, operation.path))
 
     def _fail_all(self, code: ErrorCode) -> None:
         waiting = [*self._in_flight, *self._queue]
