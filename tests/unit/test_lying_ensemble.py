@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.cli.zookeeper_status import server_status
+from barnabas.cli.coordination_status import server_status
 from barnabas.client import ConnectError
 from barnabas.client.deadline import Deadline
 from barnabas.client.discovery import brokers_in_zookeeper
@@ -111,13 +111,13 @@ def test_odd_numbers_of_a_server_are_left_out(honest: str, lie: str) -> None:
     with answering(NUMBERS.replace(honest, lie)) as port:
         status = server_status(("127.0.0.1", port), Deadline(LIMIT_S))
         assert run(["zookeeper-status", f"127.0.0.1:{port}"], LIMIT_S).is_clear
-    assert status["outstanding"] == 0 or status["role"] == "srvr is not allowed"
+    assert status.outstanding == 0 or status.role == "srvr is not allowed"
 
 
 def test_sessions_that_are_no_number_are_left_out() -> None:
     """`mntr` is read by its names."""
     with answering(NUMBERS + "zk_global_sessions\t1.2.3.4\n") as port:
-        assert server_status(("127.0.0.1", port), Deadline(LIMIT_S))["sessions"] is None
+        assert server_status(("127.0.0.1", port), Deadline(LIMIT_S)).sessions is None
 
 
 def test_a_server_that_trickles_ends_the_status_in_time() -> None:
@@ -137,7 +137,7 @@ def test_a_server_that_trickles_ends_the_status_in_time() -> None:
     with server:
         status = server_status(("127.0.0.1", server.getsockname()[1]), Deadline(0.5))
     is_over.set()
-    assert "unreachable" in status["role"]
+    assert "unreachable" in status.role
     assert time.monotonic() - began < LIMIT_S
 
 

@@ -87,7 +87,7 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
         refuse_started_by_hand(directory)
         coordination, brokers, secured = plan = plan_cluster(given, directory)
         if not coordination.files:
-            from barnabas.cli.unserved import require_coordination
+            from barnabas.cli.coordination_diagnosis import require_coordination
 
             require_coordination(coordination.address)
         if secured.security is not None:

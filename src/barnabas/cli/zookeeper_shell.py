@@ -20,10 +20,10 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import new_random
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, properties_file
+from barnabas.cli.coordination_diagnosis import ASK_S, why_unserved
 from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
 from barnabas.cli.quota_commands import QUOTA_COMMANDS
 from barnabas.cli.terminal import print
-from barnabas.cli.unserved import ASK_S, why_unserved
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.cli.zookeeper_shell_output import JsonOutput, ShellOutput, TextOutput
 from barnabas.client.deadline import Deadline

@@ -1,14 +1,12 @@
 """Why a coordination service gives no session: what its servers say of themselves when a client cannot work.
 
 A member of an ensemble without a quorum takes connections and ends them. A client only sees that there is no session, as if
-nothing listened there. The four-letter word ``srvr`` is answered in every state.
+nothing listened there. `barnabas.cli.coordination_status` asks the servers themselves.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.coordination_status import ServingState, statuses_of
 from barnabas.cli.reachability import ANSWER_S
-from barnabas.cli.zookeeper_status import server_status
 from barnabas.client.deadline import Deadline
 from barnabas.coordination.client import ConnectString
 
@@ -18,27 +16,24 @@ ASK_S = 1.0
 """How long each server may take to say what it is."""
 
 _STATES = {
-    "not serving": "is a member of an ensemble without a quorum, and serves no client",
-    "read-only": "is a member of an ensemble without a quorum, and serves only clients that accept to read alone",
+    ServingState.NOT_SERVING: "is a member of an ensemble without a quorum, and serves no client",
+    ServingState.READ_ONLY: "is a member of an ensemble without a quorum, and serves only read-only clients",
 }
 
 
 def why_unserved(connect: str, timeout_s: float = ASK_S) -> str:
     """What is wrong at the servers of a connect string, and what to do: one line."""
     servers = ConnectString.parse(connect).servers
-    deadline = Deadline(timeout_s)
-    with ThreadPoolExecutor(len(servers)) as pool:
-        found = list(pool.map(lambda server: server_status(server, deadline), servers))
-    roles = {str(each["server"]): str(each["role"]) for each in found}
-    without = {server: _STATES[role] for server, role in roles.items() if role in _STATES}
+    found = statuses_of(servers, Deadline(timeout_s))
+    without = [f"{each.server} {_STATES[each.state]}" for each in found if each.state in _STATES]
     if without:
-        others = [f"{server} is {role}" for server, role in roles.items() if server not in without]
-        said = "; ".join([*(f"{server} {state}" for server, state in without.items()), *others])
+        others = [f"{each.server} is {each.role}" for each in found if each.state not in _STATES]
+        said = "; ".join([*without, *others])
         return (
             f"{said}. Start the other members, so that more than half of the ensemble runs; barnabas zookeeper-status "
             "HOST:PORT,... shows which do"
         )
-    answering = [f"{server} ({role})" for server, role in roles.items() if not role.startswith("unreachable")]
+    answering = [f"{each.server} ({each.role})" for each in found if each.state is not ServingState.UNREACHABLE]
     if answering:
         return f"{', '.join(answering)} answers, and gives no session in time: try again, or look into its log"
     return f"no coordination server answers at {connect}: is one running there?"
