@@ -14,6 +14,8 @@ from barnabas.cli.main import main
 from barnabas.testing import Cluster
 
 PROMPT_S = 25.0
+ANSWERS_WITHIN_S = 4
+"""Enough for a real server on a machine that is busy; where none answers less will do."""
 
 
 @contextmanager
@@ -61,11 +63,11 @@ def test_the_status_of_the_servers_that_answer_is_shown_in_time(
         others = [f"127.0.0.1:{silent.getsockname()[1]}", stack.enter_context(trickling())]
         began = time.monotonic()
         servers = ",".join([cluster.zookeeper_connect, *others])
-        assert main(["zookeeper-status", servers, "--timeout", "0.5"]) == INCOMPLETE
+        assert main(["zookeeper-status", servers, "--timeout", f"{ANSWERS_WITHIN_S}"]) == INCOMPLETE
         shown = capsys.readouterr()
         assert f"{cluster.zookeeper_connect} standalone" in shown.out
         assert shown.err.splitlines() == [
-            f"Incomplete: {each}: unreachable (no answer within 500 ms)" for each in others
+            f"Incomplete: {each}: unreachable (no answer within {ANSWERS_WITHIN_S} s)" for each in others
         ]
         assert main(["zookeeper-status", ",".join(others), "--connect-timeout", "0.5"]) == 1
         assert time.monotonic() - began < PROMPT_S
