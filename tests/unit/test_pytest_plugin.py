@@ -41,7 +41,7 @@ def installed(tmp_path: Path) -> Path:
     for package in PACKAGES:
         (site / package).symlink_to(ROOT / "src" / package)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: installed-barnabas\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[pytest11]\nbarnabas = pytest_barnabas\n")
+    (info / "entry_points.txt").write_text("[pytest11]\npytest_barnabas = pytest_barnabas\n")
     (info / "RECORD").write_text("".join(f"{package}/__init__.py,,\n" for package in PACKAGES))
     return site
 
@@ -68,10 +68,13 @@ def run(site: Path, folder: Path, *options: str, **environment: str) -> str:
     [
         ((), "", {}),
         ((), "from barnabas.testing import Cluster", {}),
-        (("-p", "barnabas.testing.pytest_plugin"), "", {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}),
-        ((), "pytest_plugins = ['barnabas.testing.pytest_plugin']", {}),
+        *(
+            (options, conftest, environment)
+            for name in ("pytest_barnabas", "barnabas.testing.pytest_plugin")
+            for options, conftest in ((("-p", name), ""), ((), f"pytest_plugins = ['{name}']"))
+            for environment in ({}, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+        ),
     ],
-    ids=["installed", "imported by conftest", "by the other name", "in conftest"],
 )
 def test_modules_of_barnabas_are_imported_as_they_are_without_pytest(
     installed: Path, project: Path, options: tuple[str, ...], conftest: str, environment: dict[str, str]

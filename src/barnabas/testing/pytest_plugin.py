@@ -1,11 +1,6 @@
-"""The plugin by its earlier name, for ``-p barnabas.testing.pytest_plugin`` and ``pytest_plugins``; see `pytest_barnabas`."""
+"""The plugin by its earlier name, for ``-p barnabas.testing.pytest_plugin`` and ``pytest_plugins``; see `pytest_barnabas`.
 
-from pytest_barnabas import (
-    barnabas_cluster,
-    barnabas_flow,
-    barnabas_session_cluster,
-    barnabas_spark,
-    pytest_configure,
-)
+pytest loads that module because it is named here: nothing in `barnabas` imports it.
+"""
 
-__all__ = ["barnabas_cluster", "barnabas_flow", "barnabas_session_cluster", "barnabas_spark", "pytest_configure"]
+pytest_plugins = ["pytest_barnabas"]
