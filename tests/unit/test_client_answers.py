@@ -449,3 +449,13 @@ def test_the_metadata_of_two_hundred_thousand_partitions_are_read() -> None:
     topics = [metadata.MetadataResponseTopic(name=f"t{number}", partitions=[partition] * 1000) for number in range(200)]
     response = decode(metadata.MetadataResponse, 12, encode(metadata.MetadataResponse(topics=topics), 12))
     assert sum(len(topic.partitions) for topic in response.topics) == 200_000
+
+
+def test_a_throttled_fetch_may_have_no_partitions_and_no_other_answer_may() -> None:
+    """KIP-219: a broker whose quota is used up answers at once, with nothing but the pause."""
+    request = fetch.FetchRequest(topics=[fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition()])])
+    assert refused(request, fetch.FetchResponse(throttle_time_ms=100)) == ""
+    assert "nothing about partition" in refused(request, fetch.FetchResponse())
+    asked = list_offsets.ListOffsetsTopic(name="t", partitions=[list_offsets.ListOffsetsPartition()])
+    answer = list_offsets.ListOffsetsResponse(throttle_time_ms=100)
+    assert "nothing about partition" in refused(list_offsets.ListOffsetsRequest(topics=[asked]), answer)

@@ -49,6 +49,8 @@ class _Rule(NamedTuple):
     """What a key names, for errors."""
     may_omit: bool = False
     """Whether a broker leaves out what it does not have."""
+    is_empty_if_throttled: bool = False
+    """Whether a broker that throttles the client leaves everything out (KIP-219)."""
 
 
 def check_answer(request: Message, response: Message, version: int) -> None:
@@ -82,7 +84,8 @@ def _check_keys(rule: _Rule, request: Message, response: Message) -> None:
     for key in answered:
         if key not in wanted:
             raise WrongAnswerError(f"{rule.what} {_shown(key)}, which was not asked for")
-    if not rule.may_omit and not getattr(response, "error_code", 0):
+    is_throttled = rule.is_empty_if_throttled and not answered and getattr(response, "throttle_time_ms", 0) > 0
+    if not rule.may_omit and not is_throttled and not getattr(response, "error_code", 0):
         missing = next(key for key in wanted if key not in there)
         raise WrongAnswerError(f"nothing about {rule.what} {_shown(missing)}, which was asked for")
 
@@ -189,7 +192,10 @@ _ANSWERS: Mapping[int, _Rule] = {
     ApiKey.LIST_OFFSETS: _Rule(_PARTITIONS_OF_TOPICS, _PARTITIONS_OF_TOPICS, "partition"),
     ApiKey.DELETE_RECORDS: _Rule(_PARTITIONS_OF_TOPICS, _PARTITIONS_OF_TOPICS, "partition"),
     ApiKey.FETCH: _Rule(
-        _path("topics.topic partitions.partition"), _path("responses.topic partitions.partition_index"), "partition"
+        _path("topics.topic partitions.partition"),
+        _path("responses.topic partitions.partition_index"),
+        "partition",
+        is_empty_if_throttled=True,
     ),
     ApiKey.PRODUCE: _Rule(
         _path("topic_data.name partition_data.index"), _path("responses.name partition_responses.index"), "partition"

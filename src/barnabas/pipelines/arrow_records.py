@@ -16,8 +16,9 @@ import pyarrow as pa
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.base.record_times import FIRST_MS, LAST_MS, NO_TIME
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import AbortedTransaction
-from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader, check_batch, read_headers
+from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, MAGIC, BatchHeader, check_batch, read_headers
 from barnabas.wire.kafka.records.columns import Body, Integers, RecordColumns, RecordRows, find_records, read_columns
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.control import read_end_marker
@@ -26,6 +27,7 @@ from barnabas.wire.kafka.records.records import read_records, unpack_records
 __all__ = ["ArrowRecords", "arrow_records"]
 
 _MAX_BATCH_BYTES = 1 << 30
+_MAGIC_AT = 16
 _NO_TIME_TYPE, _CREATE_TIME, _LOG_APPEND_TIME = -1, 0, 1
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -92,12 +94,20 @@ def _wanted(
 ) -> tuple[_Batches, int]:
     """The batches that may have records of the range, checked, and the offset behind all that came."""
     next_offset = first_offset
+    if len(fetched) > _MAGIC_AT and fetched[_MAGIC_AT] < MAGIC:
+        check_batch(fetched, 0, _MAGIC_AT + 1)  # raises: such a record may be shorter than a header of today
+    last_offset = -1
     headers: list[BatchHeader] = []
     positions: list[int] = []
     transactions = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     aborting: set[int] = set()
     for position, header in read_headers(fetched):
         check_batch(fetched, position, position + header.size_bytes)
+        if header.base_offset <= last_offset:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"a batch from offset {header.base_offset} on behind offset {last_offset}"
+            )
+        last_offset = header.last_offset
         while transactions and transactions[-1].first_offset <= header.last_offset:
             aborting.add(transactions.pop().producer_id)
         if header.last_offset >= first_offset:

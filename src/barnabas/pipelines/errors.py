@@ -60,12 +60,9 @@ class DataLossError(BarnabasError):
     """Records that a query was to read are gone: deleted by retention, or with their topic."""
 
     @classmethod
-    def gone(cls, topic: str, partition: int, offset: int) -> "DataLossError":
-        """The record at an offset is no longer there."""
-        return cls(
-            f"{topic}-{partition} has no offset {offset} any more: retention or DeleteRecords took it. To go on with what "
-            "is there, set failOnDataLoss to false."
-        )
+    def gone(cls, topic: str, partition: int, what: str) -> "DataLossError":
+        """Records of a partition are no longer there; ``what`` says which, with a full stop or a question mark."""
+        return cls(f"{topic}-{partition} {what} To go on with what is there, set failOnDataLoss to false.")
 
 
 def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasError:

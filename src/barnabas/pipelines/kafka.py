@@ -129,6 +129,9 @@ class KafkaCluster:
             if missing:
                 hint = did_you_mean(missing[0], [name for name in topics if not name.startswith("__")])
                 raise MissingTopicError(f"topic {', '.join(missing)} does not exist on {self.address}", hint)
+        for name in wanted:
+            if (error := topics[name].error) is not None:  # its partitions are not known at the moment
+                raise KafkaException(error)
         return sorted(TopicPartition(name, each) for name in wanted for each in topics[name].partitions)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:

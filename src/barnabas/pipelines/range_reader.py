@@ -1,23 +1,27 @@
 """Reading a range of one partition as Arrow columns, in a worker of Spark: whole batches over our own wire codec.
 
-The reader asks the partition's leader, follows it when it moves, and waits while there is none, up to fetchTimeoutMs.
-`can_read` says whether the options ask for what only librdkafka has. Kafka: Fetcher, OffsetFetcher.
+`RangeProgress` decides; here are the connections. The reader asks the partition's leader, follows it when it moves, and
+waits while there is none, up to fetchTimeoutMs. It sends nothing to a broker that throttles it, for as long as the broker
+said. `can_read` says whether the options ask for what only librdkafka has. Kafka: Fetcher, OffsetFetcher.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from barnabas.base.errors import BarnabasError
-from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection, ConnectError
+from barnabas.base.errors import BarnabasError, CorruptDataError
+from barnabas.client.admin_connection import AdminConnection, ConnectError
+from barnabas.client.errors import ProtocolError
 from barnabas.pipelines.arrow_records import arrow_records
 from barnabas.pipelines.errors import DataLossError
-from barnabas.pipelines.offsets import Range
+from barnabas.pipelines.offsets import EARLIEST, LATEST, Range
 from barnabas.pipelines.options import SourceOptions, connection_properties, has_own_client
+from barnabas.pipelines.range_progress import Action, Ends, Lost, RangeProgress, Step
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from barnabas.wire.kafka.messages.list_offsets import (
@@ -26,10 +30,12 @@ from barnabas.wire.kafka.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from barnabas.wire.kafka.records.batch_header import LOG_OVERHEAD_BYTES, read_headers
+from barnabas.wire.kafka.schema import Message
 
-Answer = TypeVar("Answer")
+__all__ = ["RangeReader", "UnreadableRangeError", "can_read"]
 
-__all__ = ["OldRecordFormatError", "RangeReader", "can_read"]
+Answer = TypeVar("Answer", bound=Message)
 
 logger = logging.getLogger(__name__)
 
@@ -37,29 +43,36 @@ _UNDERSTOOD: Final = frozenset(
     ("bootstrap.servers", "client.id", "isolation.level", "max.partition.fetch.bytes", "request.timeout.ms")
 )
 _LAST_VERSION_WITH_NAMES: Final = 12
+_CLIENTS_WAIT_FROM: Final = 8
+"""The first version of Fetch whose answer comes before the pause that it asks for (KIP-219), not after it."""
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 _WAIT_MS: Final = 500
-_PAUSE_S: Final = 0.05
-_EARLIEST: Final = -2
 _NO_SESSION_EPOCH: Final = -1
-_PASSING = ROUTING_ERRORS | {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.REPLICA_NOT_AVAILABLE,
-}
+_NO_END: Final = Ends(-1, -1)
+_LONG_PAUSE_S: Final = 30.0
 
 
-class OldRecordFormatError(BarnabasError):
-    """From ``offset`` on the partition holds records of a format before 2, which only librdkafka reads."""
+class UnreadableRangeError(BarnabasError):
+    """From ``offset`` on this reader cannot read the range; librdkafka may. The message says why."""
 
-    def __init__(self, offset: int) -> None:
-        super().__init__(f"records of an old format from offset {offset} on")
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
         self.offset = offset
 
 
 def can_read(kafka: Mapping[str, str]) -> bool:
     """Whether the ``kafka.`` options name nothing that only librdkafka has, such as Kerberos."""
     return has_own_client(kafka, _UNDERSTOOD)
+
+
+class _Came(NamedTuple):
+    """What came of a step."""
+
+    partition: PartitionData | None = None
+    """None: the answer has nothing about the partition."""
+    throttle_ms: int = 0
+    bounds: tuple[int, int] | None = None
+    problem: BarnabasError | None = None
 
 
 class RangeReader:
@@ -70,155 +83,219 @@ class RangeReader:
         kafka = options.kafka
         self._connection = AdminConnection(kafka["bootstrap.servers"], connection_properties(kafka))
         self._leaders: dict[tuple[str, int], int] = {}
+        self._free_at_s: dict[int, float] = {}
+        """Until when a broker takes no requests of ours."""
         self._committed_only = kafka.get("isolation.level") == "read_committed"
         self._fetch_bytes = int(kafka.get("max.partition.fetch.bytes", _FETCH_BYTES))
 
     def close(self) -> None:
         self._connection.close()
 
-    def read(self, wanted: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, wanted: Range, schema: pa.Schema, lost: Callable[[Lost], None] = lambda _: None
+    ) -> Iterator[pa.RecordBatch]:
         """The records of the range, in order. Offsets may have holes, even at its end.
 
-        Raises `DataLossError`, `OldRecordFormatError`, and `BarnabasError` when nothing came for fetchTimeoutMs.
+        ``lost`` is called with records that are gone where the options allow it. Raises `DataLossError`,
+        `UnreadableRangeError` with the rest of the range, and `BarnabasError` when the partition has no leader for
+        fetchTimeoutMs, or may not be read.
         """
+        progress = RangeProgress(
+            wanted,
+            fetch_bytes=self._fetch_bytes,
+            timeout_ms=self._options.fetch_timeout_ms,
+            may_lose=not self._options.fail_on_data_loss,
+            committed_only=self._committed_only,
+            now_ms=_now_ms(),
+        )
+        left = threading.Event()
         # One thread fetches what comes next while Spark takes what came; never two requests at once.
         with ThreadPoolExecutor(1, "barnabas-fetch") as fetcher:
-            yield from self._read(wanted, schema, fetcher)
+            try:
+                yield from self._read(progress, schema, lost, fetcher, left)
+            finally:
+                left.set()
 
-    def _read(self, wanted: Range, schema: pa.Schema, fetcher: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
-        next_offset = wanted.start
-        allowed_s = self._options.fetch_timeout_ms / 1000
-        deadline = time.monotonic() + allowed_s
-        seen_end = -1
-        ahead: Future[PartitionData] | None = None
-        while next_offset < wanted.end:
-            fetched = ahead.result() if ahead else self._fetch(wanted, next_offset, deadline)
+    def _read(
+        self,
+        progress: RangeProgress,
+        schema: pa.Schema,
+        lost: Callable[[Lost], None],
+        fetcher: ThreadPoolExecutor,
+        left: threading.Event,
+    ) -> Iterator[pa.RecordBatch]:
+        wanted = progress.wanted
+        step = progress.begin()
+        ahead: Future[_Came] | None = None
+        while True:
+            if step.action is Action.DONE:
+                break
+            if step.action is Action.HAND_OVER:
+                raise UnreadableRangeError(progress.next_offset, progress.reason)
+            if step.action is Action.LOST:
+                raise DataLossError.gone(wanted.topic, wanted.partition, progress.reason)
+            if step.action is Action.FAIL:
+                raise self._failure(progress)
+            came = ahead.result() if ahead else self._perform(step, progress, left)
             ahead = None
-            if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                next_offset = self._after_loss(wanted, next_offset, deadline)
+            batch, step = self._take(came, step, progress, schema)
+            for each in progress.lost:
+                lost(each)
+            progress.lost.clear()
+            if batch is None:
                 continue
-            batch, reached = self._columns(fetched, wanted, next_offset, schema)
-            if batch is not None and next_offset < reached < wanted.end:
-                ahead = fetcher.submit(self._fetch, wanted, reached, time.monotonic() + allowed_s)
-            if batch is not None:
-                yield batch
-            if reached > next_offset:
-                next_offset = reached
-                deadline = time.monotonic() + allowed_s
-                continue
-            # No batch came. There may be none up to the partition's end: compaction took them. One empty answer alone may
-            # be a broker's that throttles us.
-            end = fetched.last_stable_offset if self._committed_only else fetched.high_watermark
-            if end == seen_end or end <= next_offset:
-                if end > next_offset:
-                    next_offset = end
-                elif not self._options.fail_on_data_loss:
-                    logger.warning("%s-%d: it was created again, and ends at %d", wanted.topic, wanted.partition, end)
-                    return
-            seen_end = end
-            if time.monotonic() > deadline:
-                raise self._too_late(wanted, next_offset)
+            if step.action is Action.FETCH:
+                ahead = fetcher.submit(self._perform, step, progress, left)
+            yield batch
+
+    # What came, for the one who decides
+
+    def _take(
+        self, came: _Came, step: Step, progress: RangeProgress, schema: pa.Schema
+    ) -> tuple[pa.RecordBatch | None, Step]:
+        """The records that came, and the next step."""
+        now_ms = _now_ms()
+        problem = came.problem
+        if isinstance(problem, ProtocolError):
+            return None, progress.odd(str(problem), now_ms)
+        if isinstance(problem, ConnectError):
+            return None, progress.unreachable(str(problem), now_ms)
+        if isinstance(problem, KafkaError):
+            return None, progress.refused(problem, now_ms)
+        if came.bounds is not None:
+            return None, progress.bounds(*came.bounds, now_ms)
+        if came.partition is None:
+            if came.throttle_ms:
+                return None, progress.throttled(came.throttle_ms, now_ms)
+            return None, progress.odd("the broker answered with nothing about the partition", now_ms)
+        fetched = came.partition
+        if fetched.error_code:
+            return None, progress.refused(KafkaError(fetched.error_code), now_ms)
+        records = fetched.records if isinstance(fetched.records, memoryview) else memoryview(b"")
+        try:
+            if step.action is Action.LOOK_AHEAD:
+                first = next((header.base_offset for _, header in read_headers(records)), -1)
+                return None, progress.saw(first, now_ms)
+            batch, reached = self._columns(records, fetched, progress, schema)
+        except (KafkaError, CorruptDataError) as error:
+            if isinstance(error, KafkaError) and error.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+                return None, progress.refused(error, now_ms)
+            return None, progress.damaged(str(error), now_ms)
+        ends = Ends(fetched.high_watermark, fetched.last_stable_offset)
+        cut_bytes = _cut_bytes(records) if reached == progress.next_offset else 0
+        return batch, progress.received(reached, ends, came.throttle_ms, cut_bytes, now_ms)
 
     def _columns(
-        self, fetched: PartitionData, wanted: Range, next_offset: int, schema: pa.Schema
+        self, records: memoryview, fetched: PartitionData, progress: RangeProgress, schema: pa.Schema
     ) -> tuple[pa.RecordBatch | None, int]:
-        records = fetched.records
-        if not isinstance(records, memoryview) or not records:
-            return None, next_offset
+        if not records:
+            return None, progress.next_offset
         aborted = fetched.aborted_transactions or () if self._committed_only else ()
-        topic, partition = wanted.topic, wanted.partition
+        topic, partition, _, end = progress.wanted
+        return arrow_records(records, aborted, topic, partition, progress.next_offset, end, schema)
+
+    def _failure(self, progress: RangeProgress) -> BarnabasError:
+        wanted = progress.wanted
+        return BarnabasError(
+            f"cannot read {wanted.topic}-{wanted.partition} from offset {progress.next_offset} (up to {wanted.end}): "
+            f"{progress.reason} (fetchTimeoutMs = {self._options.fetch_timeout_ms})"
+        )
+
+    # Questions
+
+    def _perform(self, step: Step, progress: RangeProgress, left: threading.Event) -> _Came:
+        if step.pause_ms:
+            left.wait(step.pause_ms / 1000)
+        place = progress.wanted.topic, progress.wanted.partition
+        leader = -1
         try:
-            return arrow_records(records, aborted, topic, partition, next_offset, wanted.end, schema)
-        except KafkaError as error:
-            if error.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-                raise OldRecordFormatError(next_offset) from error
-            raise BarnabasError(f"{topic}-{partition}, from offset {next_offset} on: {error.message}") from error
+            leader = self._leader(*place)
+            self._await_quota(leader, left)
+            if left.is_set():
+                return _Came()
+            if step.action is Action.FIND_BOUNDS:
+                bounds = self._offset_at(EARLIEST, leader, place), self._offset_at(LATEST, leader, place)
+                return _Came(bounds=bounds)
+            came = self._fetch(progress, leader, is_committed_only=self._committed_only and step.action is Action.FETCH)
+        except (ConnectError, KafkaError) as error:
+            self._leaders.pop(place, None)
+            return _Came(problem=error)
+        if came.partition is not None:
+            self._note_leader(place, leader, came.partition)
+        return came
 
-    def _fetch(self, wanted: Range, offset: int, deadline: float) -> PartitionData:
-        """The leader's answer for the partition: records, or OFFSET_OUT_OF_RANGE."""
+    def _note_leader(self, place: tuple[str, int], asked: int, answer: PartitionData) -> None:
+        """Where the next request goes: a replica that the leader prefers (KIP-392), or the leader that a broker names (KIP-951)."""
+        if not answer.error_code:
+            if answer.preferred_read_replica >= 0:
+                self._leaders[place] = answer.preferred_read_replica
+            return
+        self._leaders.pop(place, None)
+        named = answer.current_leader
+        if named is not None and named.leader_id not in (-1, asked):
+            self._leaders[place] = named.leader_id
 
-        def ask() -> PartitionData:
-            answer = self._ask_leader(wanted, offset)
-            if answer.error_code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
-                raise KafkaError(answer.error_code)
-            return answer
+    def _await_quota(self, broker: int, left: threading.Event) -> None:
+        wait_s = self._free_at_s.get(broker, 0.0) - time.monotonic()
+        if wait_s > _LONG_PAUSE_S:
+            logger.warning("broker %d throttles this reader for %.0f s: its quota is used up", broker, wait_s)
+        if wait_s > 0:
+            left.wait(wait_s)
 
-        return self._until_answered(wanted, offset, deadline, ask)
-
-    def _until_answered(self, wanted: Range, offset: int, deadline: float, ask: Callable[[], Answer]) -> Answer:
-        """What ``ask`` gives, asked again while the partition has no leader or another one."""
-        while True:
-            try:
-                return ask()
-            except ConnectError as error:
-                problem = str(error)
-            except KafkaError as error:
-                problem = error.message
-                if error.code not in _PASSING:
-                    raise BarnabasError(f"cannot read {wanted.topic}-{wanted.partition}: {problem}") from error
-            self._leaders.pop((wanted.topic, wanted.partition), None)
-            if time.monotonic() > deadline:
-                raise self._too_late(wanted, offset, problem)
-            time.sleep(_PAUSE_S)
-
-    def _ask_leader(self, wanted: Range, offset: int) -> PartitionData:
-        part = FetchPartition(partition=wanted.partition, fetch_offset=offset, partition_max_bytes=self._fetch_bytes)
+    def _fetch(self, progress: RangeProgress, leader: int, *, is_committed_only: bool) -> _Came:
+        topic, partition, _, _ = progress.wanted
+        part = FetchPartition(
+            partition=partition, fetch_offset=progress.next_offset, partition_max_bytes=progress.fetch_bytes
+        )
         request = FetchRequest(
             max_wait_ms=_WAIT_MS,
             min_bytes=1,
-            max_bytes=self._fetch_bytes,
-            isolation_level=1 if self._committed_only else 0,
+            max_bytes=progress.fetch_bytes,
+            isolation_level=1 if is_committed_only else 0,
             session_epoch=_NO_SESSION_EPOCH,
-            topics=[FetchTopic(topic=wanted.topic, partitions=[part])],
+            topics=[FetchTopic(topic=topic, partitions=[part])],
         )
-        response = self._connection.send(
-            request, FetchResponse, self._leader(wanted), max_version=_LAST_VERSION_WITH_NAMES
-        )
+        response = self._connection.send(request, FetchResponse, leader, max_version=_LAST_VERSION_WITH_NAMES)
+        throttle_ms = max(0, response.throttle_time_ms)
+        if throttle_ms:
+            version = self._connection.negotiated(FetchRequest, leader, max_version=_LAST_VERSION_WITH_NAMES)
+            if version >= _CLIENTS_WAIT_FROM:
+                self._free_at_s[leader] = time.monotonic() + throttle_ms / 1000
         if response.error_code:
             raise KafkaError(response.error_code)
-        return response.responses[0].partitions[0]
+        found = [each for named in response.responses for each in named.partitions]
+        return _Came(found[0] if found else None, throttle_ms)
 
-    def _leader(self, wanted: Range) -> int:
-        place = (wanted.topic, wanted.partition)
-        if place not in self._leaders:
-            (topic,) = self._connection.metadata([wanted.topic]).topics
-            if topic.error_code:
-                raise KafkaError(topic.error_code)
-            for partition in topic.partitions:
-                if partition.leader_id >= 0:
-                    self._leaders[wanted.topic, partition.partition_index] = partition.leader_id
-        if place not in self._leaders:
+    def _leader(self, topic: str, partition: int) -> int:
+        if (topic, partition) not in self._leaders:
+            for named in self._connection.metadata([topic]).topics:
+                if named.error_code:
+                    raise KafkaError(named.error_code)
+                for each in named.partitions:
+                    if each.leader_id >= 0:
+                        self._leaders[topic, each.partition_index] = each.leader_id
+        if (topic, partition) not in self._leaders:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        return self._leaders[place]
+        return self._leaders[topic, partition]
 
-    def _after_loss(self, wanted: Range, offset: int, deadline: float) -> int:
-        """Where to go on behind records that are gone. Raises `DataLossError` if they must not be."""
-        if self._options.fail_on_data_loss:
-            raise DataLossError.gone(wanted.topic, wanted.partition, offset)
-        earliest = self._until_answered(wanted, offset, deadline, lambda: self._earliest(wanted))
-        # At or below our offset: the topic was created again and is shorter now.
-        reached = earliest if earliest > offset else wanted.end
-        logger.warning("%s-%d: records %d to %d are gone", wanted.topic, wanted.partition, offset, reached - 1)
-        return reached
-
-    def _earliest(self, wanted: Range) -> int:
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            topics=[
-                ListOffsetsTopic(
-                    name=wanted.topic,
-                    partitions=[ListOffsetsPartition(partition_index=wanted.partition, timestamp=_EARLIEST)],
-                )
-            ],
-        )
-        response = self._connection.send(request, ListOffsetsResponse, self._leader(wanted))
+    def _offset_at(self, mark: int, leader: int, place: tuple[str, int]) -> int:
+        """The partition's first offset, or its end, committed or not."""
+        asked = [ListOffsetsPartition(partition_index=place[1], timestamp=mark)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=place[0], partitions=asked)])
+        response = self._connection.send(request, ListOffsetsResponse, leader)
         answer = response.topics[0].partitions[0]
         if answer.error_code:
             raise KafkaError(answer.error_code)
         return int(answer.offset)
 
-    def _too_late(self, wanted: Range, offset: int, problem: str = "") -> BarnabasError:
-        return BarnabasError(
-            f"no record of {wanted.topic}-{wanted.partition} at offset {offset} (up to {wanted.end}) came within "
-            f"fetchTimeoutMs = {self._options.fetch_timeout_ms}: {problem or 'is the leader of the partition up?'}"
-        )
+
+def _cut_bytes(records: memoryview) -> int:
+    """The size of the batch at the beginning, of which only a part came."""
+    if len(records) < LOG_OVERHEAD_BYTES:
+        return 0
+    size_bytes = int.from_bytes(records[8:12], "big", signed=True) + LOG_OVERHEAD_BYTES
+    return size_bytes if size_bytes > len(records) else 0
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)

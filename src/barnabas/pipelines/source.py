@@ -11,15 +11,12 @@ worker keeps its connections for the next micro-batch, which saves their set-up.
 """
 
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError
-from confluent_kafka import TopicPartition as ClientPartition
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -34,12 +31,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.record_times import NO_TIME, microseconds
+from barnabas.pipelines import ranges
 from barnabas.pipelines.admission import Admission, subtract_ranges
 from barnabas.pipelines.errors import DataLossError
-from barnabas.pipelines.kafka import KafkaCluster, MissingTopicError, open_client
+from barnabas.pipelines.kafka import KafkaCluster, MissingTopicError
 from barnabas.pipelines.offsets import (
     Offsets,
     Range,
@@ -50,19 +47,15 @@ from barnabas.pipelines.offsets import (
     split_ranges,
     to_spark,
 )
-from barnabas.pipelines.options import SinkOptions, SourceOptions, client_config
-from barnabas.pipelines.range_reader import OldRecordFormatError, RangeReader, can_read
+from barnabas.pipelines.options import SinkOptions, SourceOptions
 from barnabas.pipelines.sink import BatchTopicWriter, StreamTopicWriter
 
 __all__ = ["SCHEMA", "BarnabasDataSource", "read_range"]
 
-_Message = Any
-"""confluent_kafka's; its stubs make offsets and times optional, which those of fetched records are not."""
-
 logger = logging.getLogger(__name__)
-_BATCH_RECORDS = 10_000
-_POLL_S = 0.5
 _IDS_EVERY_S = 1.0
+_SETTLE_S = 3.0
+_SETTLE_PAUSE_S = 0.25
 
 _HEADERS = StructField(
     "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -79,27 +72,6 @@ SCHEMA = StructType(
     ]
 )
 """The columns without ``headers``, which come with the option includeHeaders."""
-
-# librdkafka's kinds of timestamp to those of Spark's connector: none -1, CreateTime 0, LogAppendTime 1.
-_TIMESTAMP_TYPES = {0: -1, 1: 0, 2: 1}
-
-_COLUMNS: dict[str, Callable[[list[_Message]], list[Any]]] = {
-    "key": lambda messages: [each.key() for each in messages],
-    "value": lambda messages: [each.value() for each in messages],
-    "topic": lambda messages: [each.topic() for each in messages],
-    "partition": lambda messages: [each.partition() for each in messages],
-    "offset": lambda messages: [each.offset() for each in messages],
-    "timestamp": lambda messages: [microseconds(each.timestamp()[1]) for each in messages],
-    "timestampType": lambda messages: [_timestamp_type(*each.timestamp()) for each in messages],
-    "headers": lambda messages: [
-        None if headers is None else [{"key": each[0], "value": each[1]} for each in headers]
-        for headers in (each.headers() for each in messages)
-    ],
-}
-
-
-def _timestamp_type(kind: int, timestamp_ms: int) -> int:
-    return -1 if timestamp_ms == NO_TIME else _TIMESTAMP_TYPES[kind]
 
 
 class BarnabasDataSource(DataSource):
@@ -216,7 +188,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{error.what} any more: was it deleted? Make it again and read it from its beginning (of a flow: `barnabas pipeline "
                 "rewind`), or read other topics"
             ) from error
-        self._latest = end
+        end = self._latest = self._settled(begun, end)
         for name, offset in begun.items():
             if end.get(name, -1) < offset:
                 gone = "is gone" if name not in end else f"ends at {end[name]}"
@@ -259,6 +231,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         names = self._asked.partitions()
         return self._asked.resolve(names, self._options.end)
 
+    def _settled(self, begun: Offsets, end: Offsets) -> Offsets:
+        """The ends; those before what was read are asked for again for a moment, for a new leader may lag behind."""
+        until = time.monotonic() + _SETTLE_S
+        while (behind := [name for name in begun if end.get(name, -1) < begun[name]]) and time.monotonic() < until:
+            time.sleep(_SETTLE_PAUSE_S)
+            found = self._ends()
+            end = {**end, **{name: found[name] for name in behind if name in found}}
+        return end
+
     def _beginnings(self, names: list[TopicPartition]) -> Offsets:
         """Where partitions that came after the query began are read from: their first record."""
         unknown = [name for name in names if name not in self._first]
@@ -296,129 +277,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s", what)
 
 
-class _Worker:
-    """What a worker of Spark keeps for its next task: connections, which do not survive a fork."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.readers: dict[tuple[object, ...], RangeReader] = {}
-        self.consumers: dict[tuple[tuple[str, object], ...], Consumer] = {}
-
-
-_worker = _Worker()
-
-
-def _this_worker() -> _Worker:
-    global _worker
-    if _worker.pid != os.getpid():
-        _worker = _Worker()
-    return _worker
-
-
 def read_range(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """The records of a range as Arrow batches.
-
-    Our own reader takes whole batches apart in columns. librdkafka, with an object for each record, reads where more than
-    plain TCP is asked for, and what has a format of Kafka before 0.11.
-    """
-    if not wanted.size:
-        return
-    arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    if not can_read(options.kafka):
-        yield from _read_by_record(options, arrow_schema, wanted)
-        return
-    readers = _this_worker().readers
-    key = (options.fail_on_data_loss, options.fetch_timeout_ms, *sorted(options.kafka.items()))
-    reader = readers.pop(key, None) or RangeReader(options)
-    try:
-        yield from reader.read(wanted, arrow_schema)
-    except OldRecordFormatError as error:
-        reader.close()
-        rest = wanted._replace(start=error.offset)
-        yield from _read_by_record(options, arrow_schema, rest)
-        return
-    except BaseException:
-        reader.close()
-        raise
-    readers[key] = reader
-
-
-def _borrow(options: SourceOptions) -> tuple[tuple[tuple[str, object], ...], Consumer]:
-    """A consumer for the options: the worker's own from the batch before, or a new one."""
-    config = client_config(
-        options.kafka,
-        **{
-            # librdkafka asks for a group although none is joined and nothing committed.
-            "group.id": "barnabas-spark-source",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
-            # As Spark's connector and Java's consumer have it; librdkafka alone would take read_committed.
-            "isolation.level": "read_uncommitted",
-            "auto.offset.reset": "error" if options.fail_on_data_loss else "earliest",
-            "fetch.wait.max.ms": 100,
-            "queued.max.messages.kbytes": 16 * 1024,
-        },
-    )
-    key = tuple(sorted(config.items()))
-    return key, _this_worker().consumers.pop(key, None) or open_client(Consumer, config)
-
-
-def _read_by_record(options: SourceOptions, arrow_schema: pa.Schema, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """The same with librdkafka.
-
-    Offsets may have holes (compaction, markers of transactions), even at the range's end, so reading stops at the first
-    record that lies at or past the end, or when the broker says that the partition ends.
-    """
-    key, consumer = _borrow(options)
-    builders = [_COLUMNS[field.name] for field in arrow_schema]
-    try:
-        consumer.assign([ClientPartition(wanted.topic, wanted.partition, wanted.start)])
-        for messages in _poll(consumer, options, wanted):
-            columns = [
-                pa.array(build(messages), type=field.type) for build, field in zip(builders, arrow_schema, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema)
-        consumer.unassign()
-    except BaseException:
-        consumer.close()
-        raise
-    _this_worker().consumers[key] = consumer
-
-
-def _poll(consumer: Consumer, options: SourceOptions, wanted: Range) -> Iterator[list[_Message]]:
-    next_offset = wanted.start
-    deadline = time.monotonic() + options.fetch_timeout_ms / 1000
-    while next_offset < wanted.end:
-        polled: list[_Message] = consumer.consume(min(_BATCH_RECORDS, wanted.end - next_offset), _POLL_S)
-        records: list[_Message] = []
-        for message in polled:
-            failure = message.error()
-            if failure is None:
-                records.append(message)
-                next_offset = message.offset() + 1
-            elif failure.code() == KafkaError._PARTITION_EOF:
-                next_offset = max(next_offset, message.offset())
-                if next_offset < wanted.end and not options.fail_on_data_loss:
-                    next_offset = wanted.end  # the topic was created again and is shorter now
-            else:
-                _raise_if_final(failure, wanted, next_offset)
-        if records:
-            deadline = time.monotonic() + options.fetch_timeout_ms / 1000
-            if records[0].offset() < wanted.start or records[-1].offset() >= wanted.end:
-                records = [each for each in records if wanted.start <= each.offset() < wanted.end]
-            if records:
-                yield records
-        elif time.monotonic() > deadline:
-            raise BarnabasError(
-                f"no record of {wanted.topic}-{wanted.partition} at offset {next_offset} (up to {wanted.end}) came "
-                f"within fetchTimeoutMs = {options.fetch_timeout_ms}: is the partition's leader up?"
-            )
-
-
-def _raise_if_final(failure: KafkaError, wanted: Range, next_offset: int) -> None:
-    code = failure.code()
-    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-        raise DataLossError.gone(wanted.topic, wanted.partition, next_offset)
-    if failure.fatal() or code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION):
-        raise BarnabasError(f"cannot read {wanted.topic}-{wanted.partition}: {failure.str()}")
+    """The records of a range as Arrow batches; see `ranges.read_range`."""
+    return ranges.read_range(options, to_arrow_schema(schema, timezone="UTC"), wanted)
