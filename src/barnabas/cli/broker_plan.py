@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.settings import list_text
-from barnabas.cli.coordination_plan import DEFAULT_HOST, CoordinationPlan, reachable
-from barnabas.cli.held_cluster import HeldCluster
+from barnabas.cli.coordination_plan import CoordinationPlan
+from barnabas.cli.held_cluster import HeldCluster, split_connect
 from barnabas.cli.security_plan import INTER_BROKER, SecurityPlan, held_listener
 from barnabas.cli.server_names import broker_config, broker_log_dir
 from barnabas.cli.server_start import refuse_kraft
 from barnabas.cli.up_files import ServerFile, free_ports, is_free
-from barnabas.coordination.quorum.members import HostAndPort
+from barnabas.coordination.quorum.members import LOCAL_HOST, HostAndPort
 
 if TYPE_CHECKING:
     from barnabas.broker.configuration.listeners import ListenerAddress
@@ -43,7 +43,7 @@ class BrokersPlan:
     @property
     def bootstrap(self) -> str:
         """Where clients on this machine connect."""
-        return ",".join(str(reachable(address)) for address in self.addresses)
+        return ",".join(str(address.reachable()) for address in self.addresses)
 
     @property
     def zookeeper_connect(self) -> str:
@@ -81,7 +81,7 @@ def plan_brokers(
         if texts:
             changes |= secured.changed
             changes |= _listener_changes(given, secured, directory, number, texts, listening, addresses)
-            if given.zookeeper or _servers(texts) == coordination.former_address:
+            if given.zookeeper or split_connect(texts)[0] == coordination.former_address:
                 changes["zookeeper.connect"] = connect
             if given.racks is not None:
                 changes[_RACK] = racks[number]
@@ -135,7 +135,7 @@ def _addresses(
     host: str | None, first: int | None, default: int, recorded: Mapping[int, HostAndPort], count: int
 ) -> list[HostAndPort]:
     """Where each broker listens: as options say, as recorded, and new ones at the ports that follow."""
-    usual = host or next((each.host for each in recorded.values()), DEFAULT_HOST)
+    usual = host or next((each.host for each in recorded.values()), LOCAL_HOST)
     hosts = [host or (recorded[n].host if n in recorded else usual) for n in range(count)]
     if first is None and not recorded:
         first = default
@@ -227,10 +227,5 @@ def _listener_changes(
 
 def _connect(held: HeldCluster, coordination: CoordinationPlan) -> str:
     """Where brokers find the coordination service; a chroot stays, unless the address has one."""
-    former = next((texts["zookeeper.connect"] for texts in held.brokers.values() if "zookeeper.connect" in texts), "")
-    _, slash, chroot = former.partition("/")
-    return coordination.address if "/" in coordination.address else f"{coordination.address}{slash}{chroot}"
-
-
-def _servers(texts: Mapping[str, str]) -> str:
-    return texts.get("zookeeper.connect", "").partition("/")[0].strip()
+    _, chroot = held.zookeeper_connect
+    return coordination.address if "/" in coordination.address else coordination.address + chroot

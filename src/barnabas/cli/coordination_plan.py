@@ -11,13 +11,12 @@ from barnabas.cli.held_cluster import HeldCluster, missing_file
 from barnabas.cli.server_names import COORDINATION_NAME, coordination_config
 from barnabas.cli.up_files import ServerFile, free_ports
 from barnabas.coordination.quorum.configuration_files import with_dynamic_file
-from barnabas.coordination.quorum.members import HostAndPort
+from barnabas.coordination.quorum.members import LOCAL_HOST, HostAndPort
 from barnabas.coordination.server.peer_config import own_server, read_peer_config
 from barnabas.coordination.server.settings import parse_settings
 
-__all__ = ["DEFAULT_HOST", "CoordinationPlan", "plan_coordination", "reachable"]
+__all__ = ["CoordinationPlan", "plan_coordination"]
 
-DEFAULT_HOST = "127.0.0.1"
 _DEFAULT_PORT = 2181
 _QUORUM_OFFSET = 2888 - 2181  # as in the examples of ZooKeeper's guide
 _ELECTION_OFFSET = 3888 - 2181
@@ -65,28 +64,23 @@ class _Member:
 
 def plan_coordination(given: argparse.Namespace, held: HeldCluster, directory: Path) -> CoordinationPlan:
     """What to start. Raises `BarnabasError` for options that would not start the data that is there."""
+    used, _ = held.zookeeper_connect
     if given.zookeeper:
         if held.coordination:
             raise BarnabasError(
                 f"--zookeeper {given.zookeeper}: {directory} has coordination servers of its own, with the cluster's metadata: "
                 "leave --zookeeper out, or choose another folder with --data-dir"
             )
-        return CoordinationPlan({}, given.zookeeper, _connect(held))
-    if not held.coordination and _connect(held) and given.zk_servers is None and given.zk_port is None:
-        return CoordinationPlan({}, _connect(held), _connect(held))
+        return CoordinationPlan({}, given.zookeeper, used)
+    if not held.coordination and used and given.zk_servers is None and given.zk_port is None:
+        return CoordinationPlan({}, used, used)
     names = _names(given.zk_servers, held, directory)
     if names[0] in held.coordination and held.coordination[names[0]]:
         return _restarted(given, held, directory, names)
     if len(names) > 1 and held.coordination:
         raise missing_file(directory, names[0])
-    members = _new_members(given, len(names), given.host or DEFAULT_HOST)
+    members = _new_members(given, len(names), given.host or LOCAL_HOST)
     return _plan(directory, names, {name: {} for name in names}, members, members, is_changed=True)
-
-
-def _connect(held: HeldCluster) -> str:
-    """The servers that the brokers of the data dir use, without a chroot."""
-    connect = next((texts["zookeeper.connect"] for texts in held.brokers.values() if "zookeeper.connect" in texts), "")
-    return connect.partition("/")[0].strip()
 
 
 def _names(wanted: int | None, held: HeldCluster, directory: Path) -> list[str]:
@@ -193,9 +187,4 @@ def _new_settings(data: Path, *, is_member: bool) -> dict[str, str]:
 
 
 def _address(members: list[_Member]) -> str:
-    return ",".join(str(reachable(member.client)) for member in members)
-
-
-def reachable(address: HostAndPort) -> HostAndPort:
-    """Where a client on this machine connects to what listens there."""
-    return HostAndPort(DEFAULT_HOST, address.port) if address.host in ("", "0.0.0.0", "::") else address  # noqa: S104  # compared
+    return ",".join(str(member.client.reachable()) for member in members)

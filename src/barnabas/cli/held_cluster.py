@@ -15,7 +15,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import read_properties_file
 from barnabas.cli.server_names import COORDINATION_NAME, broker_config, broker_log_dir, coordination_config, server_of
 
-__all__ = ["HeldCluster", "keep_place", "missing_file", "read_held", "refuse_other_data"]
+__all__ = ["HeldCluster", "keep_place", "missing_file", "read_held", "refuse_other_data", "split_connect"]
 
 _PLACE = "up.json"
 _LOG_DIR = re.compile(r"kafka-logs([1-9]\d*)?", re.ASCII)
@@ -31,6 +31,17 @@ class HeldCluster:
     """By their numbers, from 0 on without a gap."""
     coordination: Mapping[str, Mapping[str, str]]
     """By their names, each with what its zoo.cfg says."""
+
+    @property
+    def zookeeper_connect(self) -> tuple[str, str]:
+        """The servers that the brokers use, and their chroot, as `split_connect` returns them."""
+        return split_connect(next((texts for texts in self.brokers.values() if "zookeeper.connect" in texts), {}))
+
+
+def split_connect(texts: Mapping[str, str]) -> tuple[str, str]:
+    """The servers in a broker's zookeeper.connect, and the chroot with its slash; empty where there is none."""
+    servers, slash, chroot = texts.get("zookeeper.connect", "").partition("/")
+    return servers.strip(), slash + chroot
 
 
 def refuse_other_data(directory: Path) -> None:

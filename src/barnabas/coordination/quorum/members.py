@@ -12,9 +12,12 @@ from enum import Enum
 
 from barnabas.base.errors import ConfigError
 
-__all__ = ["ANY_ADDRESS", "HostAndPort", "LearnerType", "QuorumServer"]
+__all__ = ["ANY_ADDRESS", "ANY_ADDRESSES", "LOCAL_HOST", "HostAndPort", "LearnerType", "QuorumServer"]
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # where ZooKeeper's servers listen when a line names no client address
+ANY_ADDRESSES = ("", ANY_ADDRESS, "::", "0:0:0:0:0:0:0:0")
+"""All that mean every address of the machine."""
+LOCAL_HOST = "127.0.0.1"
 _FORM = "host:port:port, then optionally :participant or :observer, then optionally ;port or ;host:port"
 
 
@@ -31,6 +34,10 @@ class HostAndPort:
 
     host: str
     port: int
+
+    def reachable(self) -> "HostAndPort":
+        """Where a client on the same machine connects to what listens here."""
+        return HostAndPort(LOCAL_HOST, self.port) if self.host in ANY_ADDRESSES else self
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -13,7 +13,7 @@ from barnabas.base.files import Files
 from barnabas.base.settings import Values
 from barnabas.coordination.core.sessions import MAX_SERVER_ID
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
-from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort, QuorumServer
+from barnabas.coordination.quorum.members import ANY_ADDRESS, ANY_ADDRESSES, HostAndPort, QuorumServer
 from barnabas.coordination.server.settings import LEAST_SNAPSHOTS, is_distributed, quorum_of
 
 __all__ = [
@@ -24,8 +24,6 @@ __all__ = [
     "parse_my_id",
     "read_peer_config",
 ]
-
-_ANY_ADDRESSES = ("", ANY_ADDRESS, "::", "0:0:0:0:0:0:0:0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ def client_endpoint(values: Values, quorum: QuorumConfiguration | None, my_id: i
     line = mine.client if mine is not None else None
     if line is None or given is None:
         return line or given
-    if line != given and (given.host not in _ANY_ADDRESSES or given.port != line.port):
+    if line != given and (given.host not in ANY_ADDRESSES or given.port != line.port):
         raise ConfigError(
             f"the line server.{my_id} names {line} for clients, and clientPort with clientPortAddress {given}: remove one"
         )
