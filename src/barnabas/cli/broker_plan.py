@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.settings import list_text
+from barnabas.broker.configuration.kraft import refuse_kraft
 from barnabas.cli.coordination_plan import CoordinationPlan
 from barnabas.cli.held_cluster import HeldCluster, split_connect
 from barnabas.cli.security_plan import INTER_BROKER, SecurityPlan, held_listener
 from barnabas.cli.server_names import broker_config, broker_log_dir
-from barnabas.cli.server_start import refuse_kraft
 from barnabas.cli.up_files import ServerFile, free_ports, is_free
 from barnabas.coordination.quorum.members import LOCAL_HOST, HostAndPort
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.broker.configuration.kraft import refuse_kraft
 from barnabas.cli.held_cluster import HeldCluster
 from barnabas.cli.server_names import broker_config
-from barnabas.cli.server_start import refuse_kraft
 
 if TYPE_CHECKING:
     from barnabas.broker.configuration.listeners import ListenerAddress

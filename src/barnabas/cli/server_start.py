@@ -6,9 +6,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
 
-from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.errors import BarnabasError
+from barnabas.broker.configuration.kraft import refuse_kraft
 from barnabas.cli.common import ToolParser, key_values, read_properties_file
 from barnabas.cli.log_lines import log_to_standard_error
 from barnabas.cli.server_faults import parts_with_faults
@@ -16,7 +16,7 @@ from barnabas.cli.standard_streams import outlive_output
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
 from barnabas.net.event_loop import budget_of, count_from_start, count_pauses, limit_pauses, new_event_loop
 
-__all__ = ["main", "refuse_kraft"]
+__all__ = ["main"]
 
 logger = logging.getLogger(__name__)
 
@@ -70,17 +70,6 @@ def _settings(path: str, overrides: list[str]) -> dict[str, str]:
     texts |= key_values(overrides, "--override")
     refuse_kraft(path, texts)
     return texts
-
-
-def refuse_kraft(path: str, texts: Mapping[str, str]) -> None:
-    """Raise `ConfigError` that says what a configuration of KRaft mode lacks; Kafka 4 has no other."""
-    found = [name for name in texts if name == "process.roles" or name.startswith("controller.quorum.")]
-    if found and ("process.roles" in texts or "zookeeper.connect" not in texts):
-        raise ConfigError(
-            f"{path} configures a node of KRaft mode ({', '.join(found)}); brokers here run in ZooKeeper mode. Start a "
-            "coordination server (barnabas zookeeper-server-start), remove process.roles and controller.*, rename node.id "
-            "to broker.id, and set zookeeper.connect=HOST:PORT. barnabas up does all this for a local cluster"
-        )
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
