@@ -13,13 +13,14 @@ import pytest
 from barnabas.base.errors import BarnabasError
 from barnabas.base.settings import properties_text, read_properties
 from barnabas.cli.broker_plan import check_settings
+from barnabas.cli.cluster_plan import ClusterPlan, plan_cluster
 from barnabas.cli.held_cluster import refuse_other_data
 from barnabas.cli.local_clusters import LocalCluster, refuse_started_by_hand, started_by_hand
 from barnabas.cli.local_processes import is_alive
 from barnabas.cli.main import main
 from barnabas.cli.security_plan import client_file
 from barnabas.cli.status import _rows
-from barnabas.cli.up_options import ClusterPlan, plan_cluster, up_parser
+from barnabas.cli.up_options import up_parser
 from barnabas.security.jaas import login_module
 from support.needs import needs
 from support.waiting import eventually
@@ -35,8 +36,8 @@ def plan(directory: Path, *options: str) -> ClusterPlan:
 def start(directory: Path, *options: str) -> ClusterPlan:
     """Write what a start with these options writes, and leave behind what its servers do."""
     made = plan(directory, *options)
-    if made.secured.security is not None:
-        made.secured.security.prepare()
+    if made.security_plan.security is not None:
+        made.security_plan.security.prepare()
     made.write(directory)
     for name in made.coordination.files:
         (directory / name / "version-2").mkdir(parents=True, exist_ok=True)
@@ -421,12 +422,12 @@ def test_a_log_dir_that_was_left_is_named(tmp_path: Path, capsys: pytest.Capture
 def test_a_secured_data_dir_starts_secured(tmp_path: Path) -> None:
     """With its users, their passwords and the password of the brokers."""
     first = start(tmp_path, "--security", "SASL_PLAINTEXT", "--user", 'ann= s\u00e9cret"\\ ', "--user", "bob=b")
-    assert first.secured.new_users == ("ann", "bob")
+    assert first.security_plan.new_users == ("ann", "bob")
     client_file(tmp_path).touch()  # the users are there
     again = plan(tmp_path)
-    assert again.secured.protocol == "SASL_PLAINTEXT"
-    assert again.secured.security.users == {"ann": ' s\u00e9cret"\\ ', "bob": "b"}
-    assert again.secured.new_users == ()
+    assert again.security_plan.protocol == "SASL_PLAINTEXT"
+    assert again.security_plan.security.users == {"ann": ' s\u00e9cret"\\ ', "bob": "b"}
+    assert again.security_plan.new_users == ()
     assert again.brokers.files[0].texts == first.brokers.files[0].texts
     assert plan(tmp_path, "--brokers", "2").brokers.files[1].texts[JAAS] == first.brokers.files[0].texts[JAAS]
 
@@ -443,7 +444,7 @@ def test_a_user_is_added_and_a_password_changed(tmp_path: Path) -> None:
         "user_bob": "new",
         "user_eve": "e",
     }
-    assert changed.secured.new_users == ("bob", "eve")
+    assert changed.security_plan.new_users == ("bob", "eve")
 
 
 @needs("openssl")

@@ -23,10 +23,11 @@ from barnabas.base.settings import (
     read_properties,
 )
 from barnabas.cli import shims
+from barnabas.cli.cluster_plan import plan_cluster
 from barnabas.cli.common import properties_file, read_properties_file
 from barnabas.cli.contexts import Context, load_contexts, save_contexts
 from barnabas.cli.main import main
-from barnabas.cli.up_options import plan_cluster, up_parser
+from barnabas.cli.up_options import up_parser
 from barnabas.client.errors import ConfigurationError
 from barnabas.client.librdkafka_clients import FREE_TEXT
 from barnabas.client.properties import plan_consumer, renamed_for_all

@@ -56,7 +56,7 @@ def plan_brokers(
     held: HeldCluster,
     directory: Path,
     coordination: CoordinationPlan,
-    secured: SecurityPlan,
+    security_plan: SecurityPlan,
     overrides: Mapping[str, str],
 ) -> BrokersPlan:
     """What to start. Raises `BarnabasError` for options that would leave out what the data dir has."""
@@ -74,13 +74,13 @@ def plan_brokers(
     files = []
     for number in range(count):
         texts = dict(held.brokers.get(number, {}))
-        new = _new_properties(directory, number, count, addresses[number], connect, secured)
+        new = _new_properties(directory, number, count, addresses[number], connect, security_plan)
         if rack := racks[number]:
             new[_RACK] = rack
         changes: dict[str, str | None] = {}
         if texts:
-            changes |= secured.changed
-            changes |= _listener_changes(given, secured, directory, number, texts, listening, addresses)
+            changes |= security_plan.changed
+            changes |= _listener_changes(given, security_plan, directory, number, texts, listening, addresses)
             if given.zookeeper or split_connect(texts)[0] == coordination.former_address:
                 changes["zookeeper.connect"] = connect
             if given.racks is not None:
@@ -187,23 +187,23 @@ def _racks(wanted: int | None, held: HeldCluster, count: int) -> list[str | None
 
 
 def _new_properties(
-    directory: Path, number: int, count: int, address: HostAndPort, connect: str, secured: SecurityPlan
+    directory: Path, number: int, count: int, address: HostAndPort, connect: str, security_plan: SecurityPlan
 ) -> dict[str, str]:
     """What `up` chooses for a broker."""
     properties = {
         "broker.id": str(number),
-        "listeners": f"{secured.protocol}://{address}",
+        "listeners": f"{security_plan.protocol}://{address}",
         "log.dirs": list_text("log.dirs", [str(directory / broker_log_dir(number))]),
         "zookeeper.connect": connect,
         _REPLICATION: str(min(3, count)),
         "group.initial.rebalance.delay.ms": "0",
     }
-    return properties | ({} if secured.security is None else secured.security.broker_properties())
+    return properties | ({} if security_plan.security is None else security_plan.security.broker_properties())
 
 
 def _listener_changes(
     given: argparse.Namespace,
-    secured: SecurityPlan,
+    security_plan: SecurityPlan,
     directory: Path,
     number: int,
     texts: Mapping[str, str],
@@ -211,7 +211,7 @@ def _listener_changes(
     addresses: list[HostAndPort],
 ) -> dict[str, str | None]:
     """For options that are about listeners. Raises `BarnabasError` where these were written by hand."""
-    options = {"--host": given.host, "--port": given.port, "--security": INTER_BROKER in secured.changed}
+    options = {"--host": given.host, "--port": given.port, "--security": INTER_BROKER in security_plan.changed}
     asking = [option for option, value in options.items() if value not in (None, False)]
     listener = listening.get(number)
     if listener is None or (listener.port and not asking):
@@ -221,7 +221,7 @@ def _listener_changes(
             f"{directory / broker_config(number)} has listeners that were written by hand: change them there, and leave "
             f"{' and '.join(asking)} out"
         )
-    name = secured.protocol if options["--security"] else listener.name
+    name = security_plan.protocol if options["--security"] else listener.name
     return {"listeners": f"{name}://{addresses[number]}"}
 
 

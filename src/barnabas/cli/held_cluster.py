@@ -2,7 +2,7 @@
 
 The files are read again, so a cluster starts as it was, with all of its servers, and with what was edited by hand. A server
 whose data is there counts, although its file is gone. The file ``up.json`` has the data dir's own path: paths in the files
-follow a data dir that was moved or copied, which else would use the data in the former place.
+follow a data dir that was moved or copied, which else would use the data in the former location.
 """
 
 import json
@@ -15,9 +15,9 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import read_properties_file
 from barnabas.cli.server_names import COORDINATION_NAME, broker_config, broker_log_dir, coordination_config, server_of
 
-__all__ = ["HeldCluster", "keep_place", "missing_file", "read_held", "refuse_other_data", "split_connect"]
+__all__ = ["HeldCluster", "missing_file", "read_held", "record_location", "refuse_other_data", "split_connect"]
 
-_PLACE = "up.json"
+_LOCATION_FILE = "up.json"
 _LOG_DIR = re.compile(r"kafka-logs([1-9]\d*)?", re.ASCII)
 _COORDINATION_DIR = re.compile(rf"{COORDINATION_NAME}[1-9]?", re.ASCII)
 _OTHERS = {"meta.properties": "log dir of a broker", "version-2": "data directory of a coordination server"}
@@ -72,7 +72,7 @@ def read_held(directory: Path, warn: Callable[[str], None]) -> HeldCluster:
     coordination = {name: texts for name, texts in sorted(found.items()) if name.startswith(COORDINATION_NAME)}
     numbers = [int(name) for name in found if name not in coordination]
     brokers = {number: found.get(str(number), {}) for number in range(max(numbers, default=-1) + 1)}
-    former = _former_place(directory, brokers)
+    former = _former_location(directory, brokers)
     held = HeldCluster(
         {number: _moved(texts, former, directory) for number, texts in brokers.items()},
         {name: _moved(texts, former, directory) for name, texts in coordination.items()},
@@ -105,9 +105,9 @@ def _refuse_unnamed(directory: Path, held: HeldCluster, warn: Callable[[str], No
             )
 
 
-def keep_place(directory: Path) -> None:
-    """Note where the data dir is now."""
-    (directory / _PLACE).write_text(json.dumps({"data_dir": str(directory)}), encoding="utf-8")
+def record_location(directory: Path) -> None:
+    """Record where the data dir is now."""
+    (directory / _LOCATION_FILE).write_text(json.dumps({"data_dir": str(directory)}), encoding="utf-8")
 
 
 def _names(directory: Path) -> list[str]:
@@ -121,10 +121,10 @@ def _read(path: Path, warn: Callable[[str], None]) -> dict[str, str]:
         raise BarnabasError(f"{path} is not a properties file: {error}") from None
 
 
-def _former_place(directory: Path, brokers: Mapping[int, Mapping[str, str]]) -> Path:
-    """Where the data dir was at the last start. Before it was noted, every start wrote it to the files."""
+def _former_location(directory: Path, brokers: Mapping[int, Mapping[str, str]]) -> Path:
+    """Where the data dir was at the last start. Before it was recorded, every start wrote it to the files."""
     try:
-        return Path(json.loads((directory / _PLACE).read_text(encoding="utf-8"))["data_dir"])
+        return Path(json.loads((directory / _LOCATION_FILE).read_text(encoding="utf-8"))["data_dir"])
     except FileNotFoundError:
         for number, texts in brokers.items():
             log_dir = Path(texts.get("log.dirs", ""))

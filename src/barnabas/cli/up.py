@@ -20,6 +20,7 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError
 from barnabas.base.settings import properties_text
 from barnabas.cli.broker_plan import check_settings
+from barnabas.cli.cluster_plan import plan_cluster
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import warn_user
 from barnabas.cli.held_cluster import refuse_other_data
@@ -29,7 +30,7 @@ from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.supervisor import Supervisor
 from barnabas.cli.terminal import print, print_lines
 from barnabas.cli.up_files import check_ports
-from barnabas.cli.up_options import overrides_of, plan_cluster, up_parser
+from barnabas.cli.up_options import overrides_of, up_parser
 from barnabas.testing.private_files import write_private
 
 __all__ = ["main"]
@@ -85,13 +86,13 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
     refuse_other_data(directory)
     with locked(directory):
         refuse_started_by_hand(directory)
-        coordination, brokers, secured = plan = plan_cluster(given, directory)
+        coordination, brokers, security_plan = plan = plan_cluster(given, directory)
         if not coordination.files:
             from barnabas.cli.coordination_diagnosis import require_coordination
 
             require_coordination(coordination.address)
-        if secured.security is not None:
-            secured.security.prepare()
+        if security_plan.security is not None:
+            security_plan.security.prepare()
         check_ports([*brokers.addresses, *brokers.metrics, *coordination.listens])
         for warning in check_settings(brokers, overrides_of(given)):
             warn_user(warning)
@@ -101,7 +102,7 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
             brokers.bootstrap,
             len(brokers.files),
             keeps_files=bool(given.data_dir),
-            properties=None if secured.security is None else secured.security.own_properties(),
+            properties=None if security_plan.security is None else security_plan.security.own_properties(),
         )
         try:
             cluster = LocalCluster(
@@ -111,7 +112,7 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
                 brokers.zookeeper_connect,
                 is_temporary=not given.data_dir,
             )
-            return _supervise(supervisor, cluster, secured)
+            return _supervise(supervisor, cluster, security_plan)
         finally:
             if not supervisor.has_failed:
                 _remove_output_file()
@@ -119,13 +120,13 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
                 _keep_logs(directory)
 
 
-def _supervise(supervisor: Supervisor, cluster: LocalCluster, secured: SecurityPlan) -> int:
+def _supervise(supervisor: Supervisor, cluster: LocalCluster, security_plan: SecurityPlan) -> int:
     supervisor.start()
     try:
         if not supervisor.wait_until_ready():
             return supervisor.exit_code if supervisor.is_stopping else 1
-        if (security := secured.security) is not None:
-            security.create_users(cluster.bootstrap_servers, secured.new_users)
+        if (security := security_plan.security) is not None:
+            security.create_users(cluster.bootstrap_servers, security_plan.new_users)
             servers = {"bootstrap.servers": cluster.bootstrap_servers}
             text = properties_text(servers | security.client_properties(java=True))
             write_private(client_file(Path(cluster.data_dir)), text.encode())

@@ -1,22 +1,15 @@
-"""The options of ``barnabas up``, and what is started for them on a data dir."""
+"""The options of ``barnabas up``."""
 
 import argparse
-from pathlib import Path
-from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.broker_plan import BrokersPlan, plan_brokers
-from barnabas.cli.common import ToolParser, warn_user
-from barnabas.cli.coordination_plan import CoordinationPlan, plan_coordination
-from barnabas.cli.held_cluster import keep_place, read_held
-from barnabas.cli.security_plan import SecurityPlan, plan_security
-from barnabas.cli.supervisor import ServerPlan
+from barnabas.cli.common import ToolParser
 
-__all__ = ["ClusterPlan", "overrides_of", "plan_cluster", "up_parser"]
+__all__ = ["overrides_of", "up_parser", "users_of"]
 
 _DATA_DIR_HELP = (
-    "keep the data here, and start the cluster that is here as it was, but for what options change; without it the data is in a "
-    "temporary folder and is removed when the cluster stops"
+    "keep the data here; if a cluster is here already, start it again with the changes that options ask for. "
+    "Without it the data is in a temporary folder and is removed when the cluster stops"
 )
 _DETACH_HELP = "return when the cluster is ready, and leave it in the background; see barnabas status, logs and down"
 _ZK_PORT_HELP = (
@@ -47,7 +40,7 @@ def up_parser() -> ToolParser:
         "--brokers",
         type=int,
         metavar="N",
-        help="how many brokers (default: those of the data dir, or 1); more than one a core gain nothing",
+        help="how many brokers (default: those of the data dir, or 1); more than one per core brings nothing",
     )
     made.add_argument(
         "--host", help="address to listen on and to give to clients (default: that of the data dir, or 127.0.0.1)"
@@ -102,28 +95,9 @@ def _name_value(option: str, text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-class ClusterPlan(NamedTuple):
-    """What is started: that of the data dir, and what options change and add."""
-
-    coordination: CoordinationPlan
-    brokers: BrokersPlan
-    secured: SecurityPlan
-
-    def write(self, directory: Path) -> list[ServerPlan]:
-        """Write the files that have changed."""
-        keep_place(directory)
-        plans = [ServerPlan(name, "zookeeper-server-start", path) for name, path in self.coordination.write()]
-        return plans + [ServerPlan(str(n), "server-start", file.write()) for n, file in enumerate(self.brokers.files)]
-
-
-def plan_cluster(given: argparse.Namespace, directory: Path) -> ClusterPlan:
-    """Decide what to start; writes nothing. Raises `BarnabasError` for options that do not fit what the data dir has."""
-    held = read_held(directory, warn_user)
-    coordination = plan_coordination(given, held, directory)
-    users = dict(_name_value("--user", text) for text in given.user)
-    secured = plan_security(given, users, held, directory)
-    brokers = plan_brokers(given, held, directory, coordination, secured, overrides_of(given))
-    return ClusterPlan(coordination, brokers, secured)
+def users_of(given: argparse.Namespace) -> dict[str, str]:
+    """The passwords of ``--user``, by the users' names. Raises `BarnabasError`."""
+    return dict(_name_value("--user", text) for text in given.user)
 
 
 def overrides_of(given: argparse.Namespace) -> dict[str, str]:
