@@ -30,11 +30,13 @@ EDGE_PATHS = (
     "base/installation.py",
     "base/memory.py",
     "base/network.py",
+    "base/private_files.py",
     "base/processes.py",
     "base/randomness.py",
     "base/sliced_futures.py",
     "base/slices.py",
     "base/threads.py",
+    "base/user_folders.py",
     "cli/",
     "client/",
     "mirror/",
@@ -62,6 +64,7 @@ IMPURE_SO_FAR: dict[str, set[str]] = {}
 # A member of an ensemble gives its roles the time of its injected clock, which they pass to what decides. The map of a
 # compaction hashes keys under a secret of the process, on which no decision depends. A cleaner in a process of its own has its files there.
 PASSES_ON = {
+    "base/record_times.py": {"import datetime"},  # to convert times that it is given
     "broker/apis/__init__.py": {"import importlib"},
     "broker/apis/services.py": {"Clock"},
     "broker/assembly.py": {"CoordinationClient", "Clock", "Coroutine", "InThread", "in_thread", "spawn"},
@@ -120,7 +123,7 @@ PURE_MODULES = {
     "zlib",
 }
 # Of these modules it may import some names only.
-PURE_NAMES = {"http": {"HTTPStatus"}, "urllib.parse": {"parse_qsl", "urlsplit"}, "uuid": {"UUID"}}
+PURE_NAMES = {"http": {"HTTPStatus"}, "urllib.parse": {"parse_qsl", "quote", "unquote", "urlsplit"}, "uuid": {"UUID"}}
 # Functions and names of the language that reach files, the terminal, or other code.
 IMPURE_FUNCTIONS = {
     *("__builtins__", "__import__", "__loader__", "__spec__", "breakpoint", "compile", "eval", "exec", "globals"),

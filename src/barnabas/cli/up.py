@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.private_files import write_private
 from barnabas.base.settings import properties_text
 from barnabas.cli.broker_plan import check_settings
 from barnabas.cli.cluster_plan import plan_cluster
@@ -31,7 +32,6 @@ from barnabas.cli.supervisor import Supervisor
 from barnabas.cli.terminal import print, print_lines
 from barnabas.cli.up_files import check_ports
 from barnabas.cli.up_options import overrides_of, up_parser
-from barnabas.testing.private_files import write_private
 
 __all__ = ["main"]
 

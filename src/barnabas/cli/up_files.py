@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.private_files import write_private
 from barnabas.base.settings import edited_properties, properties_text, read_properties
 from barnabas.coordination.quorum.members import HostAndPort
-from barnabas.testing.private_files import write_private
 
 __all__ = ["ServerFile", "check_ports", "free_ports", "is_free"]
 

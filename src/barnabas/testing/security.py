@@ -14,11 +14,11 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
+from barnabas.base.private_files import write_private
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.scram_users import ScramPassword, alter_scram_users
 from barnabas.security.jaas import LoginModule, jaas_text, login_module
 from barnabas.security.mechanisms import LOGIN_MODULES, SASL_MECHANISMS, SCRAM_MECHANISMS
-from barnabas.testing.private_files import write_private
 
 __all__ = ["SECURITY_PROTOCOLS", "ClusterSecurity"]
 
