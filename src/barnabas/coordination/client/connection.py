@@ -336,10 +336,10 @@ class _Driver:
         else:
             self._plan_flush()
 
-    def lost(self, *, is_nonsense: bool = False) -> None:
+    def lost(self, *, protocol_violated: bool = False) -> None:
         """The present connection is closed, or could not be opened."""
         self.link = None
-        self.session.connection_lost(_now_ms(), is_nonsense=is_nonsense)
+        self.session.connection_lost(_now_ms(), protocol_violated=protocol_violated)
         self._perform()
 
     def _changed(self, event: SessionEvent) -> None:
@@ -453,23 +453,23 @@ class _Link:
         self._refuse(f"a frame of impossible length, {prefix[:4].hex()}")
 
     def _refuse(self, why: str) -> None:
-        """The peer's bytes make no sense. Said once while it goes on, for each attempt to connect may end so."""
+        """The server violated the protocol. Logged once while it goes on, for each attempt to connect may end so."""
         problem = f"{self.peer} does not speak ZooKeeper's protocol: {why}"
         if self._driver.protocol_error != problem:
             logger.error("Closing the connection: %s", problem)
         self._driver.protocol_error = problem
-        self.lose(is_nonsense=True)
+        self.lose(protocol_violated=True)
 
     def closed(self, error: Exception | None) -> None:
         if error is not None:
             logger.debug("The connection to %s failed: %s", self.peer, error)
         self.lose()
 
-    def lose(self, *, is_nonsense: bool = False) -> None:
+    def lose(self, *, protocol_violated: bool = False) -> None:
         """Close the connection; the session tries the next server."""
         if not self.is_ended:
             self.drop()
-            self._driver.lost(is_nonsense=is_nonsense)
+            self._driver.lost(protocol_violated=protocol_violated)
 
     def drop(self) -> None:
         """Close the connection; the session knows."""

@@ -8,7 +8,7 @@ those of ZooKeeper.States.
 Requests are pipelined: each is sent at once, and replies come in the order of the requests. When a connection is lost,
 
 - a request that was not sent waits for the next connection;
-- a read that was sent is sent again, unless the server's bytes made no sense: then it fails with MARSHALLING_ERROR;
+- a read that was sent is sent again, unless the server violated the protocol: then it fails with MARSHALLING_ERROR;
 - a write that was sent fails with CONNECTION_LOSS, because it is unknown whether it happened.
 
 The servers of the connect string are tried in turn. A connection to any of them carries on the same session as long as
@@ -30,7 +30,7 @@ order in which the server sent them.
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -207,10 +207,10 @@ class ClientSession:
         self.past_ids: set[int] = set()
         """Ids of this client's expired sessions."""
         self.last_zxid = 0
-        self._servers = list(servers)
+        self.servers = list(servers)
         self._next_server = 0
         self._wanted_timeout_ms = session_timeout_ms
-        self._connect_timeout_ms = max(_MIN_CONNECT_TIMEOUT_MS, session_timeout_ms // len(self._servers))
+        self._connect_timeout_ms = max(_MIN_CONNECT_TIMEOUT_MS, session_timeout_ms // len(self.servers))
         self.chroot = chroot
         self._notify = notify
         self._effects: list[SessionEffect] = []
@@ -233,10 +233,6 @@ class ClientSession:
     @property
     def is_connected(self) -> bool:
         return self.state is State.CONNECTED or self.state is State.CLOSING
-
-    @property
-    def servers(self) -> list[tuple[str, int]]:
-        return list(self._servers)
 
     def start(self) -> None:
         """Begin to connect."""
@@ -321,22 +317,21 @@ class ClientSession:
         self._received_ms = now_ms
         self._set_deadline(now_ms + self._connect_timeout_ms)
 
-    def connection_lost(self, now_ms: int, *, is_nonsense: bool = False) -> None:
-        """The connection could not be opened, or is closed. ``is_nonsense``: because the peer's bytes make no sense.
+    def connection_lost(self, now_ms: int, *, protocol_violated: bool = False) -> None:
+        """The connection could not be opened, or is closed, perhaps because the server violated the protocol.
 
         Then the requests that were sent fail with MARSHALLING_ERROR, for another connection would bring the same again.
         """
-        if is_nonsense:
+        if protocol_violated:
             sent, self._in_flight = self._in_flight, deque()
-            for operation in sent:
-                operation.finished(None, KeeperError(ErrorCode.MARSHALLING_ERROR, operation.path))
+            _fail(sent, ErrorCode.MARSHALLING_ERROR)
         if self.state in (State.CONNECTING, State.ASSOCIATING, State.CONNECTED, State.CLOSING):
             self._lose(now_ms)
 
     def receive(self, frame: bytes, now_ms: int) -> None:
         """Take a frame of the present connection, without its length prefix.
 
-        Raises `MalformedRecordError` for a frame that makes no sense; the caller closes the connection then.
+        Raises `MalformedRecordError` for a frame that violates the protocol; the caller closes the connection then.
         """
         self._received_ms = now_ms
         if self.state is State.CONNECTED or self.state is State.CLOSING:
@@ -373,7 +368,7 @@ class ClientSession:
     def _attempt(self) -> None:
         """Try the next server; all of them are tried before there is a pause."""
         self._move(Input.ATTEMPT)
-        host, port = self._servers[self._next_server]
+        host, port = self.servers[self._next_server]
         self._next_server += 1
         self._effects.append(Connect(host, port, self._connect_timeout_ms))
 
@@ -399,7 +394,7 @@ class ClientSession:
     def _try_again(self, now_ms: int) -> None:
         if self.state is not State.NOT_CONNECTED:
             return  # a listener has closed the session
-        if self._next_server < len(self._servers):
+        if self._next_server < len(self.servers):
             self._attempt()
             return
         self._next_server = 0
@@ -528,16 +523,18 @@ class ClientSession:
     def _fail_sent_writes(self) -> None:
         sent, self._in_flight = self._in_flight, deque()
         self._queue.extendleft(operation for operation in reversed(sent) if not operation.writes)
-        for operation in sent:
-            if operation.writes:
-                operation.finished(None, KeeperError(ErrorCode.CONNECTION_LOSS, operation.path))
+        _fail([operation for operation in sent if operation.writes], ErrorCode.CONNECTION_LOSS)
 
     def _fail_all(self, code: ErrorCode) -> None:
         waiting = [*self._in_flight, *self._queue]
         self._in_flight.clear()
         self._queue.clear()
-        for operation in waiting:
-            operation.finished(None, KeeperError(code, operation.path))
+        _fail(waiting, code)
+
+
+def _fail(operations: Iterable[Operation], code: ErrorCode) -> None:
+    for operation in operations:
+        operation.finished(None, KeeperError(code, operation.path))
 
 
 def _after(xid: int) -> int:
