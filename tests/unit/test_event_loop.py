@@ -19,7 +19,7 @@ from barnabas.net.event_loop import (
     FrozenObjects,
     LoopBudget,
     budget_of,
-    count_from_start,
+    count_after_start,
     count_pauses,
     limit_pauses,
     loop_figures,
@@ -58,13 +58,13 @@ def test_what_holds_a_loop_while_its_server_starts_is_not_counted(
     budget, begun = known(loop), asyncio.Event()
 
     async def start() -> None:
-        has_started = count_from_start(loop)
+        begin_counting = count_after_start(loop)
         hold()
         await asyncio.sleep(0)
         budget.collected("start", {"generation": 2})
         hold()
         budget.collected("stop", {"generation": 2})
-        has_started()
+        begin_counting()
         hold()
         loop.call_soon(begun.set)
 

@@ -14,7 +14,7 @@ from barnabas.cli.log_lines import log_to_standard_error
 from barnabas.cli.server_faults import parts_with_faults
 from barnabas.cli.standard_streams import outlive_output
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
-from barnabas.net.event_loop import budget_of, count_from_start, count_pauses, limit_pauses, new_event_loop
+from barnabas.net.event_loop import budget_of, count_after_start, count_pauses, limit_pauses, new_event_loop
 
 __all__ = ["main"]
 
@@ -80,7 +80,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 async def _serve(texts: dict[str, str]) -> int:
     loop = asyncio.get_running_loop()
-    has_started = count_from_start(loop)
+    begin_counting = count_after_start(loop)
     from barnabas.broker.server import BrokerServer
 
     stop = asyncio.Event()
@@ -97,7 +97,7 @@ async def _serve(texts: dict[str, str]) -> int:
             await asyncio.wait({starting})
             return 0
         starting.result()
-        has_started()
+        begin_counting()
         gc.freeze()  # what a start loads lives long
         await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
         await server.close()

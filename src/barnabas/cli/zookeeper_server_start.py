@@ -25,7 +25,7 @@ from barnabas.coordination.server.peer_config import PeerConfig, configuration_w
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import ineffective_lines, parse_settings
 from barnabas.net.descriptors import raise_descriptor_limit
-from barnabas.net.event_loop import count_from_start, count_pauses, limit_pauses, new_event_loop
+from barnabas.net.event_loop import count_after_start, count_pauses, limit_pauses, new_event_loop
 
 __all__ = ["main"]
 
@@ -111,7 +111,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def _serve(settings: Values, peer_config: PeerConfig, path: str) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    has_started = count_from_start(loop)
+    begin_counting = count_after_start(loop)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     faults = parts_with_faults(lambda: coordination_name(path))
@@ -123,7 +123,7 @@ async def _serve(settings: Values, peer_config: PeerConfig, path: str) -> int:
     except BaseException:
         await server.close()
         raise
-    has_started()
+    begin_counting()
     gc.freeze()  # the tree's nodes have no cycles: walking them again and again would find nothing
     stopped = asyncio.create_task(stop.wait())
     failed = asyncio.create_task(server.wait_failed())

@@ -30,7 +30,7 @@ __all__ = [
     "LoopBudget",
     "SlowPlace",
     "budget_of",
-    "count_from_start",
+    "count_after_start",
     "count_pauses",
     "limit_pauses",
     "loop_figures",
@@ -102,14 +102,14 @@ class LoopBudget:
         self._ran_ns = 0
         self._waited_ns = -1
 
-    def begin(self) -> None:
+    def resume(self) -> None:
         """Count from now on: the server has started, and there are clients that could wait."""
         self._is_starting = False
         self._ran_ns, self._waited_ns = self._read_schedstat()
         self.check_after_s[0] = time.perf_counter() + _BASELINE_S
 
-    def wait_for_start(self) -> None:
-        """Count nothing until `begin`: imports, recovery and the first connections keep no client waiting."""
+    def suspend(self) -> None:
+        """Count nothing until `resume`: imports, recovery and the first connections keep no client waiting."""
         self._is_starting = True
         self.check_after_s[0] = math.inf
 
@@ -410,16 +410,16 @@ def count_pauses(loop: asyncio.AbstractEventLoop) -> None:
         FrozenObjects(loop, budget).look_later()
 
 
-def count_from_start(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+def count_after_start(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
     """Count nothing for a loop while its server starts; call what is returned when it has started."""
     budget = budget_of(loop)
     if budget is None:
         return lambda: None
-    budget.wait_for_start()
+    budget.suspend()
     # In a callback of its own: the step that ends the start belongs to the start.
 
     def begin() -> None:
-        loop.call_soon(budget.begin)
+        loop.call_soon(budget.resume)
 
     return begin
 
