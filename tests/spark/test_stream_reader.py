@@ -1,5 +1,6 @@
 """The source's stream reader as Spark's driver and workers call it, against a running cluster, without Spark itself."""
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -11,9 +12,10 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: E402
 
+from barnabas.base.errors import ConfigError  # noqa: E402
 from barnabas.pipelines.errors import DataLossError  # noqa: E402
 from barnabas.pipelines.options import SourceOptions  # noqa: E402
-from barnabas.pipelines.source import SCHEMA, TopicStreamReader  # noqa: E402
+from barnabas.pipelines.source import SCHEMA, TopicReader, TopicStreamReader  # noqa: E402
 
 ALL = ReadAllAvailable()
 
@@ -94,8 +96,76 @@ def test_a_topic_that_is_made_again_is_noticed_though_it_is_longer(
     cluster.produce(topic, numbers(0, 9))
     with pytest.raises(DataLossError, match=f"topic {topic} was deleted and made again"):
         strict.latestOffset(end, ALL)
-    assert lax.latestOffset(end, ALL) == {topic: {"0": 9}}
+    moved = lax.latestOffset(end, ALL)
+    assert moved == {topic: {"0": 0}}
+    assert read(lax, end, moved) == []
+    assert lax.latestOffset(moved, ALL) == {topic: {"0": 9}}
+    assert read(lax, moved, {topic: {"0": 9}}) == list(range(9))
     assert f"topic {topic} was deleted and made again" in caplog.text
+
+
+def test_a_flow_moves_positions_in_a_topic_that_was_made_again_to_its_beginning(cluster: Any) -> None:
+    """What was planned before is of records that are gone; a query of a flow ends when it notices, for the flow to keep the id."""
+    topic, other = cluster.topic(1), cluster.topic(1)
+    cluster.produce(topic, numbers(0, 9))
+    cluster.produce(other, numbers(0, 3))
+    both = f"{topic},{other}"
+    reader = stream(cluster, both, flowSource="source", failOnDataLoss="false", madeAgain=topic)
+    planned = {topic: {"0": 7}, other: {"0": 2}}
+    assert read(reader, {topic: {"0": 5}, other: {"0": 1}}, planned) == [1]
+    moved = reader.latestOffset(planned, ALL)
+    assert moved == {topic: {"0": 0}, other: {"0": 2}}
+    end = reader.latestOffset(moved, ALL)
+    assert end == {topic: {"0": 9}, other: {"0": 3}}
+    assert sorted(read(reader, moved, end)) == sorted([*range(9), 2])
+
+
+def test_a_topic_that_is_shorter_than_what_was_read_is_read_on(cluster: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """If records may be lost: what it has by then is left out, as Spark's connector does; the next records are not."""
+    topic = cluster.topic(1)
+    cluster.produce(topic, numbers(0, 3))
+    reader = stream(cluster, topic, failOnDataLoss="false")
+    assert reader.latestOffset({topic: {"0": 10}}, ALL) == {topic: {"0": 3}}
+    assert read(reader, {topic: {"0": 10}}, {topic: {"0": 3}}) == []
+    cluster.produce(topic, numbers(3, 6))
+    assert read(reader, {topic: {"0": 3}}, reader.latestOffset({topic: {"0": 3}}, ALL)) == [3, 4, 5]
+    assert f"{topic}-0 was read up to 10 and now ends at 3" in caplog.text
+
+
+def test_offsets_that_do_not_fit_are_refused(cluster: Any) -> None:
+    """Of a topic or partition that is not read, and beyond the end: they are no reason to read all, or nothing."""
+    topic = cluster.topic(2)
+    cluster.produce(topic, numbers(0, 5), partition=0)
+    other, far, beyond = (
+        json.dumps({topic + "x": {"0": 3}}),
+        json.dumps({topic: {"7": 3}}),
+        json.dumps({topic: {"0": 99}}),
+    )
+    for option, text, reason in (
+        ("startingOffsets", other, f"startingOffsets: the query does not read {topic}x-0; did you mean {topic}"),
+        ("startingOffsets", far, f"startingOffsets: the query does not read {topic}-7"),
+        ("startingOffsetsByTimestamp", other, "startingOffsetsByTimestamp: the query does not read"),
+        ("endingOffsets", far, f"endingOffsets: the query does not read {topic}-7"),
+        ("startingOffsets", beyond, f"startingOffsets: {topic}-0 ends at offset 5, and 99 lies beyond it"),
+        ("endingOffsets", beyond, f"endingOffsets: {topic}-0 ends at offset 5, and 99 lies beyond it"),
+    ):
+        given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, option: text}
+        with pytest.raises(ConfigError, match=reason):
+            TopicReader(SourceOptions.parse(given, streaming=False), SCHEMA).partitions()
+        if option.startswith("starting"):
+            with pytest.raises(ConfigError, match=reason):
+                TopicStreamReader(SourceOptions.parse(given, streaming=True), SCHEMA).initialOffset()
+    start, end = json.dumps({topic: {"0": 4, "1": -2}}), json.dumps({topic: {"0": 2, "1": -1}})
+    given = {
+        "kafka.bootstrap.servers": cluster.bootstrap,
+        "subscribe": topic,
+        "startingOffsets": start,
+        "endingOffsets": end,
+    }
+    with pytest.raises(
+        ConfigError, match=f"startingOffsets: {topic}-0 begins at offset 4, and endingOffsets ends it at 2"
+    ):
+        TopicReader(SourceOptions.parse(given, streaming=False), SCHEMA).partitions()
 
 
 def test_partitions_that_are_added_are_read_from_their_first_record(

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.numbers import LARGEST_INT64
 from barnabas.base.record_times import (
     FIRST_MS,
-    LARGEST_INT64,
     LAST_MS,
     known_time,
     microseconds,

@@ -360,15 +360,59 @@ class Cluster:
 
 def test_a_topic_that_was_made_again_between_two_runs_is_noticed(tmp_path: Path) -> None:
     """By its id; a topic that comes later is none of them, and brokers without ids give nothing to compare."""
-    (source,) = flow_in(tmp_path).sources
+    flow = flow_in(tmp_path)
+    (source,) = flow.sources
     said: list[str] = []
+
+    def is_other(source: Any, **now: str) -> bool:
+        return TopicIds(tmp_path).require_same(source, cast(Any, Cluster(**now)), flow, said.append)
+
     ids = TopicIds(tmp_path)
-    ids.require_same(source, cast(Any, Cluster(a="1")), "flow.toml", said.append)
+    assert not ids.require_same(source, cast(Any, Cluster(a="1")), flow, said.append)
     ids.save()
-    TopicIds(tmp_path).require_same(source, cast(Any, Cluster(a="1", b="2")), "flow.toml", said.append)
-    TopicIds(tmp_path).require_same(source, cast(Any, Cluster()), "flow.toml", said.append)
-    with pytest.raises(DataLossError, match="topic a was deleted and made again.*rewind flow.toml --to earliest --yes"):
-        TopicIds(tmp_path).require_same(source, cast(Any, Cluster(a="9")), "flow.toml", said.append)
-    allowed = replace(source, fail_on_data_loss=False)
-    TopicIds(tmp_path).require_same(allowed, cast(Any, Cluster(a="9")), "flow.toml", said.append)
+    assert not is_other(source, a="1", b="2")
+    assert not is_other(source)
+    with pytest.raises(DataLossError, match="topic a was deleted and made again.*rewind .* --to earliest --yes"):
+        is_other(source, a="9")
+    assert said == []
+    assert is_other(replace(source, fail_on_data_loss=False), a="9")
     assert [each[:30] for each in said] == ["warning: topic a was deleted a"]
+
+
+def test_positions_in_a_topic_that_was_made_again_are_moved_once(tmp_path: Path) -> None:
+    """By the first micro-batch that a query plans then, whenever the flow is killed; further queries move theirs themselves."""
+    flow = flow_in(tmp_path)
+    source = replace(flow.source, fail_on_data_loss=False)
+
+    def plan(query: str, batch: int) -> None:
+        folder = tmp_path / query / "offsets"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / str(batch)).touch()
+
+    def start(topic_id: str) -> TopicIds:
+        ids = TopicIds(tmp_path)
+        ids.require_same(source, cast(Any, Cluster(a=topic_id)), flow, lambda _: None)
+        ids.save()
+        return ids
+
+    assert start("1").to_begin(source, "main") == []
+    plan("main", 0)
+    plan("main", 11)
+    assert start("2").to_begin(source, "main") == ["a"]
+    assert start("2").to_begin(source, "bad-rows") == ["a"]  # killed before it had planned
+    plan("main", 12)
+    assert start("2").to_begin(source, "main") == []
+    assert start("2").to_begin(source, "bad-rows") == ["a"]
+    assert start("3").to_begin(source, "main") == ["a"]
+
+
+def test_a_topic_that_was_made_again_replaces_no_rows_in_silence(tmp_path: Path) -> None:
+    """Rows that are known by their position in a topic: the new topic has the same ones."""
+    text = FLOW[: FLOW.index("[aggregate]")] + '[[sinks]]\ntype = "sqlite"\npath = "o.db"\ntable = "rows"\n'
+    flow = parse(text)
+    ids = TopicIds(tmp_path)
+    ids.require_same(flow.source, cast(Any, Cluster(a="1")), flow, lambda _: None)
+    with pytest.raises(
+        DataLossError, match="Rows of the topic before are replaced in sqlite table rows: the key is a position"
+    ):
+        ids.require_same(flow.source, cast(Any, Cluster(a="2")), flow, lambda _: None)

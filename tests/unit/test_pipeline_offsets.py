@@ -50,6 +50,13 @@ def test_json_has_the_form_of_sparks_connector() -> None:
         ('{"t": {"0": -3}}', "no offset"),
         ('{"t": {"0": true}}', "no offset"),
         ('{"t": {"0": 1.5}}', "no offset"),
+        ('{"t": {"0": "5"}}', "no offset"),
+        ('{"t": {"0": 9223372036854775808}}', "no offset"),
+        ('{"t": {"00": 5}}', "no partition"),
+        ('{"t": {"2147483648": 5}}', "no partition"),
+        ('{"t": {"\u0663": 5}}', "no partition"),
+        ('{"t": {"0": 5, "0": 6}}', "offsets name '0' twice"),
+        ('{"t": {"0": 5}, "t": {"1": 6}}', "offsets name 't' twice"),
     ],
 )
 def test_wrong_offsets_are_refused_with_what_is_wrong(text: str, problem: str) -> None:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 __all__ = [
     "FIRST_MS",
-    "LARGEST_INT64",
     "LAST_MS",
     "NO_TIME",
     "known_time",
@@ -23,7 +22,6 @@ __all__ = [
 
 NO_TIME = -1
 """A record without a time."""
-LARGEST_INT64 = (1 << 63) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_LENGTH = len("2026-01-01 00:00:00.000")
 FIRST_MS = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)

@@ -55,6 +55,11 @@ def add_operation_actions(commands: Any) -> list[argparse.ArgumentParser]:
         metavar="WHERE",
         help='earliest, latest, a time such as 2026-01-31T12:00:00Z, group:NAME, or offsets {"topic": {"0": 17}}',
     )
+    rewind.add_argument(
+        "--replace-rows",
+        action="store_true",
+        help="also where a topic was made again, and its records replace rows of the topic before: those with the same position",
+    )
     for each in (reset, rewind):
         each.add_argument("--yes", action="store_true", help="do it; without it only what would happen is shown")
     replay = commands.add_parser("replay", help="put dead letters that fit now through again")
@@ -97,13 +102,20 @@ def _dry_run(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
 def _lags(flow: spec.Flow, checkpoint: Checkpoint) -> list[dict[str, Any]]:
     """For each partition of each source where the flow is and where the topic ends."""
-    from barnabas.pipelines.trial import latest_offsets
+    from barnabas.pipelines.topic_ids import TopicIds
+    from barnabas.pipelines.trial import latest_offsets, source_cluster
 
     rows: list[dict[str, Any]] = []
+    ids = TopicIds(checkpoint.folder)
     for source, position in zip(flow.sources, checkpoint.position(), strict=False):
-        for name, end in sorted(latest_offsets(source).items()):
-            at = position.get(name)
-            lag = None if at is None else max(0, end - at)
+        ends = latest_offsets(source)
+        cluster = source_cluster(source)
+        others = {*ids.made_again(source, cluster), *ids.to_begin(source, "main")}
+        unread = cluster.at_marks({name: -2 for name in ends if name.topic in others})
+        for name, end in sorted(ends.items()):
+            at = None if name in unread else position.get(name)
+            begin = unread.get(name, at)
+            lag = None if begin is None else max(0, end - begin)
             rows.append(
                 {
                     "source": source.name,
@@ -223,11 +235,15 @@ def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     checkpoint = _not_running(flow)
     positions = checkpoint.reached()
+    others = _topics_made_again(flow, checkpoint)
     starts = [
-        _target(source, arguments.to, stays) for source, stays in zip(flow.sources, checkpoint.starts(), strict=False)
+        _target(source, arguments.to, {name: offset for name, offset in stays.items() if name.topic not in others})
+        for source, stays in zip(flow.sources, checkpoint.starts(), strict=False)
     ]
     if arguments.to.startswith("{"):
         require_known(from_json(arguments.to), [name for start in starts for name in start])
+    if others and not arguments.replace_rows:
+        _require_no_replacement(flow, others)
     plan: list[dict[str, Any]] = []
     for source, position, start in zip(flow.sources, positions, starts, strict=False):
         for name, offset in sorted(start.items()):
@@ -271,6 +287,31 @@ def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
             }
         )
     return 0 if kept else 2
+
+
+def _topics_made_again(flow: spec.Flow, checkpoint: Checkpoint) -> set[str]:
+    """Topics in which the checkpoint's positions are those of the topic before."""
+    from barnabas.pipelines.topic_ids import TopicIds
+    from barnabas.pipelines.trial import source_cluster
+
+    ids = TopicIds(checkpoint.folder)
+    return {
+        topic
+        for source in flow.sources
+        for topic in (*ids.made_again(source, source_cluster(source)), *ids.to_begin(source, "main"))
+    }
+
+
+def _require_no_replacement(flow: spec.Flow, topics: set[str]) -> None:
+    """Raise `ConfigError` if records of topics that were made again would replace rows of the topics before."""
+    from barnabas.pipelines.topic_ids import keyed_by_position
+
+    if sinks := keyed_by_position(flow):
+        raise ConfigError(
+            f"topic {', '.join(sorted(topics))} was deleted and made again since the last run, and {' and '.join(sinks)} knows rows "
+            "by their position: records of the new topic would replace rows of the one before. Give the sink another place or "
+            "another key, or say that they may: --replace-rows"
+        )
 
 
 def _is_meant(arguments: argparse.Namespace) -> bool:

@@ -12,7 +12,8 @@ from decimal import Decimal
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.record_times import LARGEST_INT64, searched_ms
+from barnabas.base.numbers import LARGEST_INT64
+from barnabas.base.record_times import searched_ms
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import aligned, print_json
 from barnabas.cli.terminal import print, print_lines, shown

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import confluent_kafka
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.record_times import LARGEST_INT64
+from barnabas.base.numbers import LARGEST_INT64
 from barnabas.client.errors import ConfigurationError
 
 __all__ = [

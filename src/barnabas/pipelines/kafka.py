@@ -178,19 +178,23 @@ class KafkaCluster:
         earliest, latest = _SPECS.earliest(), _SPECS.latest()
         return self._ask({name: earliest if mark == EARLIEST else latest for name, mark in marks.items()})
 
+    def log_ends(self, names: Iterable[TopicPartition]) -> Offsets:
+        """The high watermarks: where the logs end, whatever of them is committed."""
+        return self._ask(dict.fromkeys(names, _SPECS.latest()), IsolationLevel.READ_UNCOMMITTED)
+
     def _at_times(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         found = self._ask({name: _SPECS.for_timestamp(time_ms) for name, time_ms in times_ms.items()})
         beyond = {name: LATEST for name, offset in found.items() if offset < 0}
         return found | self.at_marks(beyond)
 
-    def _ask(self, specs: Mapping[TopicPartition, Any]) -> Offsets:
+    def _ask(self, specs: Mapping[TopicPartition, Any], isolation: IsolationLevel | None = None) -> Offsets:
         answers: Offsets = {}
         waiting = dict(specs)
 
         def ask() -> None:
             futures = self._admin.list_offsets(
                 {ClientPartition(name.topic, name.partition): spec for name, spec in waiting.items()},
-                isolation_level=self._isolation,
+                isolation_level=self._isolation if isolation is None else isolation,
                 request_timeout=_REQUEST_TIMEOUT_S,
             )
             failure: Exception | None = None

@@ -9,12 +9,14 @@ ranges, for Spark plans a batch again after a failure.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
+from barnabas.base.numbers import LARGEST_INT32, LARGEST_INT64
 from barnabas.wire.kafka.offset_specs import EARLIEST, LATEST
 
 __all__ = [
@@ -30,9 +32,12 @@ __all__ = [
     "plan_ranges",
     "require_known",
     "split_ranges",
+    "times_from_json",
     "to_json",
     "to_spark",
 ]
+
+_PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 
 Offsets = dict[TopicPartition, int]
 """Per partition the next offset to read; in options also `EARLIEST` or `LATEST`."""
@@ -68,9 +73,9 @@ def from_spark(value: Any) -> Offsets:
         if not isinstance(partitions, dict):
             raise ConfigError(f"the offsets of topic {topic!r} are no object of partitions")
         for partition, offset in partitions.items():
-            if not partition.isdecimal() or not partition.isascii():
+            if not _PARTITION.fullmatch(partition) or int(partition) > LARGEST_INT32:
                 raise ConfigError(f"{partition!r} is no partition of topic {topic!r}")
-            if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST:
+            if isinstance(offset, bool) or not isinstance(offset, int) or not EARLIEST <= offset <= LARGEST_INT64:
                 raise ConfigError(
                     f"{offset!r} is no offset of {topic}-{partition}: a number, -2 (earliest), -1 (latest)"
                 )
@@ -86,12 +91,30 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> str:
 def from_json(text: str) -> Offsets:
     """The offsets of a JSON text; raises `ConfigError` that says what is wrong with it."""
     try:
-        return from_spark(json.loads(text))
+        return from_spark(json.loads(text, object_pairs_hook=_without_repetition))
     except ValueError as error:
         raise ConfigError(f"offsets are no JSON: {error}: {text}") from error
 
 
-def require_known(given: Iterable[TopicPartition], known: Iterable[TopicPartition]) -> None:
+def times_from_json(text: str) -> Offsets:
+    """As `from_json`, for times in milliseconds in the place of offsets."""
+    times = from_json(text)
+    for name, time_ms in times.items():
+        if time_ms < 0:
+            raise ConfigError(f"{time_ms} is no time for {name}: milliseconds since 1970 are expected")
+    return times
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; of two equal names one would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ConfigError(f"offsets name {next(each for each in names if names.count(each) > 1)!r} twice")
+    return found
+
+
+def require_known(given: Iterable[TopicPartition], known: Iterable[TopicPartition], reader: str = "the flow") -> None:
     """Raise `ConfigError` for a partition that the flow does not read: a misspelled one would be passed over in silence."""
     partitions = set(known)
     for name in given:
@@ -99,7 +122,7 @@ def require_known(given: Iterable[TopicPartition], known: Iterable[TopicPartitio
             topics = sorted({each.topic for each in partitions})
             hint = did_you_mean(name.topic, topics) if name.topic not in topics else ""
             raise ConfigError(
-                f"the flow does not read {name}{hint or ': it reads ' + ', '.join(map(str, sorted(partitions)))}"
+                f"{reader} does not read {name}{hint or ': it reads ' + ', '.join(map(str, sorted(partitions)))}"
             )
 
 

@@ -5,14 +5,15 @@ names are therefore compared in lower case here. An unknown option is an error a
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.numbers import LARGEST_INT32, whole_number
 from barnabas.client.errors import ConfigurationError, LibrdkafkaOnlyError
 from barnabas.client.properties import security_properties, translate_login
-from barnabas.pipelines.offsets import EARLIEST, LATEST, Offsets, from_json
+from barnabas.pipelines.offsets import EARLIEST, LATEST, Offsets, from_json, times_from_json
 
 __all__ = [
     "SinkOptions",
@@ -46,6 +47,7 @@ _NAMES = {
         "fetchTimeoutMs",
         "admissionFile",
         "flowSource",
+        "madeAgain",
     )
 }
 _SINK_NAMES = {name.lower(): name for name in ("topic", "includeHeaders", "flushTimeoutMs")}
@@ -96,6 +98,10 @@ class SourceOptions:
     include_headers: bool = False
     fetch_timeout_ms: int = 120_000
     admission_file: str | None = None
+    flow_source: str | None = None
+    """The name of the source of a flow; None for a query of a user's own program."""
+    made_again: tuple[str, ...] = ()
+    """Topics that were deleted and made again: the query's position in each is one in the topic before."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> "SourceOptions":
@@ -130,6 +136,8 @@ class SourceOptions:
             include_headers=_boolean(own, "includeHeaders", default=False),
             fetch_timeout_ms=_positive(own, "fetchTimeoutMs") or 120_000,
             admission_file=own.get("admissionFile"),
+            flow_source=own.get("flowSource"),
+            made_again=tuple(filter(None, own.get("madeAgain", "").split(","))),
         )
 
 
@@ -251,11 +259,13 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 
     try:
         value = json.loads(text)
-        names = [TopicPartition(topic, int(each)) for topic, partitions in value.items() for each in partitions]
+        names = [TopicPartition(topic, each) for topic, partitions in value.items() for each in partitions]
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f'assign looks like {{"topic": [0, 1]}}, not like {text}') from error
-    if not names or any(each.partition < 0 for each in names):
-        raise ConfigError("assign names no partition, or a negative one")
+    if not all(type(each.partition) is int and 0 <= each.partition <= LARGEST_INT32 for each in names):
+        raise ConfigError(f'assign looks like {{"topic": [0, 1]}}, not like {text}')
+    if not names:
+        raise ConfigError("assign names no partition")
     return tuple(dict.fromkeys(names))
 
 
@@ -264,26 +274,26 @@ def _bound(own: Mapping[str, str], which: str, default: int) -> Start:
     if (text := own.get(f"{which}Timestamp")) is not None:
         return Start(default, time_ms=_number(f"{which}Timestamp", text))
     if (text := own.get(f"{which}OffsetsByTimestamp")) is not None:
-        return Start(default, times_ms=_named(f"{which}OffsetsByTimestamp", text))
+        return Start(default, times_ms=_named(f"{which}OffsetsByTimestamp", text, times_from_json))
     text = own.get(f"{which}Offsets", "").strip()
     if not text:
         return Start(default)
     if text.lower() in ("earliest", "latest"):
         return Start(EARLIEST if text.lower() == "earliest" else LATEST)
     # A partition that the offsets leave out came later: it is read from its first record.
-    return Start(EARLIEST if which == "starting" else LATEST, offsets=_named(f"{which}Offsets", text))
+    return Start(EARLIEST if which == "starting" else LATEST, offsets=_named(f"{which}Offsets", text, from_json))
 
 
-def _named(name: str, text: str) -> Offsets:
+def _named(name: str, text: str, parse: Callable[[str], Offsets]) -> Offsets:
     try:
-        return from_json(text)
+        return parse(text)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from error
 
 
 def _number(name: str, text: str) -> int:
     try:
-        value = int(text)
+        value = whole_number(text.strip())
     except ValueError as error:
         raise ConfigError(f"{name} is a number, not {text!r}") from error
     if value < 0:
@@ -304,7 +314,7 @@ def _duration_ms(own: Mapping[str, str], name: str, *, default: int) -> int:
     """A time as Spark's connector takes it, such as 90s or 15m; a number alone is milliseconds."""
     if name not in own:
         return default
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", own[name].strip().lower())
+    found = re.fullmatch(r"([0-9]{1,12})\s*([a-z]*)", own[name].strip().lower())
     if found is None or (found[2] or "ms") not in _UNITS_MS:
         raise ConfigError(f"{name} is a time such as 90s, 15m or 1h, not {own[name]!r}")
     return int(found[1]) * _UNITS_MS[found[2] or "ms"]

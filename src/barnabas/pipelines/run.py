@@ -193,6 +193,7 @@ class _Run:
         self._sinks: list[Any] = []
         self._scorer: Any = None
         self._failure: BaseException | None = None
+        self._ids: Any = None
         self._is_ending = False
         """What breaks from now on does so because the queries are stopped."""
         self._queries: list[Any] = []
@@ -229,6 +230,7 @@ class _Run:
 
         from barnabas.pipelines.analysis import without_spark_logging
         from barnabas.pipelines.kafka import ClusterError
+        from barnabas.pipelines.topic_ids import MADE_AGAIN
 
         is_done = False
         try:
@@ -241,6 +243,8 @@ class _Run:
                     with without_spark_logging():
                         is_done = self._run_queries(once=once)
                 except PySparkException as error:
+                    if MADE_AGAIN in str(error) and self._require_same_topics():
+                        continue
                     fault = transient_fault(error, self._failure)
                     if not self._restarts.allows_another(*self._broken, error, self._failure):
                         if fault:
@@ -284,17 +288,22 @@ class _Run:
             "on the source",
         )
 
-    def _require_same_topics(self) -> None:
-        """Raise `DataLossError` if the checkpoint has positions in topics that were deleted and made again since."""
+    def _require_same_topics(self) -> bool:
+        """Whether the checkpoint has positions in topics that were deleted and made again since, and goes on with the new ones.
+
+        Raises `DataLossError` where that must not be.
+        """
         from barnabas.pipelines.kafka import KafkaCluster
         from barnabas.pipelines.topic_ids import TopicIds
 
-        ids = TopicIds(self._checkpoint)
+        self._ids = ids = TopicIds(self._checkpoint)
+        are_others = False
         for source in self._flow.sources:
             options = SourceOptions.parse(source_options(source), streaming=True)
             cluster = KafkaCluster(options, is_stopped=self._stopped.is_set)
-            ids.require_same(source, cluster, self._flow.places.file, self._say)
+            are_others |= ids.require_same(source, cluster, self._flow, self._say)
         ids.save()
+        return are_others
 
     def _run_queries(self, *, once: bool) -> bool:
         """Start the flow's queries, and wait until they end (True), one breaks (its error is raised), or a signal comes."""
@@ -438,12 +447,13 @@ class _Run:
         """A query of its own, for a stream cannot be split before an aggregate; it reads the topics again."""
         from barnabas.pipelines import transforms
         from barnabas.pipelines.quarantine import Quarantine
+        from barnabas.pipelines.topic_ids import bad_rows_query
         from barnabas.pipelines.views import source_rows
 
         flow = self._flow
         parsed = transforms.parse_records(self._records(source, headers=True), source.format, source.record_columns)
         marked, _ = source_rows(flow, source, parsed)
-        suffix = "bad-rows" if source is flow.source else f"bad-rows-{source.name}"
+        suffix = bad_rows_query(flow, source)
         if source.quarantines:
             quarantine = Quarantine(flow, source, suffix, self._progress, self._say)
             writer = marked.writeStream.foreachBatch(self._guarded(quarantine.decide))
@@ -480,6 +490,7 @@ class _Run:
 
     def _records(self, source: Source, *, headers: bool = False) -> Any:
         from barnabas.pipelines.plans import SOURCE_OPTION
+        from barnabas.pipelines.topic_ids import bad_rows_query
         from barnabas.pipelines.transforms import record_types
 
         types = record_types(source, headers=headers)
@@ -496,6 +507,9 @@ class _Run:
             "startingOffsets": start,
             SOURCE_OPTION: source.name,
         }
+        query = bad_rows_query(self._flow, source) if headers else "main"
+        if self._ids is not None and (topics := self._ids.to_begin(source, query)):
+            options["madeAgain"] = ",".join(topics)
         return reader.options(**options).load().select(*types)
 
     def _starting_offsets(self, source: Source, options: dict[str, str]) -> str:

@@ -35,9 +35,11 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines import ranges
 from barnabas.pipelines.admission import Admission, subtract_ranges
+from barnabas.pipelines.bounds import checked_offsets, require_order
 from barnabas.pipelines.errors import DataLossError
 from barnabas.pipelines.kafka import KafkaCluster, MissingTopicError
 from barnabas.pipelines.offsets import (
+    EARLIEST,
     Offsets,
     Range,
     from_spark,
@@ -133,8 +135,9 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         cluster = KafkaCluster(self._options)
         names = cluster.partitions()
-        start = cluster.resolve(names, self._options.start)
-        end = cluster.resolve(names, self._options.end)
+        start = checked_offsets(cluster, names, "startingOffsets", self._options.start)
+        end = checked_offsets(cluster, names, "endingOffsets", self._options.end)
+        require_order(self._options.start, self._options.end)
         ranges = split_ranges(plan_ranges(start, end), self._options.min_partitions or 0)
         # Spark takes an empty list for a source that is not partitioned.
         return [OffsetRange(each) for each in ranges] or [OffsetRange(Range("", 0, 0, 0))]
@@ -156,6 +159,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first: Offsets = {}
         self._waits_since_s = time.monotonic()
         self._topic_ids: dict[str, str] = {}
+        self._made_again = set(options.made_again)
         self._ids_asked_s = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -169,7 +173,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        return to_spark(self._asked.resolve(self._asked.partitions(), self._options.start))
+        names = self._asked.partitions()
+        if self._options.fail_on_data_loss:
+            return to_spark(checked_offsets(self._asked, names, "startingOffsets", self._options.start))
+        return to_spark(self._asked.resolve(names, self._options.start))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
         limit = self._options.max_offsets_per_trigger
@@ -181,6 +188,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
         begun = from_spark(start)
         self._notice_new_topics(begun)
+        if (beginning := self._from_the_beginning(begun)) != begun:
+            return to_spark(beginning)
         try:
             end = dict(self._target) if self._target is not None else self._ends()
         except MissingTopicError as error:
@@ -193,7 +202,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if end.get(name, -1) < offset:
                 gone = "is gone" if name not in end else f"ends at {end[name]}"
                 self._lost(f"{name} was read up to {offset} and now {gone}: was the topic deleted and made again?")
-                end[name] = offset  # never back: what was read stays read
+                end.setdefault(name, offset)  # of a topic that is shorter now, the next records are read
         new = [name for name in end if name not in begun]
         beginnings = self._beginnings(new)
         if begun and new:
@@ -213,7 +222,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = from_spark(start), from_spark(end)
         first |= self._beginnings([name for name in last if name not in first])
-        ranges = plan_ranges(first, last)
+        # A micro-batch that was planned before the topic was made again is of records that are gone.
+        ranges = [each for each in plan_ranges(first, last) if each.topic not in self._made_again]
         if (admission := self._admission()) is not None:
             ranges = subtract_ranges(ranges, admission.refused)
         ranges = split_ranges(ranges, self._options.min_partitions or 0)
@@ -247,6 +257,20 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._first |= self._asked.at_marks(dict.fromkeys(unknown, -2))
         return {name: self._first[name] for name in names}
 
+    def _from_the_beginning(self, begun: Offsets) -> Offsets:
+        """Positions in topics that were made again become the beginnings of the new ones.
+
+        That is a micro-batch of its own, which goes back and reads nothing: so a pair of offsets always means the same records.
+        """
+        if not self._made_again:
+            return begun
+        old = {name for name in begun if name.topic in self._made_again}
+        there = [name for name in self._asked.partitions() if name in old]
+        self._made_again = set()
+        return {name: offset for name, offset in begun.items() if name not in old} | self._asked.at_marks(
+            dict.fromkeys(there, EARLIEST)
+        )
+
     def _is_due(self, begun: Offsets, end: Offsets) -> bool:
         """Whether a micro-batch runs now. With Trigger.AvailableNow all that was there is read, as by Spark's connector."""
         options = self._options
@@ -254,7 +278,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         now = time.monotonic()
         waited_ms = int((now - self._waits_since_s) * 1000)
-        due = is_due(begun, end, options.min_offsets_per_trigger, waited_ms, options.max_trigger_delay_ms)
+        goes_back = any(end[name] < offset for name, offset in begun.items() if name in end)
+        due = goes_back or is_due(begun, end, options.min_offsets_per_trigger, waited_ms, options.max_trigger_delay_ms)
         if due:
             self._waits_since_s = now
         return due
@@ -268,8 +293,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._asked.topic_ids(sorted({name.topic for name in begun}))
         for topic, topic_id in found.items():
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                what = f"topic {topic} was deleted and made again: its records from before are lost to this query."
+                if self._options.flow_source is not None:  # the flow keeps ids beside its checkpoint, and starts again
+                    raise DataLossError(what)
+                self._lost(what)
                 self._topic_ids[topic] = topic_id
-                self._lost(f"topic {topic} was deleted and made again: its records from before are lost to this query.")
+                self._made_again.add(topic)
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:

@@ -1,0 +1,20 @@
+"""Whole numbers from outside, read strictly.
+
+Python's ``int`` also takes blanks, ``1_000`` and the digits of every script; none of these is a number to Kafka's tools, and
+a mistyped one would be another number than was meant.
+"""
+
+import re
+
+__all__ = ["LARGEST_INT32", "LARGEST_INT64", "whole_number"]
+
+LARGEST_INT32 = (1 << 31) - 1
+LARGEST_INT64 = (1 << 63) - 1
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+
+
+def whole_number(text: str) -> int:
+    """The number, which fits 64 bits; raises `ValueError` for any other text."""
+    if _WHOLE.fullmatch(text) and abs(number := int(text)) <= LARGEST_INT64:
+        return number
+    raise ValueError(f"{text[:100]!r} is no whole number of 64 bits")
