@@ -13,6 +13,7 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.installation import install_command
+from barnabas.base.json_text import parse_json
 from barnabas.base.user_folders import user_folder
 from barnabas.cli.credentials import open_keyring
 
@@ -83,7 +84,7 @@ def load_contexts() -> tuple[dict[str, Context], str | None]:
     if not os.path.exists(path):  # nor in a home of another user, which cannot be looked at
         return {}, None
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
         return {name: Context(name, **entry) for name, entry in document["contexts"].items()}, document.get("used")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise BarnabasError(f"{path} cannot be read: {error}; correct it or remove it") from None

@@ -9,6 +9,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.json_text import parse_json
 
 __all__ = ["compact", "duplicates", "integer", "items", "read_document", "text", "topic_partition"]
 
@@ -19,7 +20,7 @@ def read_document(path: str) -> dict[str, Any]:
     """The object in a file; raises `ConfigError` for anything else and for a version that is not known."""
     try:
         with open(path, encoding="utf-8") as file:
-            document = json.load(file)
+            document = parse_json(file.read())
     except OSError as error:
         raise BarnabasError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:

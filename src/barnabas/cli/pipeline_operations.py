@@ -18,6 +18,7 @@ from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
 from barnabas.pipelines.offsets import Offsets, from_json, require_known
 from barnabas.pipelines.summary_text import wrong_lines
+from barnabas.pipelines.texts import json_values
 
 if TYPE_CHECKING:
     from barnabas.pipelines.kafka import KafkaCluster
@@ -77,7 +78,7 @@ def _preview(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
         rows = preview_rows(spark, flow, arguments.of, arguments.rows)
     if arguments.output == "json":
-        print_json(rows)
+        print_json(json_values(rows))
         return 0
     if not rows:
         print("no rows: none of the newest records gets as far as here", file=sys.stderr)

@@ -15,6 +15,7 @@ from barnabas.cli.terminal import print
 from barnabas.pipelines import spec
 from barnabas.pipelines.models.declared import Model
 from barnabas.pipelines.outputs.declared import SearchSink
+from barnabas.pipelines.texts import json_values
 
 __all__ = ["OUTPUT_ACTIONS", "add_output_actions"]
 
@@ -73,7 +74,7 @@ def _search(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         raise ConfigError(f'the flow {flow.name} has no sink of type "search"')
     hits = search_index(sink, " ".join(arguments.words), arguments.limit)
     if arguments.output == "json":
-        print_json([{"row": hit.row, "snippet": hit.snippet, "score": hit.score} for hit in hits])
+        print_json([{"row": json_values(hit.row), "snippet": hit.snippet, "score": hit.score} for hit in hits])
         return 0
     for hit in hits:
         key = ", ".join(f"{name} {hit.row[name]}" for name in sink.key)
@@ -95,7 +96,7 @@ def _train(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     if not arguments.keep or is_first:
         folder.use(version.version)
     if arguments.output == "json":
-        print_json({**asdict(version), "in_use": folder.current() == version.version})
+        print_json({**json_values(asdict(version)), "in_use": folder.current() == version.version})
         return 0
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in version.metrics.items())
     print(f"version {version.version}: {metrics}; {version.rows_trained:,} rows, measured on {version.rows_tested:,}")
@@ -112,7 +113,7 @@ def _models(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     versions = folder.versions()
     current = folder.current() if (folder.path / "current").exists() else None
     if arguments.output == "json":
-        print_json([{**asdict(each), "in_use": each.version == current} for each in versions])
+        print_json([{**json_values(asdict(each)), "in_use": each.version == current} for each in versions])
         return 0
     for each in versions:
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in each.metrics.items())

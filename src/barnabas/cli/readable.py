@@ -2,6 +2,7 @@
 
 import json
 
+from barnabas.base.json_text import parse_json
 from barnabas.base.record_times import time_as_text
 from barnabas.cli.terminal import escaped
 from barnabas.client.records import Record
@@ -19,7 +20,7 @@ def readable(data: bytes | None, *, pretty: bool = False) -> str:
         return repr(data)[2:-1]
     if pretty and text[:1] in "{[":
         try:
-            return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+            return json.dumps(parse_json(text), indent=2, ensure_ascii=False)
         except ValueError:
             pass
     return escaped(text, "\n\t")

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from barnabas.base.json_text import parse_json
 from barnabas.client.errors import ConfigurationError, SerializationError
 
 __all__ = [
@@ -136,7 +137,7 @@ LONG: Codec[int] = Codec("LONG", *_packed(">q"))
 """Whole numbers in eight bytes, as Java's LongSerializer."""
 DOUBLE: Codec[float] = Codec("DOUBLE", *_packed(">d"))
 """Numbers in eight bytes, as Java's DoubleSerializer."""
-JSON: Codec[Any] = Codec("JSON", _encode_json, json.loads)
+JSON: Codec[Any] = Codec("JSON", _encode_json, parse_json)
 """Anything that the json module writes, without blanks, as UTF-8."""
 
 

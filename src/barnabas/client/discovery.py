@@ -3,10 +3,10 @@
 In Kafka: `ZkUtils`, of the first clients.
 """
 
-import json
 import logging
 from typing import Any
 
+from barnabas.base.json_text import parse_json
 from barnabas.base.randomness import new_random
 from barnabas.client.errors import ConnectError
 from barnabas.coordination.client import BlockingClient, CoordinationClient
@@ -54,7 +54,7 @@ async def _addresses(client: CoordinationClient) -> list[str]:
 
 def _registration(name: str, data: bytes | None) -> dict[str, Any]:
     try:
-        registration = json.loads(data or b"{}")
+        registration = parse_json(data or b"{}")
     except ValueError:
         registration = None
     if not isinstance(registration, dict):

@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from barnabas.base.installation import install_command
+from barnabas.base.json_text import parse_json
 from barnabas.base.shown import shown_address
+from barnabas.client.avro_bounds import avro_bounds
 from barnabas.client.codecs import Codec
 from barnabas.client.errors import ClientError, ConfigurationError, ConnectError, SerializationError
 from barnabas.client.registry_format import (
@@ -104,12 +106,12 @@ class SchemaRegistry:
         """
         fastavro = _needed("fastavro")
         try:
-            own = fastavro.parse_schema(json.loads(schema) if isinstance(schema, str) else dict(schema))
+            own = fastavro.parse_schema(parse_json(schema) if isinstance(schema, str) else dict(schema))
         except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
             raise ConfigurationError(f"the schema of {subject} is no Avro schema: {error}") from error
         text = schema if isinstance(schema, str) else json.dumps(schema)
         header = self._header(subject, {"schema": text})
-        written: dict[int, Any] = {}
+        written: dict[int, tuple[Any, Callable[[bytes], None] | None]] = {}
 
         def encode(value: Any) -> bytes:
             out = io.BytesIO()
@@ -120,8 +122,13 @@ class SchemaRegistry:
         def decode(data: bytes) -> Any:
             schema_id, rest = split_schema_id(data)
             if schema_id not in written:
-                written[schema_id] = fastavro.parse_schema(json.loads(self.schema(schema_id)["schema"]))
-            return fastavro.schemaless_reader(io.BytesIO(rest), written[schema_id], own)
+                document = parse_json(self.schema(schema_id)["schema"])
+                bounds = avro_bounds(document)
+                written[schema_id] = fastavro.parse_schema(document), bounds
+            schema_written, bounds = written[schema_id]
+            if bounds:
+                bounds(bytes(rest))
+            return fastavro.schemaless_reader(io.BytesIO(rest), schema_written, own)
 
         return Codec(f"AVRO({subject})", encode, decode)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.texts import TIME_OUT_OF_RANGE
 
-__all__ = ["ValueOutOfRangeError", "row_dicts", "values_of"]
+__all__ = ["ValueOutOfRangeError", "row_dicts", "shown_rows", "shown_values", "values_of"]
 
 _ROWS = 10_000
 
@@ -39,3 +39,30 @@ def row_dicts(rows: pa.Table) -> Iterator[dict[str, Any]]:
         columns = [values_of(name, column) for name, column in zip(names, batch.columns, strict=True)]
         for values in zip(*columns, strict=True):
             yield dict(zip(names, values, strict=True))
+
+
+def shown_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values to be looked at; one that Python cannot hold is a text, so that it does not hide the others."""
+    try:
+        return list(column.to_pylist(maps_as_pydicts="lossy"))
+    except (ValueError, OverflowError, pa.ArrowException):
+        return [_shown(each) for each in column]
+
+
+def shown_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """The rows to be looked at, each as a dictionary."""
+    columns = [shown_values(column) for column in rows.columns]
+    return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _shown(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py(maps_as_pydicts="lossy")
+    except UnicodeDecodeError:
+        if pa.types.is_nested(scalar.type):
+            return "a text in it is not UTF-8"
+        return scalar.as_buffer().to_pybytes().decode(errors="replace")
+    except (ValueError, OverflowError, pa.ArrowException):
+        if pa.types.is_temporal(scalar.type):
+            return f"{scalar.cast(pa.int64()).as_py()} {scalar.type}"
+        return str(scalar)

@@ -24,6 +24,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
+from barnabas.base.json_text import parse_json
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.postgres import open_postgres, postgres_reason
 from barnabas.pipelines.spec import POSITION, Lookup
@@ -230,7 +231,7 @@ def _json_rows(place: str, names: Sequence[str]) -> Iterator[list[str | None]]:
     lines = [(number, each) for number, each in enumerate(text.split("\n"), start=1) if each.strip()]
     is_list = text.lstrip().startswith("[")
     known: dict[str, None] = {}
-    for number, value in enumerate(json.loads(text), start=1) if is_list else _json_lines(lines):
+    for number, value in enumerate(parse_json(text), start=1) if is_list else _json_lines(lines):
         if not isinstance(value, dict):
             raise PipelineError(
                 f"{'entry' if is_list else 'line'} {number} is no JSON object: {json.dumps(value)[:100]}"
@@ -246,7 +247,7 @@ def _json_rows(place: str, names: Sequence[str]) -> Iterator[list[str | None]]:
 def _json_lines(lines: list[tuple[int, str]]) -> Iterator[tuple[int, Any]]:
     for number, line in lines:
         try:
-            yield number, json.loads(line)
+            yield number, parse_json(line)
         except ValueError as error:
             raise ValueError(f"line {number} is no JSON: {line[:100]}") from error
 

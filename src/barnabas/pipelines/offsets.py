@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
+from barnabas.base.json_text import parse_json
 from barnabas.base.numbers import LARGEST_INT32, LARGEST_INT64
 from barnabas.wire.kafka.offset_specs import EARLIEST, LATEST
 
@@ -91,7 +92,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> str:
 def from_json(text: str) -> Offsets:
     """The offsets of a JSON text; raises `ConfigError` that says what is wrong with it."""
     try:
-        return from_spark(json.loads(text, object_pairs_hook=_without_repetition))
+        return from_spark(parse_json(text, pairs=_without_repetition))
     except ValueError as error:
         raise ConfigError(f"offsets are no JSON: {error}: {text}") from error
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.json_text import parse_json
 from barnabas.base.numbers import LARGEST_INT32, whole_number
 from barnabas.client.errors import ConfigurationError, LibrdkafkaOnlyError
 from barnabas.client.properties import security_properties, translate_login
@@ -255,10 +256,9 @@ def _subscription(own: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, 
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
-    import json
 
     try:
-        value = json.loads(text)
+        value = parse_json(text)
         names = [TopicPartition(topic, each) for topic, partitions in value.items() for each in partitions]
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f'assign looks like {{"topic": [0, 1]}}, not like {text}') from error

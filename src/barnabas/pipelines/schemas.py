@@ -7,7 +7,6 @@ schema lacks are null.
 
 import base64
 import io
-import json
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.json_text import parse_json
+from barnabas.client.avro_bounds import avro_bounds
 from barnabas.client.errors import ClientError, ConnectError
 from barnabas.client.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
 from barnabas.client.registry_format import split_message_indexes, split_schema_id
@@ -167,7 +168,9 @@ def load_avro(path: str) -> Any:
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
     try:
-        return parse_schema(json.loads(Path(path).read_text(encoding="utf-8")))
+        document = parse_json(Path(path).read_text(encoding="utf-8"))
+        avro_bounds(document)
+        return parse_schema(document)
     except (SchemaParseException, UnknownType) as error:
         raise ValueError(f"{path} is no Avro schema: {error}") from error
 
@@ -175,7 +178,8 @@ def load_avro(path: str) -> Any:
 def _avro(schema: Any) -> Decode:
     from fastavro import schemaless_reader
 
-    return lambda value: _read_avro(schemaless_reader, value, schema, None)
+    bounds = avro_bounds(schema)
+    return lambda value: _read_avro(schemaless_reader, value, schema, None, bounds)
 
 
 def _avro_of_registry(schemas: _Schemas, own: Any) -> Decode:
@@ -183,22 +187,29 @@ def _avro_of_registry(schemas: _Schemas, own: Any) -> Decode:
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
     @cache
-    def writer_schema(schema_id: int) -> Any:
+    def writer_schema(schema_id: int) -> tuple[Any, Callable[[bytes], None] | None]:
         try:
-            return parse_schema(json.loads(schemas.text(schema_id, "AVRO")))
+            document = parse_json(schemas.text(schema_id, "AVRO"))
+            bounds = avro_bounds(document)
+            return parse_schema(document), bounds
         except (ValueError, TypeError, KeyError, AttributeError, SchemaParseException, UnknownType) as error:
             raise DecodingError(f"the value's schema {schema_id} is no Avro schema: {error}") from error
 
     def decode(value: bytes) -> dict[str, Any]:
         schema_id, rest = _split(value)
-        return _read_avro(schemaless_reader, rest, writer_schema(schema_id), own)
+        schema, bounds = writer_schema(schema_id)
+        return _read_avro(schemaless_reader, rest, schema, own, bounds)
 
     return decode
 
 
-def _read_avro(read: Any, value: bytes, written_with: Any, own: Any) -> dict[str, Any]:
+def _read_avro(
+    read: Any, value: bytes, written_with: Any, own: Any, bounds: Callable[[bytes], None] | None
+) -> dict[str, Any]:
     stream = io.BytesIO(value)
     try:
+        if bounds:
+            bounds(value)
         record = read(stream, written_with, own)
     except Exception as error:  # damaged bytes end in errors of many kinds
         raise DecodingError(f"the value does not fit its Avro schema: {str(error) or type(error).__name__}") from error

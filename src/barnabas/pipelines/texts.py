@@ -10,7 +10,15 @@ import json
 import math
 from typing import Any
 
-__all__ = ["JSON_OPTIONS", "RECORD_TIME_OUT_OF_RANGE", "TIME_OUT_OF_RANGE", "as_json", "as_text_value", "time_text"]
+__all__ = [
+    "JSON_OPTIONS",
+    "RECORD_TIME_OUT_OF_RANGE",
+    "TIME_OUT_OF_RANGE",
+    "as_json",
+    "as_text_value",
+    "json_values",
+    "time_text",
+]
 
 JSON_OPTIONS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
@@ -38,6 +46,11 @@ def as_text_value(value: Any) -> Any:
     if isinstance(value, datetime.date | decimal.Decimal):
         return str(value)
     return as_json(value) if isinstance(value, list | dict) else value
+
+
+def json_values(value: Any) -> Any:
+    """The same in JSON's types, for a document that is printed; as `as_json` has it."""
+    return json.loads(as_json(value))
 
 
 def as_json(value: Any) -> str:
@@ -69,4 +82,5 @@ def _inner(value: Any) -> Any:
         import base64
 
         return base64.b64encode(value).decode()  # as Spark's to_json does
-    return as_text_value(value)
+    text = as_text_value(value)
+    return str(value) if text is value else text  # an interval, say, which would be asked for again and again

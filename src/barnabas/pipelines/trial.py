@@ -22,7 +22,7 @@ from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines import transforms
 from barnabas.pipelines.analysis import analyse_flow, without_spark_logging
-from barnabas.pipelines.arrow_values import row_dicts
+from barnabas.pipelines.arrow_values import shown_rows
 from barnabas.pipelines.checkpoints import Checkpoint, sink_file, sink_name
 from barnabas.pipelines.errors import reason_of, secrets_hidden
 from barnabas.pipelines.kafka import KafkaCluster, open_client
@@ -99,7 +99,7 @@ def preview_rows(
     """Rows of a view (``results``, a source, a table, a step), made of the newest records. Raises `BarnabasError`."""
     try:
         with without_spark_logging(), secrets_hidden(flow.hide):
-            return list(row_dicts(_looked_at(spark, flow, view, rows, records)[1]))
+            return shown_rows(_looked_at(spark, flow, view, rows, records)[1])
     except PySparkException as error:
         raise reason_of(error) from error
 

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.net.prometheus import label
+from barnabas.pipelines.arrow_values import shown_values
 from barnabas.pipelines.charts_spec import Chart
 from barnabas.pipelines.spec import Flow
 
@@ -56,12 +57,12 @@ def series_of(chart: Chart, rows: pa.Table) -> list[Series]:
     for name in (chart.x, *chart.y, *([chart.color] if chart.color else [])):
         if name not in rows.column_names:
             raise ChartError(f"there is no column {name}; there are {', '.join(rows.column_names)}")
-    xs = list(map(_plain, _values(rows[chart.x])))
-    groups = _values(rows[chart.color]) if chart.color else [None] * len(xs)
+    xs = list(map(_plain, shown_values(rows[chart.x])))
+    groups = shown_values(rows[chart.color]) if chart.color else [None] * len(xs)
     found: list[Series] = []
     for figure in chart.y:
         points: dict[Any, list[tuple[Any, float | None]]] = {}
-        for x, group, value in zip(xs, groups, _values(rows[figure]), strict=True):
+        for x, group, value in zip(xs, groups, shown_values(rows[figure]), strict=True):
             if x is not None:
                 points.setdefault(group, []).append((x, _number(figure, value)))
         ranked: list[Any] = sorted(points, key=lambda group: (-_total(points[group]), str(group)))[:_MAX_SERIES]
@@ -81,7 +82,7 @@ def draw_chart(chart: Chart, rows: pa.Table) -> dict[str, Any]:
     figure = go.Figure()
     if chart.type == "table":
         last = rows.slice(max(0, rows.num_rows - 20))
-        cells = [[_cell(value) for value in _values(column)[::-1]] for column in last.columns]
+        cells = [[_cell(value) for value in shown_values(column)[::-1]] for column in last.columns]
         names = list(map(_escaped, rows.column_names))
         figure.add_trace(go.Table(header={"values": names}, cells={"values": cells}))
     else:
@@ -178,21 +179,6 @@ def _number(figure: str, value: Any) -> float | None:
 
 def _total(points: Sequence[tuple[Any, float | None]]) -> float:
     return sum(abs(y) for _, y in points if y is not None)
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The values; a time that Python does not have is a text, so that one row does not hide the others."""
-    try:
-        return list(column.to_pylist())
-    except (ValueError, OverflowError, pa.ArrowException):
-        return [_value(each) for each in column]
-
-
-def _value(scalar: pa.Scalar) -> Any:
-    try:
-        return scalar.as_py()
-    except (ValueError, OverflowError, pa.ArrowException):
-        return str(scalar.cast(pa.int64()).as_py()) if pa.types.is_temporal(scalar.type) else str(scalar)
 
 
 def _plain(value: Any) -> Any:

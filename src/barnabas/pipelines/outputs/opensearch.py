@@ -26,6 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from barnabas.base.json_text import parse_json
 from barnabas.client.web import basic_authorization, open_request
 from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.errors import REFILL_ADVICE
@@ -38,6 +39,8 @@ __all__ = ["OpenSearchIndex"]
 logger = logging.getLogger(__name__)
 _REQUEST_BYTES = 5 * 1024 * 1024
 _MAX_ID_BYTES = 512
+_ANSWER_BYTES = 128 * 1024 * 1024
+"""An answer to a bulk request has some hundred bytes for each document."""
 _NOTES = "barnabas"
 _PATIENCE_S = 60.0
 _PATIENCE_AT_START_S = 15.0
@@ -263,10 +266,10 @@ class OpenSearchIndex:
     def _ask(self, request: urllib.request.Request) -> tuple[int, Any]:
         try:
             with open_request(request, self._sink.timeout_ms / 1000) as response:
-                return response.status, _parsed(response.read())
+                return response.status, _parsed(_bounded(response))
         except urllib.error.HTTPError as error:
             with error:
-                return error.code, {"error": error.reason} if error.code < 400 else _parsed(error.read())
+                return error.code, {"error": error.reason} if error.code < 400 else _parsed(_bounded(error))
 
     def _refused(self, status: int, answer: Any) -> OutputError:
         error = answer.get("error") if isinstance(answer, dict) else None
@@ -292,8 +295,13 @@ def _at(value: Any, *path: str) -> Any:
     return value
 
 
+def _bounded(answer: Any) -> bytes:
+    """The body of an answer; of one that is too large its beginning, which is no JSON."""
+    return bytes(answer.read(_ANSWER_BYTES))
+
+
 def _parsed(body: bytes) -> Any:
     try:
-        return json.loads(body) if body else {}
+        return parse_json(body) if body else {}
     except ValueError:
         return {"error": body[:200].decode(errors="replace")}
