@@ -329,6 +329,32 @@ def test_a_blocking_client_serves_a_thread_without_a_loop(tmp_path: Path) -> Non
     asyncio.run(run())
 
 
+def test_a_request_ends_when_its_client_has_had_no_connection_for_its_patience(tmp_path: Path) -> None:
+    """The request itself would wait for ever; that the server has ended is seen at once."""
+
+    async def run() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            server = await stack.enter_async_context(running_server(tmp_path))
+            loop = asyncio.get_running_loop()
+
+            def work() -> None:
+                address = f"127.0.0.1:{server.port}"
+                with BlockingClient(SocketNetwork, address, rng=random.Random(1), patience_ms=100) as blocking:
+                    blocking.start(5000)
+
+                    async def wait_for_ever(_: CoordinationClient) -> None:
+                        asyncio.run_coroutine_threadsafe(stack.aclose(), loop)
+                        await asyncio.Event().wait()
+
+                    with pytest.raises(KeeperError, match=address) as failure:
+                        blocking.call(wait_for_ever)
+                    assert failure.value.code is ErrorCode.CONNECTION_LOSS
+
+            await asyncio.to_thread(work)
+
+    asyncio.run(run())
+
+
 def test_a_blocking_client_of_no_address_leaves_no_thread() -> None:
     """A program that goes on with another address would have one more thread and loop for each try."""
     with pytest.raises(ConfigError, match="is not a list of coordination servers"):

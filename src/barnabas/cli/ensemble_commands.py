@@ -30,7 +30,7 @@ def config(session: ShellSession, flags: Flags) -> None:
     if not flags.has("c"):
         get_node(session, Flags(flags.given, [_CONFIG_PATH]))
         return
-    data, _ = session.client.call(lambda client: client.get(_CONFIG_PATH))
+    data, _ = session.call(lambda client: client.get(_CONFIG_PATH))
     version, addresses = "0", []
     for line in (data or b"").decode("utf-8", "replace").splitlines():
         name, _, value = line.partition("=")

@@ -35,7 +35,7 @@ def _text(limits: _Limits) -> str:
 def _get(session: ShellSession, path: str) -> bytes | None:
     """A node's data; None if it is not there, too."""
     try:
-        found: bytes | None = session.client.call(lambda client: client.get(path))[0] or b""
+        found: bytes | None = session.call(lambda client: client.get(path))[0] or b""
     except KeeperError as error:
         if error.code is not ErrorCode.NO_NODE:
             raise
@@ -106,7 +106,7 @@ def _refuse_child(path: str, found: str) -> None:
 
 def _each_below(session: ShellSession, path: str, visit: Callable[[str], None]) -> None:
     try:
-        names, _ = session.client.call(lambda client: client.get_children(path))
+        names, _ = session.call(lambda client: client.get_children(path))
     except KeeperError as error:
         if error.code is ErrorCode.NO_NODE:
             return

@@ -2,12 +2,12 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.zookeeper_shell_output import ShellOutput
-from barnabas.coordination.client import BlockingClient
+from barnabas.coordination.client import BlockingClient, CoordinationClient
 from barnabas.coordination.client.operations import (
     Operation,
     WatchCallback,
@@ -47,9 +47,11 @@ __all__ = [
     "shell_path",
 ]
 
+T = TypeVar("T")
+
 
 class CommandError(BarnabasError):
-    """A command that makes no sense, or that the service refused."""
+    """A command with arguments that cannot be used, or that the service refused."""
 
 
 class ShellSession(NamedTuple):
@@ -58,6 +60,12 @@ class ShellSession(NamedTuple):
     client: BlockingClient
     watch: WatchCallback
     output: ShellOutput
+    left_s: Callable[[], float] | None
+    """For how many seconds the command may still take; None for a command without a deadline."""
+
+    def call(self, request: Callable[[CoordinationClient], Awaitable[T]]) -> T:
+        """Wait for a request. Raises `KeeperError`, and TimeoutError at the command's deadline."""
+        return self.client.call(request, None if self.left_s is None else self.left_s())
 
 
 class Flags(NamedTuple):
@@ -146,7 +154,7 @@ def shell_path(text: str) -> str:
 
 
 def _children(session: ShellSession, path: str, watch: WatchCallback | None = None) -> tuple[list[str], Stat]:
-    names, stat = session.client.call(lambda client: client.get_children(path, watch))
+    names, stat = session.call(lambda client: client.get_children(path, watch))
     return sorted(names), stat
 
 
@@ -184,7 +192,7 @@ def ls(session: ShellSession, flags: Flags) -> None:
 def get_node(session: ShellSession, flags: Flags) -> None:
     """A node's data."""
     path = shell_path(flags.words[0])
-    data, stat = session.client.call(lambda client: client.get(path, _watcher(session, flags)))
+    data, stat = session.call(lambda client: client.get(path, _watcher(session, flags)))
     session.output.path(path)
     session.output.data(data, "b" if flags.has("b") else "x" if flags.has("x") else "")
     if flags.has("s"):
@@ -194,7 +202,7 @@ def get_node(session: ShellSession, flags: Flags) -> None:
 def stat(session: ShellSession, flags: Flags) -> None:
     """A node's stat."""
     path = shell_path(flags.words[0])
-    found = session.client.call(lambda client: client.exists(path, _watcher(session, flags)))
+    found = session.call(lambda client: client.exists(path, _watcher(session, flags)))
     if found is None:
         raise KeeperError(ErrorCode.NO_NODE, path)
     session.output.path(path)
@@ -269,7 +277,7 @@ def delete_all(session: ShellSession, flags: Flags) -> None:
     while left:
         operations = [delete(each) for each in reversed(left[-at_a_time:])]
         del left[-at_a_time:]
-        for result in session.client.call(lambda client: client.batch(operations)):  # noqa: B023  # called at once
+        for result in session.call(lambda client: client.batch(operations)):  # noqa: B023  # called at once
             is_gone = isinstance(result, KeeperError) and result.code is ErrorCode.NO_NODE  # another client was faster
             if isinstance(result, Exception) and not is_gone:
                 raise result
@@ -278,7 +286,7 @@ def delete_all(session: ShellSession, flags: Flags) -> None:
 def get_node_acl(session: ShellSession, flags: Flags) -> None:
     """Who may do what."""
     path = shell_path(flags.words[0])
-    acl, found = session.client.call(lambda client: client.get_acl(path))
+    acl, found = session.call(lambda client: client.get_acl(path))
     shown = [{"scheme": each.id.scheme, "id": each.id.id, "perms": _perms_text(each.perms)} for each in acl]
     lines = [line for each in shown for line in (f"'{each['scheme']},'{each['id']}", f": {each['perms']}")]
     session.output.show(lines, {"path": path, "acl": shown})
@@ -327,7 +335,7 @@ def add_auth(session: ShellSession, flags: Flags) -> None:
     async def add(client: Any) -> None:
         client.add_auth(scheme, auth)
 
-    session.client.call(add)
+    session.call(add)
 
 
 def digest(session: ShellSession, flags: Flags) -> None:
@@ -341,7 +349,7 @@ def digest(session: ShellSession, flags: Flags) -> None:
 def sync_node(session: ShellSession, flags: Flags) -> None:
     """Wait until the server has seen all that was committed."""
     path = shell_path(flags.words[0])
-    session.client.call(lambda client: client.sync(path))
+    session.call(lambda client: client.sync(path))
     session.output.show("Sync is OK", {"path": path})
 
 
@@ -402,7 +410,7 @@ def add_node_watch(session: ShellSession, flags: Flags) -> None:
 
 def run_operation(session: ShellSession, operation: Operation) -> Any:
     """The operation's result."""
-    return session.client.call(lambda client: client.run(operation))
+    return session.call(lambda client: client.run(operation))
 
 
 def _version(session: ShellSession, _: Flags) -> None:

@@ -245,9 +245,10 @@ class _Shell:
             raise CommandError(f"Command not found: {name}")
         if self._client is None:
             raise CommandError("Not connected")
-        self._client.limit_s = None if name in _CHANGES else self._deadline.left_s
+        left_s = None if name in _CHANGES else self._deadline.left_s
+        session = ShellSession(self._client, self._watched, self._output, left_s)
         try:
-            command.run(ShellSession(self._client, self._watched, self._output), command.parse(name, arguments))
+            command.run(session, command.parse(name, arguments))
         except TimeoutError:
             raise BarnabasError(f"{self._servers} did not answer within {self._deadline}") from None
 
@@ -331,9 +332,8 @@ class _Shell:
         if client is None:
             return None
         self._deadline.restart()
-        client.limit_s = self._deadline.left_s
         try:
-            children, _stat = client.call(lambda c: c.get_children(parent or "/"))
+            children, _stat = client.call(lambda c: c.get_children(parent or "/"), self._deadline.left_s())
         except (KeeperError, TimeoutError):
             return None
         found = sorted(name for name in children if name.startswith(prefix) and name.isprintable())

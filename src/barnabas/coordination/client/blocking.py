@@ -21,8 +21,6 @@ T = TypeVar("T")
 # Callers get errors; where no logging is set up, Python would print the warnings besides.
 logging.getLogger("barnabas.coordination.client").addHandler(logging.NullHandler())
 
-_LOOK_S = 0.2  # how often a request that takes long looks whether there is a connection
-
 
 class BlockingClient:
     """A `CoordinationClient` on a loop and a thread of its own; every call waits."""
@@ -42,8 +40,6 @@ class BlockingClient:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordination-client", daemon=True)
         self._thread.start()
-        self.limit_s: Callable[[], float] | None = None
-        """For how many seconds `call` waits; None for as long as it takes."""
 
         async def build() -> CoordinationClient:
             return CoordinationClient(
@@ -60,30 +56,29 @@ class BlockingClient:
         """See `CoordinationClient.start`."""
         self._wait(self.client.start(timeout_ms))
 
-    def call(self, request: Callable[[CoordinationClient], Awaitable[T]]) -> T:
+    def call(self, request: Callable[[CoordinationClient], Awaitable[T]], timeout_s: float | None = None) -> T:
         """Wait for ``request(client)``: ``blocking.call(lambda client: client.get("/brokers"))``.
 
-        Raises CONNECTION_LOSS when there has been no connection for ``patience_ms``. The outcome is unknown, as it always is then,
-        and after ``limit_s``, when it raises TimeoutError.
+        Raises CONNECTION_LOSS when there has been no connection for ``patience_ms``, and TimeoutError after ``timeout_s``, which
+        None leaves open. The outcome is unknown in both cases.
         """
-        return self._wait(self._run(request), None if self.limit_s is None else self.limit_s())
+        return self._wait(self._run(request), timeout_s)
 
     async def _run(self, request: Callable[[CoordinationClient], Awaitable[T]]) -> T:
         if self._patience_ms is None:
             return await request(self.client)
         await self.client.wait_connected(self._patience_ms)
         asked = asyncio.ensure_future(request(self.client))
+        watching = asyncio.ensure_future(self.client.watch_connection(self._patience_ms))
         try:
-            while not asked.done():
-                await asyncio.wait({asked}, timeout=_LOOK_S)
-                connected = asyncio.ensure_future(self.client.wait_connected(self._patience_ms))
-                await asyncio.wait({asked, connected}, return_when=asyncio.FIRST_COMPLETED)
-                if not asked.done():
-                    connected.result()
-                connected.cancel()
+            await asyncio.wait({asked, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                watching.result()
+            return asked.result()
         finally:
-            asked.cancel()
-        return asked.result()
+            for task in (asked, watching):
+                task.cancel()
+            await asyncio.gather(asked, watching, return_exceptions=True)
 
     def close(self) -> None:
         """End the session and the thread."""

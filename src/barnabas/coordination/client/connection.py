@@ -94,7 +94,7 @@ class CoordinationClient:
 
     @property
     def protocol_error(self) -> str:
-        """Which server sent what makes no sense, and what; "" when none did."""
+        """Which server violated the protocol, and how; "" when none did."""
         return self._driver.protocol_error
 
     def on_session(self, listener: Callable[[SessionEvent], None]) -> None:
@@ -114,6 +114,12 @@ class CoordinationClient:
         except TimeoutError:
             where = ",".join(f"{host}:{port}" for host, port in self._session.servers)
             raise KeeperError(ErrorCode.CONNECTION_LOSS, where) from None
+
+    async def watch_connection(self, patience_ms: int) -> None:
+        """Wait while there is a connection; raises CONNECTION_LOSS after ``patience_ms`` without one."""
+        while True:
+            await self.wait_connected(patience_ms)
+            await self._driver.disconnected.wait()
 
     async def close(self) -> None:
         """End the session, so that its ephemerals go at once, and the connection."""
@@ -294,6 +300,9 @@ class _Driver:
         self.session = ClientSession(addresses, parsed.chroot, session_timeout_ms, self._changed, new_sasl_client)
         self.listeners: list[Callable[[SessionEvent], None]] = []
         self.connected = asyncio.Event()
+        self.disconnected = asyncio.Event()
+        """Set while `connected` is not."""
+        self.disconnected.set()
         self.link: _Link | None = None
         self.connection_error: OSError | None = None
         self.protocol_error = ""
@@ -343,12 +352,14 @@ class _Driver:
         self._perform()
 
     def _changed(self, event: SessionEvent) -> None:
-        if self.session.is_connected:
-            self.connected.set()
-        else:
-            self.connected.clear()
+        self._note_connection(is_connected=self.session.is_connected)
         for listener in list(self.listeners):
             listener(event)
+
+    def _note_connection(self, *, is_connected: bool) -> None:
+        now, before = (self.connected, self.disconnected) if is_connected else (self.disconnected, self.connected)
+        now.set()
+        before.clear()
 
     def _tick(self, at_ms: int) -> None:
         self._timer = None
@@ -369,7 +380,7 @@ class _Driver:
                         self._timer = asyncio.get_running_loop().call_at(at_ms / 1000, self._tick, at_ms)
         self._plan_flush()
         if self.session.state is State.CLOSED and not self._closed.is_set():
-            self.connected.clear()
+            self._note_connection(is_connected=False)
             self._cancel_timer()
             self._closed.set()
 
