@@ -6,46 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipelines.java_files import argument_file, properties_text
+from barnabas.pipelines.java_files import argument_file
 from barnabas.pipelines.jvm import JavaNotFoundError, find_java
 
 _LETTERS = st.text(st.characters(exclude_categories=["Cs"]))
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """As java.util.Properties reads them, for a file whose lines are whole."""
-    found = {}
-    for line in text.split("\n")[:-1]:
-        parts: list[str] = [""]
-        letters = iter(line)
-        for letter in letters:
-            if letter == "\\":
-                following = next(letters)
-                unit = "".join(next(letters) for _ in range(4)) if following == "u" else ""
-                parts[-1] += (
-                    chr(int(unit, 16))
-                    if unit
-                    else {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}.get(following, following)
-                )
-            elif letter in "=:" and len(parts) == 1:
-                parts.append("")
-            else:
-                parts[-1] += letter
-        name, value = (each.encode("utf-16-be", "surrogatepass").decode("utf-16-be") for each in parts)
-        found[name] = value
-    return found
-
-
-@given(st.dictionaries(_LETTERS, _LETTERS))
-def test_properties_are_read_as_they_were(values: dict[str, str]) -> None:
-    """Names and values of any letters, those outside of Unicode's first plane too; a line begins with no letter that has a meaning."""
-    text = properties_text(values)
-    assert text.isascii()
-    assert read_properties(text) == values
-    assert all(line[:1] not in " #!" for line in text.splitlines())
 
 
 def test_java_takes_the_options_of_a_file_as_spark_would_have_split_them(tmp_path: Path) -> None:

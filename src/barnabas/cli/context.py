@@ -11,7 +11,14 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.installation import install_command
 from barnabas.cli.common import ToolParser, add_output_option, aligned, key_values, print_json, properties_file
-from barnabas.cli.contexts import VARIABLE, Context, contexts_file, keyring_service, load_contexts, save_contexts
+from barnabas.cli.contexts import (
+    CONTEXT_VARIABLE,
+    Context,
+    contexts_file,
+    keyring_service,
+    load_contexts,
+    save_contexts,
+)
 from barnabas.cli.credentials import SECRETS, open_keyring
 from barnabas.cli.terminal import print, print_lines
 from barnabas.client.broker_link import parse_servers
@@ -33,7 +40,7 @@ def main(argv: list[str]) -> int:
     gone: Context | None = None
     added: Context | None = None
     if given.action == "list":
-        _print(contexts, os.environ.get(VARIABLE) or used, as_json=given.output == "json")
+        _print(contexts, os.environ.get(CONTEXT_VARIABLE) or used, as_json=given.output == "json")
         return 0
     if not given.name:
         parser.error(f"context {given.action}: a name is expected")

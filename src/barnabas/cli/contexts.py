@@ -18,7 +18,7 @@ from barnabas.base.user_folders import user_folder
 from barnabas.cli.credentials import open_keyring
 
 __all__ = [
-    "VARIABLE",
+    "CONTEXT_VARIABLE",
     "Context",
     "contexts_file",
     "current_context",
@@ -27,7 +27,7 @@ __all__ = [
     "save_contexts",
 ]
 
-VARIABLE = "BARNABAS_CONTEXT"
+CONTEXT_VARIABLE = "BARNABAS_CONTEXT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Context:
 
 def current_context() -> Context | None:
     """The context that is in use; raises `BarnabasError` when it does not exist."""
-    wanted = os.environ.get(VARIABLE)
+    wanted = os.environ.get(CONTEXT_VARIABLE)
     contexts, used = load_contexts()
     name = wanted or used
     if not name:
@@ -73,7 +73,7 @@ def current_context() -> Context | None:
     if name not in contexts:
         known = ", ".join(contexts) or "none"
         raise BarnabasError(
-            f"there is no context {name} ({VARIABLE if wanted else 'barnabas context use'}): there are {known}"
+            f"there is no context {name} ({CONTEXT_VARIABLE if wanted else 'barnabas context use'}): there are {known}"
         )
     return contexts[name]
 

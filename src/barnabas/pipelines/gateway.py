@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
-from barnabas.pipelines.java_files import argument_file, properties_text
+from barnabas.base.settings import properties_text
+from barnabas.pipelines.java_files import argument_file
 
 __all__ = ["JvmEndedError", "SparkJvm", "ignore_interrupt"]
 

@@ -1,33 +1,13 @@
-"""Texts of files that Java reads: properties, and arguments that would otherwise be on its command line. No I/O.
+"""The text of a file with arguments that would otherwise be on Java's command line. No I/O.
 
-Kafka has no counterpart: this is the syntax of java.util.Properties and of the java command's ``@argfiles``.
+Kafka has no counterpart: this is the syntax of the java command's ``@argfiles``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-__all__ = ["argument_file", "properties_text"]
+__all__ = ["argument_file"]
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
-
-
-def properties_text(values: Mapping[str, str]) -> str:
-    """A file of properties with these names and values, in ASCII."""
-    return "".join(f"{_property(name, ' =:#!')}={_property(value, ' #!')}\n" for name, value in values.items())
-
-
-def _property(text: str, special: str) -> str:
-    return "".join(_escaped(each, special) for each in text)
-
-
-def _escaped(letter: str, special: str) -> str:
-    if letter in _ESCAPES:
-        return _ESCAPES[letter]
-    if letter in special:
-        return f"\\{letter}"
-    if " " <= letter <= "~":
-        return letter
-    units = letter.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def argument_file(options: str) -> str:
