@@ -55,8 +55,7 @@ def main(argv: list[str]) -> int:
     """Print a shell's script, or with ``--words`` what may follow."""
     if argv[:1] == ["--words"]:
         for word in words(argv[1:]):
-            if word.isprintable():  # what a line feed is in would be two words, and no shell's line can hold it
-                print(word)
+            print(word)
         return 0
     parser = ToolParser(
         "completion",
