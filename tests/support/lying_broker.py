@@ -34,6 +34,7 @@ from barnabas.wire.kafka.messages import (
     unregister_broker,
 )
 from barnabas.wire.kafka.schema import Field, Message, Struct
+from support.frames import framed, read_frame
 
 _LENGTH = struct.Struct(">i")
 FieldPath = tuple[str, ...]
@@ -87,15 +88,15 @@ class LyingBroker:
         with suppress(OSError), client, socket.create_connection(("127.0.0.1", self._target_port)) as target:
             self._sockets |= {client, target}
             try:
-                while (request := _frame(client)) is not None:
+                while (request := read_frame(client)) is not None:
                     if invented := _invented(request):
                         client.sendall(self._changed(*invented))
                         continue
-                    target.sendall(_LENGTH.pack(len(request)) + request)
+                    target.sendall(framed(request))
                     header = decode_request_header(request)
                     if header.api_key == ApiKey.PRODUCE and _acks(request, header) == 0:
                         continue
-                    answer = _frame(target)
+                    answer = read_frame(target)
                     if answer is None:
                         return
                     client.sendall(self._changed(header.api_key, header.api_version, answer))
@@ -106,7 +107,7 @@ class LyingBroker:
         self.seen[api_key] = version
         lie = self.lie if api_key == self.api_key else None
         if lie is None and api_key not in _COMPLETED:
-            return _LENGTH.pack(len(answer)) + answer
+            return framed(answer)
         version = response_version(answer, api_key, version)
         header = decode_response_header(answer, api_key, version)
         response = decode(api(api_key).response, version, answer, header.body_offset)
@@ -218,21 +219,6 @@ def _invented(request: bytes) -> tuple[int, int, bytes] | None:
 def joined(response: Message, version: int, correlation_id: int) -> bytes:
     """A response as bytes."""
     return b"".join(bytes(part) for part in encode_response(response, version, correlation_id))  # type: ignore[arg-type]
-
-
-def _frame(source: socket.socket) -> bytes | None:
-    head = _read(source, 4)
-    return None if head is None else _read(source, _LENGTH.unpack(head)[0])
-
-
-def _read(source: socket.socket, size: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        piece = source.recv(min(size - len(data), 1 << 20))
-        if not piece:
-            return None
-        data += piece
-    return bytes(data)
 
 
 def _acks(request: bytes, header: Any) -> int:
@@ -407,7 +393,7 @@ def _with_bytes(name: str, change: Callable[[bytes], bytes]) -> Lie:
 
 
 def _reframed(body: bytes) -> bytes:
-    return _LENGTH.pack(len(body)) + body
+    return framed(body)
 
 
 WIRE_LIES = (

@@ -20,6 +20,7 @@ from barnabas.wire.jute.records import (
     SetDataResponse,
     Stat,
 )
+from support.frames import framed, read_frame
 
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")
@@ -66,25 +67,25 @@ class LyingEnsemble:
     def _serve(self, client: socket.socket) -> None:
         sent: dict[int, int] = {}
         with suppress(OSError), client, socket.create_connection(("127.0.0.1", self._target_port)) as target:
-            first = _frame(client)
+            first = read_frame(client)
             if first is None:
                 return
-            target.sendall(_LENGTH.pack(len(first)) + first)
-            answer = _frame(target)
+            target.sendall(framed(first))
+            answer = read_frame(target)
             if answer is None:
                 return
             client.sendall(self._changed(CONNECT, answer))
 
             def forth() -> None:
                 with suppress(OSError):
-                    while (request := _frame(client)) is not None:
+                    while (request := read_frame(client)) is not None:
                         xid, opcode = _HEAD.unpack_from(request)
                         sent[xid] = opcode
-                        target.sendall(_LENGTH.pack(len(request)) + request)
+                        target.sendall(framed(request))
                     target.shutdown(socket.SHUT_RDWR)
 
             threading.Thread(target=forth, daemon=True).start()
-            while (reply := _frame(target)) is not None:
+            while (reply := read_frame(target)) is not None:
                 xid, _, _ = decode_reply_header(reply)
                 client.sendall(self._changed(sent.get(xid, OpCode.PING), reply))
 
@@ -93,25 +94,6 @@ class LyingEnsemble:
         if self.lie is None or opcode != self.opcode:
             return framed(frame)
         return self.lie.change(frame)
-
-
-def framed(data: bytes) -> bytes:
-    return _LENGTH.pack(len(data)) + data
-
-
-def _frame(source: socket.socket) -> bytes | None:
-    head = _read(source, 4)
-    return None if head is None else _read(source, _LENGTH.unpack(head)[0])
-
-
-def _read(source: socket.socket, size: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        piece = source.recv(min(size - len(data), 1 << 20))
-        if not piece:
-            return None
-        data += piece
-    return bytes(data)
 
 
 RECORDS: dict[int, type[Any]] = {

@@ -12,6 +12,7 @@ import pytest
 from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
 from barnabas.testing import Cluster
+from support.typed_lines import TypedLines
 
 PROMPT_S = 25.0
 ANSWERS_WITHIN_S = 4
@@ -73,21 +74,13 @@ def test_the_status_of_the_servers_that_answer_is_shown_in_time(
         assert time.monotonic() - began < PROMPT_S
 
 
-class Typed:
-    """Standard input: a command before the server stands still, and commands after it."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def isatty(self) -> bool:
-        return False
-
-    def __iter__(self) -> Iterator[str]:
-        yield "ls /brokers/ids\n"
-        self._cluster.pause("zookeeper")
-        yield "get /brokers/ids/0\n"
-        self._cluster.resume("zookeeper")
-        yield "ls /brokers/ids\n"
+def _commands_around_a_freeze(cluster: Cluster) -> Iterator[str]:
+    """A command before the server stands still, one meanwhile, and one afterwards."""
+    yield "ls /brokers/ids\n"
+    cluster.pause("zookeeper")
+    yield "get /brokers/ids/0\n"
+    cluster.resume("zookeeper")
+    yield "ls /brokers/ids\n"
 
 
 def test_a_command_of_the_shell_does_not_wait_for_a_frozen_server(
@@ -95,7 +88,7 @@ def test_a_command_of_the_shell_does_not_wait_for_a_frozen_server(
 ) -> None:
     """Each command has the deadline, and the conversation goes on."""
     began = time.monotonic()
-    monkeypatch.setattr(sys, "stdin", Typed(cluster))
+    monkeypatch.setattr(sys, "stdin", TypedLines(_commands_around_a_freeze(cluster)))
     assert main(["zookeeper-shell", "--connect-timeout", "1.5", cluster.zookeeper_connect]) == 0
     assert time.monotonic() - began < PROMPT_S
     shown = capsys.readouterr()

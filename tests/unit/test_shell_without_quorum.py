@@ -9,6 +9,7 @@ from barnabas.cli.coordination_diagnosis import why_unserved
 from barnabas.cli.main import main
 from barnabas.testing import Cluster
 from support.ports import free_ports
+from support.typed_lines import TypedLines
 from support.waiting import eventually
 
 WITHOUT_QUORUM = "is a member of an ensemble without a quorum, and serves no client"
@@ -22,20 +23,12 @@ def ensemble() -> Iterator[Cluster]:
         yield cluster
 
 
-class Typed:
-    """Standard input: commands, with a loss of the quorum between them."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def isatty(self) -> bool:
-        return False
-
-    def __iter__(self) -> Iterator[str]:
-        yield "ls /brokers\n"
-        without_quorum(self._cluster)
-        yield "ls /brokers\n"
-        yield "create /late x\n"
+def _commands_around_a_loss(cluster: Cluster) -> Iterator[str]:
+    """Commands, with a loss of the quorum between them."""
+    yield "ls /brokers\n"
+    without_quorum(cluster)
+    yield "ls /brokers\n"
+    yield "create /late x\n"
 
 
 def without_quorum(cluster: Cluster) -> str:
@@ -52,7 +45,7 @@ def test_the_shell_says_that_a_member_has_no_quorum(
 ) -> None:
     """In a conversation each command ends with the reason, reads and writes; so does a shell that begins then."""
     last = ensemble.zookeeper_connect.split(",")[2]
-    monkeypatch.setattr(sys, "stdin", Typed(ensemble))
+    monkeypatch.setattr(sys, "stdin", TypedLines(_commands_around_a_loss(ensemble)))
     assert main(["zookeeper-shell", *BRIEFLY, last]) == 1
     first, second = capsys.readouterr().err.splitlines()
     for line in (first, second):

@@ -17,7 +17,8 @@ from barnabas.coordination.server.peer_config import PeerConfig, configuration_w
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import ineffective_lines, parse_settings, session_timeouts_ms
 from support.ports import free_ports
-from support.zoo_cfg_table import FILES, ZooCfg
+from support.zoo_cfg import ZooCfg
+from support.zoo_cfg_table import FILES
 
 
 def verdict(path: Path) -> str:
