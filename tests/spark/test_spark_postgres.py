@@ -1,5 +1,6 @@
 """PostgreSQL as a sink, against a server of this machine's: a batch counts once, however often it comes."""
 
+import contextlib
 import datetime
 import os
 import pwd
@@ -268,3 +269,18 @@ def test_a_server_that_came_back_without_a_batch_that_it_had_taken_is_refused(si
         database.apply(rows(("DL", 1)), "flow", "query", 2)
     database.close()
     assert [row[1] for row in contents(sink)] == ["AA"]
+
+
+@pytest.mark.parametrize("name", ["barnabas_batch", "public.barnabas_batch", "excluded", "kept", "select"])
+def test_a_table_may_have_any_name(url: str, name: str) -> None:
+    """Also one that statements use for something else."""
+    sink = DatabaseSink("postgresql", url, name, ("at", "carrier"))
+    with contextlib.closing(open_database(sink, TYPES)) as database:
+        database.apply(rows(("AA", 1), (None, 2), ("UA", 3)), "flow", f"query of {name}", 0)
+        database.apply(rows(("AA", 4), (None, 5)), "flow", f"query of {name}", 1)
+        database.apply(rows(("UA", 3)).append_column(DELETION_MARK, pa.array([True])), "flow", f"query of {name}", 2)
+    with psycopg.connect(url) as connection:
+        table = ".".join(f'"{each}"' for each in name.split("."))
+        found = connection.execute(f"SELECT carrier, flights FROM {table} ORDER BY carrier").fetchall()
+        connection.execute(f"DROP TABLE {table}")
+    assert found == [("AA", 4), (None, 5)]

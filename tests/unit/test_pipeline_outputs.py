@@ -18,6 +18,7 @@ import pyarrow.dataset as ds  # noqa: E402
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of  # noqa: E402
+from barnabas.pipelines.dashboard.results import ResultReader  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError, SearchSink  # noqa: E402
 from barnabas.pipelines.outputs.kinds import inspect_output, open_database, open_output  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
@@ -448,3 +449,37 @@ def test_a_text_that_is_not_utf8_is_reported_as_one() -> None:
     damaged = pa.array([b"caf\xe9"], pa.binary()).view(pa.string())
     with pytest.raises(ValueOutOfRangeError, match="column s has a text that is not UTF-8"):
         values_of("s", damaged)
+
+
+NAMES = ("barnabas_batch", "Barnabas_Batch", "excluded", "kept", "source", "target", "select", "results")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *((kind, name) for kind in ("sqlite", "duckdb", "search", "delta") for name in NAMES),
+        ("duckdb", "main.barnabas_batch"),
+    ],
+)
+def test_a_table_may_have_any_name(kind: str, name: str, tmp_path: Path) -> None:
+    """Also one that statements use for something else: rows are inserted, replaced, deleted, and those with a null in the key, too."""
+    sinks = {
+        "delta": LakeSink("delta", str(tmp_path / name), ("kept",)),
+        "search": SearchSink(str(tmp_path / "out"), name, ("text",), ("kept",)),
+    }
+    sink = sinks.get(kind, DatabaseSink(kind, str(tmp_path / "out"), name, ("kept",)))
+    types = {"kept": "string", "text": "string", "excluded": "bigint"}
+    schema = pa.schema([("kept", pa.string()), ("text", pa.string()), ("excluded", pa.int64())])
+    opened = open_output(sink, types, schema, rows_change=True)
+
+    def rows(*values: tuple[str | None, str, int]) -> Any:
+        return pa.Table.from_pylist([dict(zip(types, each, strict=True)) for each in values], schema=schema)
+
+    opened.apply(rows(("a", "x", 1), (None, "y", 2), ("b", "z", 3)), "flow", "query", 0)
+    opened.apply(rows(("a", "w", 4), (None, "v", 5)), "flow", "query", 1)
+    marked = rows(("b", "z", 3)).append_column(DELETION_MARK, pa.array([True]))
+    opened.apply(marked, "flow", "query", 2)
+    assert opened.last_epoch("flow", "query") == 2
+    opened.close()
+    found = ResultReader(sink).read().select(["kept", "text", "excluded"]).to_pylist()
+    assert sorted(map(str, found)) == sorted(map(str, rows(("a", "w", 4), (None, "v", 5)).to_pylist()))

@@ -474,3 +474,37 @@ def test_tasks_that_need_more_cores_than_there_are_are_refused(lines: str, probl
         parse(f"{FLOW}\n[resources]\n{lines}\n")
     for fits in ('spark = { "spark.task.cpus" = "2" }', 'master = "local[*]"\nspark = { "spark.task.cpus" = "64" }'):
         assert parse(f"{FLOW}\n[resources]\n{fits}\n").resources.spark
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('type = "sqlite"\npath = "out"\ntable = "t"', 'type = "sqlite"\npath = "x/../out"\ntable = "T"'),
+        (
+            'type = "search"\npath = "out"\ntable = "t"\ntext = ["carrier"]',
+            'type = "sqlite"\npath = "out"\ntable = "t_index"',
+        ),
+        (
+            'type = "sqlite"\npath = "out"\ntable = "T_index_data"',
+            'type = "search"\npath = "out"\ntable = "t"\ntext = ["carrier"]',
+        ),
+        ('type = "delta"\npath = "out"', 'type = "parquet"\npath = "./out/"'),
+    ],
+)
+def test_sinks_that_are_one_place_under_two_names_are_refused(first: str, second: str) -> None:
+    """In the same file, in upper or lower case, and what a full-text index has beside its table."""
+    text = FLOW[: FLOW.index("[aggregate]")] + "".join(f"\n[[sinks]]\n{each}\n" for each in (first, second))
+    with pytest.raises(SpecError, match=r"sinks\[1\]: writes to the same place as a sink before it"):
+        parse(text)
+
+
+@pytest.mark.parametrize("name", ["barnabas_epochs", "Barnabas_Epochs", "public.barnabas_epochs"])
+@pytest.mark.parametrize(
+    "sink",
+    ['type = "sqlite"\npath = "out"', 'type = "duckdb"\npath = "out"', 'type = "postgresql"\nurl = "postgresql://h/d"'],
+)
+def test_the_table_that_keeps_what_was_written_is_no_sink(name: str, sink: str) -> None:
+    """Rows and notes would be mixed."""
+    text = FLOW[: FLOW.index("[aggregate]")] + f'\n[[sinks]]\n{sink}\ntable = "{name}"\n'
+    with pytest.raises(SpecError, match=r"sinks\[0\].table: .*where the flow keeps what it has written"):
+        parse(text)

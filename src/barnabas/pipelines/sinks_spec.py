@@ -1,6 +1,7 @@
 """The tables ``[[sinks]]`` of a flow's file. Needs no Spark."""
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,12 +9,14 @@ from typing import NamedTuple
 
 from barnabas.pipelines.addresses import postgres_problem
 from barnabas.pipelines.outputs.declared import (
+    INDEX_PARTS,
     OUTPUT_TYPES,
     LakeSink,
     OpenSearchSink,
     SearchSink,
     declare_output,
     read_deletion,
+    refuse_own_table,
 )
 from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable
 from barnabas.pipelines.steps import Aggregate, read_function
@@ -104,6 +107,7 @@ def read_sink(table: SpecTable, aggregate: Aggregate | None, near: SourceCluster
     name = table.needed("table")
     if not re.fullmatch(rf"{NAME.pattern}(\.{NAME.pattern})?", name):
         raise table.fail("table", f"is {name!r}, which is no name of a table")
+    refuse_own_table(table, name)
     if kind in ("sqlite", "duckdb"):
         path = table.needed_path("path", "the database's file")
         return DatabaseSink(kind, path, name, key, read_deletion(table, key))
@@ -115,14 +119,25 @@ def read_sink(table: SpecTable, aggregate: Aggregate | None, near: SourceCluster
 
 def refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:
     """Raise `SpecError` if two sinks are one place."""
-    places: list[object] = []
+    taken: set[object] = set()
     for number, sink in enumerate(sinks):
-        if isinstance(sink, TopicSink):
-            place: object = (sink.bootstrap_servers, sink.topic)
-        elif isinstance(sink, FunctionSink):
-            continue
-        else:
-            place = (getattr(sink, "url", None) or getattr(sink, "path", None), sink.table)
-        if place in places:
+        places = _places(sink)
+        if places & taken:
             raise root.fail(f"sinks[{number}]", "writes to the same place as a sink before it")
-        places.append(place)
+        taken |= places
+
+
+def _places(sink: Sink) -> set[object]:
+    """Where a sink writes. SQLite and DuckDB see no difference between upper and lower case."""
+    if isinstance(sink, FunctionSink):
+        return set()
+    if isinstance(sink, TopicSink):
+        return {(sink.bootstrap_servers, sink.topic)}
+    if isinstance(sink, SearchSink):
+        names = [sink.table.lower(), *(f"{sink.table.lower()}_index{part}" for part in INDEX_PARTS)]
+        return {(os.path.realpath(sink.path), name) for name in names}
+    if isinstance(sink, LakeSink):
+        return {os.path.realpath(sink.path)}
+    if isinstance(sink, DatabaseSink) and sink.type != "postgresql":
+        return {(os.path.realpath(sink.url), sink.table.lower())}
+    return {(sink.url, sink.table)}

@@ -8,11 +8,13 @@ import pyarrow as pa
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of
 from barnabas.pipelines.errors import REFILL_ADVICE
+from barnabas.pipelines.outputs.declared import EPOCHS_TABLE
 
 __all__ = [
     "DROPPED_TABLE_ADVICE",
     "EPOCHS_TABLE",
     "DatabaseError",
+    "batch_name",
     "check_columns",
     "delete_epochs_statement",
     "quoted",
@@ -23,7 +25,7 @@ __all__ = [
     "upsert_statement",
 ]
 
-EPOCHS_TABLE = "barnabas_epochs"
+BATCH = "barnabas_batch"
 DROPPED_TABLE_ADVICE = f"It was there when the flow began. Restore it, together with {EPOCHS_TABLE}; or {REFILL_ADVICE}"
 """What to do about a table that was dropped."""
 
@@ -35,6 +37,11 @@ class DatabaseError(BarnabasError):
 def quoted(name: str) -> str:
     """A name, or names with dots, for a statement."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+def batch_name(table: str) -> str:
+    """A name for a batch's rows beside the table that takes them, which may be named as they are."""
+    return f"{BATCH}_rows" if table.rpartition(".")[2].lower() == BATCH else BATCH
 
 
 def select_epoch_statement(placeholder: str) -> str:
@@ -54,7 +61,8 @@ def upsert_statement(table: str, source: str, columns: Sequence[str], key: Seque
     rest = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in columns if name not in key)
     action = f"UPDATE SET {rest}" if rest else "NOTHING"
     on = ", ".join(map(quoted, key))
-    return f"INSERT INTO {quoted(table)} ({names}) {source} ON CONFLICT ({on}) DO {action}"  # names are quoted
+    # The alias: a table may be named excluded, too.
+    return f"INSERT INTO {quoted(table)} AS kept ({names}) {source} ON CONFLICT ({on}) DO {action}"  # names are quoted
 
 
 def unique_advice(error: Exception, table: str, key: Sequence[str]) -> str:

@@ -7,9 +7,23 @@ from dataclasses import dataclass
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable, check_web_address
 
-__all__ = ["OUTPUT_TYPES", "LakeSink", "OpenSearchSink", "OutputError", "SearchSink", "declare_output", "read_deletion"]
+__all__ = [
+    "EPOCHS_TABLE",
+    "INDEX_PARTS",
+    "OUTPUT_TYPES",
+    "LakeSink",
+    "OpenSearchSink",
+    "OutputError",
+    "SearchSink",
+    "declare_output",
+    "read_deletion",
+    "refuse_own_table",
+]
 
 OUTPUT_TYPES = ("parquet", "delta", "search", "opensearch")
+INDEX_PARTS = ("", "_data", "_idx", "_content", "_docsize", "_config")
+"""What SQLite makes of a full-text index: ends of the names of tables."""
+EPOCHS_TABLE = "barnabas_epochs"
 _INDEX = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
@@ -85,6 +99,7 @@ def declare_output(
         name = table.needed("table")
         if not NAME.fullmatch(name):
             raise table.fail("table", f"is {name!r}, which is no name of a table")
+        refuse_own_table(table, name)
         return SearchSink(table.needed_path("path", "the index's file"), name, text, key, deletion)
     url = table.needed_address("url", 'like "http://localhost:9200"')
     check_web_address(table, "url", url, "http://localhost:9200")
@@ -102,6 +117,12 @@ def read_deletion(table: SpecTable, key: tuple[str, ...]) -> str | None:
     if condition is not None and key == POSITION:
         raise table.fail("delete_when", "needs a key: each record's position is new, and so no row has it")
     return condition
+
+
+def refuse_own_table(table: SpecTable, name: str) -> None:
+    """Raises `SpecError` for the name of the table that keeps which micro-batches were applied."""
+    if name.rpartition(".")[2].lower() == EPOCHS_TABLE:
+        raise table.fail("table", f"is {name!r}, where the flow keeps what it has written; take another name")
 
 
 def _columns(table: SpecTable) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
     EPOCHS_TABLE,
     DatabaseError,
+    batch_name,
     check_columns,
     delete_epochs_statement,
     quoted,
@@ -63,6 +64,7 @@ class DuckTable:
             raise DatabaseError(f"DuckDB needs duckdb: {install_command('outputs')}") from error
         self._duckdb: Any = duckdb
         self._sink = sink
+        self._batch = batch_name(sink.table)
         self._types = dict(types)
         self._wait = wait
         with self._transaction() as connection:
@@ -144,23 +146,23 @@ class DuckTable:
     def _upsert(self, connection: Any, rows: pa.Table) -> None:
         key = self._sink.key
         names = ", ".join(map(quoted, self._types))
-        source = f"SELECT {names} FROM barnabas_batch"  # noqa: S608  # names are quoted
+        source = f"SELECT {names} FROM {self._batch}"  # noqa: S608  # names are quoted
         whole, with_null = split_by_null(rows, key)
-        connection.register("barnabas_batch", whole)
+        connection.register(self._batch, whole)
         connection.execute(upsert_statement(self._sink.table, source, list(self._types), key))
         if with_null.num_rows:
             self._delete(connection, with_null)
-            connection.register("barnabas_batch", with_null)
+            connection.register(self._batch, with_null)
             connection.execute(f"INSERT INTO {quoted(self._sink.table)} ({names}) {source}")
-        connection.unregister("barnabas_batch")
+        connection.unregister(self._batch)
 
     def _delete(self, connection: Any, rows: pa.Table) -> None:
         table = quoted(self._sink.table)
-        pairs = [(f"{table}.{quoted(name)}", f"barnabas_batch.{quoted(name)}") for name in self._sink.key]
+        pairs = [(f"{table}.{quoted(name)}", f"{self._batch}.{quoted(name)}") for name in self._sink.key]
         same = " AND ".join(f"{mine} IS NOT DISTINCT FROM {its}" for mine, its in pairs)
-        connection.register("barnabas_batch", rows)
-        connection.execute(f"DELETE FROM {table} USING barnabas_batch WHERE {same}")  # noqa: S608  # names are quoted
-        connection.unregister("barnabas_batch")
+        connection.register(self._batch, rows)
+        connection.execute(f"DELETE FROM {table} USING {self._batch} WHERE {same}")  # noqa: S608  # names are quoted
+        connection.unregister(self._batch)
 
     def close(self) -> None:
         """The file is open during a batch only."""

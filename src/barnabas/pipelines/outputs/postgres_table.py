@@ -22,6 +22,7 @@ from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
     EPOCHS_TABLE,
     DatabaseError,
+    batch_name,
     check_columns,
     delete_epochs_statement,
     quoted,
@@ -62,6 +63,7 @@ class PostgresTable:
             raise DatabaseError(f"PostgreSQL needs psycopg: {install_command('pipelines')}") from error
         self._psycopg: Any = psycopg
         self._sink = sink
+        self._batch = batch_name(sink.table)
         self._types = dict(types)
         self._is_stopped = is_stopped
         self._applied: dict[tuple[str, str], int] = {}
@@ -144,7 +146,7 @@ class PostgresTable:
             if deleted.num_rows:
                 self._load(deleted, self._sink.key)  # the others may be null where the table has none
                 self._delete()
-                self._execute("DROP TABLE barnabas_batch")
+                self._execute(f"DROP TABLE {self._batch}")
             self._upsert(kept)
             self._execute(
                 f"INSERT INTO {EPOCHS_TABLE} VALUES (%s, %s, %s, %s) ON CONFLICT (flow, sink) "  # noqa: S608  # a constant
@@ -171,23 +173,23 @@ class PostgresTable:
         """These columns of the rows into a temporary table."""
         listed = ", ".join(map(quoted, names))
         self._execute(
-            f"CREATE TEMPORARY TABLE barnabas_batch ON COMMIT DROP AS SELECT {listed} FROM {quoted(self._sink.table)} LIMIT 0"  # noqa: S608
+            f"CREATE TEMPORARY TABLE {self._batch} ON COMMIT DROP AS SELECT {listed} FROM {quoted(self._sink.table)} LIMIT 0"  # noqa: S608
         )
-        with self._connection.cursor().copy(f"COPY barnabas_batch ({listed}) FROM STDIN".encode()) as copy:
+        with self._connection.cursor().copy(f"COPY {self._batch} ({listed}) FROM STDIN".encode()) as copy:
             for row in tuples_of(_without_nul(rows.select(list(names)), self._sink.key), _postgres_value):
                 copy.write_row(row)
 
     def _delete(self, condition: str = "TRUE") -> None:
         """The rows whose keys are in the temporary table."""
         table = quoted(self._sink.table)
-        pairs = [(f"{table}.{quoted(name)}", f"barnabas_batch.{quoted(name)}") for name in self._sink.key]
+        pairs = [(f"{table}.{quoted(name)}", f"{self._batch}.{quoted(name)}") for name in self._sink.key]
         same = " AND ".join(f"{mine} IS NOT DISTINCT FROM {its}" for mine, its in pairs)
-        self._execute(f"DELETE FROM {table} USING barnabas_batch WHERE ({condition}) AND {same}")  # noqa: S608  # quoted
+        self._execute(f"DELETE FROM {table} USING {self._batch} WHERE ({condition}) AND {same}")  # noqa: S608  # quoted
 
     def _upsert(self, rows: pa.Table) -> None:
         self._load(rows, list(self._types))
-        self._delete(" OR ".join(f"barnabas_batch.{quoted(name)} IS NULL" for name in self._sink.key))
-        source = f"SELECT {', '.join(map(quoted, self._types))} FROM barnabas_batch"  # noqa: S608  # names are quoted
+        self._delete(" OR ".join(f"{self._batch}.{quoted(name)} IS NULL" for name in self._sink.key))
+        source = f"SELECT {', '.join(map(quoted, self._types))} FROM {self._batch}"  # noqa: S608  # names are quoted
         self._execute(upsert_statement(self._sink.table, source, list(self._types), self._sink.key))
 
     def close(self) -> None:
