@@ -88,15 +88,17 @@ def apache_cluster(
 
 
 @contextlib.contextmanager
-def apache_broker(directory: Path, version: str) -> Iterator[str]:
+def apache_broker(directory: Path, version: str, settings: dict[str, str] | None = None) -> Iterator[str]:
     """One broker of Apache's, by itself from 4.0 on and with a ZooKeeper before; its address."""
     if version.startswith("3"):
-        with apache_cluster(directory, version=version) as cluster:
+        with apache_cluster(directory, version=version, settings=settings) as cluster:
             yield cluster.bootstrap
         return
     ports = free_ports(1 + _CONTROLLER_AT, consecutive=True)
     command = apache_command("up", "--version", version, "--mode", "kraft")
     command += ["--port", str(ports[0]), "--dir", str(directory)]
+    for name, value in (settings or {}).items():
+        command += ["--set", f"{name}={value}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
     try:
         line = process.stdout.readline()

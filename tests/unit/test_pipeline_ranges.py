@@ -12,7 +12,7 @@ from barnabas.pipelines.errors import DataLossError  # noqa: E402
 from barnabas.pipelines.offsets import Range  # noqa: E402
 from barnabas.pipelines.options import SourceOptions  # noqa: E402
 from barnabas.pipelines.range_progress import MOST_USELESS  # noqa: E402
-from barnabas.pipelines.ranges import read_range  # noqa: E402
+from barnabas.pipelines.ranges import read_arrow  # noqa: E402
 from barnabas.wire.kafka.errors import ErrorCode  # noqa: E402
 from support.scripted_broker import (  # noqa: E402
     TOPIC,
@@ -47,7 +47,7 @@ def read(broker: ScriptedBroker, start: int, end: int, *given: Mapping[str, str]
     options = {"kafka.bootstrap.servers": broker.address, "subscribe": TOPIC, "fetchTimeoutMs": "20000"}
     for each in given:
         options |= each
-    batches = list(read_range(SourceOptions.parse(options, streaming=True), SCHEMA, Range(TOPIC, 0, start, end)))
+    batches = list(read_arrow(SourceOptions.parse(options, streaming=True), SCHEMA, Range(TOPIC, 0, start, end)))
     found = [offset for each in batches for offset in each.column("offset").to_pylist()]
     assert [int(value) for each in batches for value in each.column("value").to_pylist()] == found
     return found

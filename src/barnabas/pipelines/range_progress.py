@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from barnabas.pipelines.offsets import Range
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["MOST_USELESS", "Action", "Ends", "Lost", "RangeProgress", "Step"]
+__all__ = ["MOST_USELESS", "Action", "Ends", "Lost", "NextStep", "RangeProgress"]
 
 MOST_USELESS: Final = 12
 _DAMAGED_COUNTS: Final = 4
@@ -62,7 +62,7 @@ class Action(Enum):
     HAND_OVER = auto()
 
 
-class Step(NamedTuple):
+class NextStep(NamedTuple):
     """The next action, and the pause before it."""
 
     action: Action
@@ -111,13 +111,13 @@ class RangeProgress:
         self._beyond = 0
         self._is_settled = False
 
-    def begin(self) -> Step:
+    def begin(self) -> NextStep:
         """The first step."""
         return self._onward()
 
     # What came
 
-    def received(self, reached: int, ends: Ends, throttle_ms: int, cut_bytes: int, now_ms: int) -> Step:
+    def received(self, reached: int, ends: Ends, throttle_ms: int, cut_bytes: int, now_ms: int) -> NextStep:
         """Whole batches up to the offset ``reached``, or none; ``cut_bytes`` is the size of a first batch that was cut off."""
         self._deadline_ms += throttle_ms
         if reached > self.next_offset:
@@ -131,55 +131,55 @@ class RangeProgress:
             self.fetch_bytes = min(cut_bytes, _MOST_BYTES)
             return self._retry(now_ms, pause=False)
         if throttle_ms:
-            return self._late(now_ms) or Step(Action.FETCH)
+            return self._late(now_ms) or NextStep(Action.FETCH)
         self._empty += 1
         step = self._retry(now_ms)
         if step.action is Action.FETCH and self._committed_only and self._empty % 2 == 0:
-            return Step(Action.LOOK_AHEAD, step.pause_ms)
+            return NextStep(Action.LOOK_AHEAD, step.pause_ms)
         return step
 
-    def throttled(self, throttle_ms: int, now_ms: int) -> Step:
+    def throttled(self, throttle_ms: int, now_ms: int) -> NextStep:
         """An answer without the partition: the broker's quota is used up, and it says for how long."""
         self._deadline_ms += throttle_ms
         self.reason = self.reason or "the broker's quota lets nothing through"
-        return self._late(now_ms) or Step(Action.FETCH)
+        return self._late(now_ms) or NextStep(Action.FETCH)
 
-    def saw(self, first: int, now_ms: int) -> Step:
+    def saw(self, first: int, now_ms: int) -> NextStep:
         """The next batch, committed or not, begins at ``first``; below zero: none came."""
         if first > self.next_offset:
             return self._advance(first, now_ms)
-        return Step(Action.FETCH)
+        return NextStep(Action.FETCH)
 
-    def refused(self, error: KafkaError, now_ms: int) -> Step:
+    def refused(self, error: KafkaError, now_ms: int) -> NextStep:
         """An error of the partition, the request, or the partition's metadata."""
         code = error.code
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            return Step(Action.FIND_BOUNDS)
+            return NextStep(Action.FIND_BOUNDS)
         self.reason = f"the broker answered {code.name}: {error.message}"
         if code in _FINAL:
-            return Step(Action.FAIL)
+            return NextStep(Action.FAIL)
         if code in _FOR_LIBRDKAFKA:
-            return Step(Action.HAND_OVER)
+            return NextStep(Action.HAND_OVER)
         return self._retry(now_ms)
 
-    def odd(self, problem: str, now_ms: int) -> Step:
+    def odd(self, problem: str, now_ms: int) -> NextStep:
         """An answer that is none to the question."""
         self.reason = problem
         return self._retry(now_ms)
 
-    def damaged(self, problem: str, now_ms: int) -> Step:
+    def damaged(self, problem: str, now_ms: int) -> NextStep:
         """Batches with a wrong checksum, say."""
         self.reason = problem
         return self._retry(now_ms, weight=_DAMAGED_COUNTS)
 
-    def unreachable(self, problem: str, now_ms: int) -> Step:
+    def unreachable(self, problem: str, now_ms: int) -> NextStep:
         """No connection, or one that broke before the answer was whole. An election may take long; these are not counted."""
         self.reason = problem
         if now_ms > self._deadline_ms:
-            return Step(Action.FAIL)
-        return Step(Action.FETCH, _PAUSE_MS)
+            return NextStep(Action.FAIL)
+        return NextStep(Action.FETCH, _PAUSE_MS)
 
-    def bounds(self, earliest: int, latest: int, now_ms: int) -> Step:
+    def bounds(self, earliest: int, latest: int, now_ms: int) -> NextStep:
         """Where the partition begins and ends."""
         if self._is_settled:
             return self._end_short(latest)
@@ -202,42 +202,42 @@ class RangeProgress:
 
     # What follows
 
-    def _onward(self) -> Step:
-        return Step(Action.DONE if self.next_offset >= self.wanted.end else Action.FETCH)
+    def _onward(self) -> NextStep:
+        return NextStep(Action.DONE if self.next_offset >= self.wanted.end else Action.FETCH)
 
-    def _advance(self, reached: int, now_ms: int) -> Step:
+    def _advance(self, reached: int, now_ms: int) -> NextStep:
         self.next_offset = reached
         self._useless = self._empty = self._beyond = 0
         self.reason = ""
         self._deadline_ms = now_ms + self._timeout_ms
         return self._onward()
 
-    def _lose(self, gone: Lost, now_ms: int) -> Step:
+    def _lose(self, gone: Lost, now_ms: int) -> NextStep:
         if not self.may_lose:
-            return Step(Action.LOST)
+            return NextStep(Action.LOST)
         self.lost.append(gone)
         return self._advance(gone.end, now_ms)
 
-    def _retry(self, now_ms: int, *, weight: int = 1, pause: bool = True) -> Step:
+    def _retry(self, now_ms: int, *, weight: int = 1, pause: bool = True) -> NextStep:
         pause_ms = min(_PAUSE_MS << min(self._useless, 10), _LONGEST_PAUSE_MS) if pause else 0
         self._useless += weight
         if self._useless >= MOST_USELESS:
             return self._give_up()
-        return self._late(now_ms) or Step(Action.FETCH, pause_ms)
+        return self._late(now_ms) or NextStep(Action.FETCH, pause_ms)
 
-    def _late(self, now_ms: int) -> Step | None:
+    def _late(self, now_ms: int) -> NextStep | None:
         return self._give_up() if now_ms > self._deadline_ms else None
 
-    def _give_up(self) -> Step:
+    def _give_up(self) -> NextStep:
         """Where records may be lost, only a log that ends before the range is no reason for librdkafka to try."""
         if self.may_lose and self._empty and not self._is_settled:
             self._is_settled = True
-            return Step(Action.FIND_BOUNDS)
-        return Step(Action.HAND_OVER)
+            return NextStep(Action.FIND_BOUNDS)
+        return NextStep(Action.HAND_OVER)
 
-    def _end_short(self, latest: int) -> Step:
+    def _end_short(self, latest: int) -> NextStep:
         if latest >= self.wanted.end:
-            return Step(Action.HAND_OVER)
+            return NextStep(Action.HAND_OVER)
         self.lost.append(Lost(self.next_offset, self.wanted.end))
         self.next_offset = self.wanted.end
-        return Step(Action.DONE)
+        return NextStep(Action.DONE)

@@ -21,7 +21,7 @@ from barnabas.pipelines.arrow_records import arrow_records
 from barnabas.pipelines.errors import DataLossError
 from barnabas.pipelines.offsets import EARLIEST, LATEST, Range
 from barnabas.pipelines.options import SourceOptions, connection_properties, has_own_client
-from barnabas.pipelines.range_progress import Action, Ends, Lost, RangeProgress, Step
+from barnabas.pipelines.range_progress import Action, Ends, Lost, NextStep, RangeProgress
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from barnabas.wire.kafka.messages.list_offsets import (
@@ -151,8 +151,8 @@ class RangeReader:
     # What came, for the one who decides
 
     def _take(
-        self, came: _Came, step: Step, progress: RangeProgress, schema: pa.Schema
-    ) -> tuple[pa.RecordBatch | None, Step]:
+        self, came: _Came, step: NextStep, progress: RangeProgress, schema: pa.Schema
+    ) -> tuple[pa.RecordBatch | None, NextStep]:
         """The records that came, and the next step."""
         now_ms = _now_ms()
         problem = came.problem
@@ -203,7 +203,7 @@ class RangeReader:
 
     # Questions
 
-    def _perform(self, step: Step, progress: RangeProgress, left: threading.Event) -> _Came:
+    def _perform(self, step: NextStep, progress: RangeProgress, left: threading.Event) -> _Came:
         if step.pause_ms:
             left.wait(step.pause_ms / 1000)
         place = progress.wanted.topic, progress.wanted.partition

@@ -16,13 +16,13 @@ from barnabas.pipelines.range_progress import Lost
 from barnabas.pipelines.range_reader import RangeReader, UnreadableRangeError, can_read
 from barnabas.pipelines.record_reader import KeptByProcess, read_by_record
 
-__all__ = ["read_range"]
+__all__ = ["read_arrow"]
 
 logger = logging.getLogger(__name__)
 _readers = KeptByProcess[RangeReader]()
 
 
-def read_range(options: SourceOptions, schema: pa.Schema, wanted: Range) -> Iterator[pa.RecordBatch]:
+def read_arrow(options: SourceOptions, schema: pa.Schema, wanted: Range) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow batches with these columns of the source.
 
     Our own reader takes whole batches apart in columns. librdkafka, with an object for each record, reads where more than

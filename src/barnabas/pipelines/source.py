@@ -307,5 +307,5 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def read_range(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """The records of a range as Arrow batches; see `ranges.read_range`."""
-    return ranges.read_range(options, to_arrow_schema(schema, timezone="UTC"), wanted)
+    """The records of a range as Arrow batches; see `ranges.read_arrow`."""
+    return ranges.read_arrow(options, to_arrow_schema(schema, timezone="UTC"), wanted)
