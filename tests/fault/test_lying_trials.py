@@ -69,7 +69,7 @@ def chosen(random: Random, api_key: int, version: int) -> list[Lie]:
 
 
 @pytest.mark.timeout(3600)
-def test_every_lie_ends_in_words(
+def test_every_command_answers_a_lie_with_one_error_line(
     cluster: Cluster, liar: LyingBroker, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """No traceback, no hang, and no failure without a word; a lie that an honest broker could tell may be believed."""

@@ -30,7 +30,7 @@ def test_an_error_is_red_to_its_end() -> None:
     assert shown == f"{RED}Error: 127.0.0.1:1 refused the connection: is a broker running there?{PLAIN}\n"
 
 
-def test_an_error_about_arguments_is_red_and_where_help_is_is_not() -> None:
+def test_an_argument_error_is_red_and_its_help_line_is_plain() -> None:
     """So is the name of a command that does not exist."""
     shown = on_terminal(lambda: main(["tail", "t", "--lats", "3"]))
     assert shown == f"{RED}unrecognized arguments: --lats 3; did you mean --last?{PLAIN}\nSee barnabas tail --help.\n"

@@ -95,7 +95,7 @@ def test_the_same_options_start_the_same(tmp_path: Path) -> None:
     assert plan(tmp_path, *options).brokers == start(tmp_path, *options).brokers == plan(tmp_path, *options).brokers
 
 
-def test_a_start_by_files_of_before_is_the_same(tmp_path: Path) -> None:
+def test_a_data_dir_of_an_earlier_version_starts_unchanged(tmp_path: Path) -> None:
     """Data dirs that were made before there was a note of their place."""
     first = start(tmp_path, "--brokers", "2")
     (tmp_path / "up.json").unlink()
@@ -500,7 +500,7 @@ def test_a_server_that_was_started_by_hand_is_seen_and_stopped(
     refuse_started_by_hand(directory)
 
 
-def test_the_note_of_its_place_is_json(tmp_path: Path) -> None:
+def test_up_json_records_the_data_dir_as_json(tmp_path: Path) -> None:
     """Of whatever characters the path is."""
     directory = tmp_path / 'a "b"'
     directory.mkdir()

@@ -98,7 +98,7 @@ def _names(wanted: int | None, held: HeldCluster, directory: Path) -> list[str]:
     if counts and count not in counts:
         has = "one coordination server" if counts == [1] else f"{counts[0]} coordination servers"
         raise BarnabasError(
-            f"--zk-servers {wanted}: {directory} has {has} with the cluster's metadata, which others would not have: leave "
+            f"--zk-servers {wanted}: {directory} has {has} with the cluster's metadata, which new servers would not have: leave "
             "--zk-servers out, or choose another folder with --data-dir"
         )
     return [COORDINATION_NAME] if count == 1 else [f"{COORDINATION_NAME}{n + 1}" for n in range(count)]

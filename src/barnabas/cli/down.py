@@ -24,8 +24,8 @@ def main(argv: list[str]) -> int:
     """Stop it cleanly, and return when it has ended; 1 when it does not."""
     parser = ToolParser(
         "down",
-        "Stop a cluster that barnabas up runs on this machine, with the servers that were started by hand on its files. Without a "
-        "--data-dir of its own, its data is removed.",
+        "Stop a cluster that barnabas up runs on this machine, with the servers that were started by hand on its files. "
+        "If it was started without --data-dir, its data is removed.",
     )
     parser.add_argument("--data-dir", metavar="DIR", help="which, if several run")
     parser.add_argument("--all", action="store_true", help="all that run")

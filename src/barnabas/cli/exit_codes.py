@@ -2,10 +2,13 @@
 
 import signal
 
-__all__ = ["INCOMPLETE", "INTERRUPTED", "exit_code_of"]
+__all__ = ["INCOMPLETE", "INTERRUPTED", "PIPE_CLOSED", "exit_code_of"]
 
 INCOMPLETE = 3
 """The answer was printed, and lacks what could not be asked in time: a line on standard error names it."""
+
+PIPE_CLOSED = 141
+"""What a shell reports for a process that SIGPIPE ended."""
 
 INTERRUPTED = 130
 """What a shell reports for a process that SIGINT ended."""

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from barnabas.cli.colours import Style, painted
+from barnabas.cli.exit_codes import PIPE_CLOSED
 from barnabas.cli.log_lines import LogFormatter
 from barnabas.cli.terminal import TerminalStream, print
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["finish_output", "forget_output", "in_blocks", "outlive_output", "prepare_streams"]
 
 _ESCAPES = "barnabas.escapes"
-_PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
 
 
 class _Descriptor(io.FileIO):
@@ -107,7 +107,7 @@ def finish_output(code: int) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         forget_output()
-        return code or _PIPE_CLOSED
+        return code or PIPE_CLOSED
     except OSError as error:
         forget_output()
         if code:
@@ -122,7 +122,7 @@ def forget_output() -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    return _PIPE_CLOSED
+    return PIPE_CLOSED
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:

@@ -25,7 +25,10 @@ class ServerFile:
     texts: Mapping[str, str]
 
     def write(self) -> Path:
-        """Write it for its owner alone, for it may hold passwords. What was edited by hand stays; so does a file that says the same."""
+        """Write it for its owner alone, for it may hold passwords.
+
+        What was edited by hand stays; so does a file that says the same.
+        """
         try:
             before = self.path.read_bytes().decode("latin-1")
         except FileNotFoundError:

@@ -4,8 +4,7 @@ Sets and deletes SCRAM credentials of users (KIP-554), at the controller. A clie
 themselves never leave it.
 
 Each user has one result, whatever the number of its entries: an error of one entry is that of the user, and changes nothing.
-A wrong entry comes before a duplicate one; of several wrong entries of a user the last one counts, and one that sets a
-credential before one that deletes it. The results of users with errors come first, in the order of Apache's broker.
+The results of users with errors come first, in the order of Apache's broker.
 
 Errors: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, NOT_CONTROLLER,
 REQUEST_TIMED_OUT.

@@ -141,8 +141,8 @@ class ScramChange(NamedTuple):
 def check_changes(changes: Sequence[ScramChange]) -> None:
     """Check all changes of one user in a request, deletions first. Raises `KafkaError`.
 
-    A wrong change comes before one that is there twice. Of several the last one counts, and one that sets a credential
-    before a deletion: so Apache's broker fills its map of errors.
+    A user has one error: that of a wrong change before that of a duplicate. Of several wrong changes the last one counts, and
+    one that sets a credential before a deletion, because Apache's broker fills its map of errors in this order.
     """
     wrong: KafkaError | None = None
     for change in changes:

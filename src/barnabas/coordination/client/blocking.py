@@ -35,7 +35,10 @@ class BlockingClient:
         new_sasl_client: Callable[[], SaslClient] | None = None,
         patience_ms: int | None = None,
     ) -> None:
-        """``patience_ms`` is how long a request waits while there is no connection; None for as long as the session may live."""
+        """``patience_ms`` is how long a request waits while there is no connection.
+
+        None is for as long as the session may live.
+        """
         self._patience_ms = patience_ms
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordination-client", daemon=True)
@@ -59,8 +62,8 @@ class BlockingClient:
     def call(self, request: Callable[[CoordinationClient], Awaitable[T]], timeout_s: float | None = None) -> T:
         """Wait for ``request(client)``: ``blocking.call(lambda client: client.get("/brokers"))``.
 
-        Raises CONNECTION_LOSS when there has been no connection for ``patience_ms``, and TimeoutError after ``timeout_s``, which
-        None leaves open. The outcome is unknown in both cases.
+        Raises CONNECTION_LOSS when there has been no connection for ``patience_ms``, and TimeoutError after ``timeout_s``;
+        without it a call waits for as long as it takes. The outcome is unknown in both cases.
         """
         return self._wait(self._run(request), timeout_s)
 
