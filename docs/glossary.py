@@ -37,6 +37,7 @@ _MOST_NAMES = 4
 
 def counterpart(docstring: str, system: str) -> str | None:
     """The counterpart that a docstring names, with classes as code; "-" for none; None when it does not mention one."""
+    docstring = docstring.replace("``", "`")
     text = " ".join(docstring.split())
     if re.search(rf"{system}(?:: | has ){_NONE}", text):
         return "-"

@@ -112,7 +112,7 @@ def test_names_and_passwords_reach_clients_as_they_are(name: str, password: str)
     given_properties = {"bootstrap.servers": "h:1", "security.protocol": " SASL_PLAINTEXT ", "sasl.mechanism": "PLAIN"}
     given_properties |= {"group.id": name, "sasl.username": name, "sasl.password": password}
     if name.startswith((" ", "\t", "\n", "\v", "\f", "\r")):
-        with pytest.raises(ConfigurationError, match=r"group\.id begins with a blank, which librdkafka drops"):
+        with pytest.raises(ConfigurationError, match=r"group\.id begins with whitespace, which librdkafka drops"):
             plan_consumer(given_properties)
         given_properties["group.id"] = "g"
     plan = plan_consumer(given_properties)

@@ -15,8 +15,9 @@ from barnabas.base.settings import read_properties, utf8_warnings
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.help_text import HelpText
 from barnabas.cli.helpful_parser import HelpfulParser
-from barnabas.cli.reachability import ANSWER_S, CONNECT_TIMEOUT
+from barnabas.cli.reachability import ANSWER_S
 from barnabas.cli.terminal import columns, print, print_document, shown
+from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY
 
 if TYPE_CHECKING:
     from barnabas.cli.contexts import Context
@@ -189,7 +190,7 @@ def connect(arguments: argparse.Namespace, client_id: str) -> "AdminConnection":
     properties.setdefault("client.id", client_id)
     # The deadline alone decides: a user who allows more than these allow by default means it.
     timeout_ms = math.ceil(arguments.connect_timeout * 1000)
-    properties.setdefault(CONNECT_TIMEOUT, str(timeout_ms))
+    properties.setdefault(CONNECT_TIMEOUT_PROPERTY, str(timeout_ms))
     properties.setdefault("request.timeout.ms", str(max(timeout_ms, _REQUEST_TIMEOUT_MS)))
     properties.setdefault("default.api.timeout.ms", str(max(timeout_ms, _API_TIMEOUT_MS)))
     return AdminConnection(arguments.bootstrap_server, properties, Deadline(arguments.connect_timeout))

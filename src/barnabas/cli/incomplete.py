@@ -55,7 +55,7 @@ class Gaps:
         """Partitions of the groups' own topic without a leader."""
         names = [str(partition) for partition in leaderless]
         if names:
-            self.add(f"groups in {some(names)} are not shown: there is no leader, and so no coordinator")
+            self.add(f"groups in {some(names)} are not shown: no leader, and therefore no coordinator")
 
     @property
     def lines(self) -> list[str]:

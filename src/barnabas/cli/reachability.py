@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import INCOMPLETE
-from barnabas.client.properties import renamed_for_all, security_properties
+from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY, renamed_for_all, security_properties
 
 if TYPE_CHECKING:
     from barnabas.client.admin_connection import AdminConnection
     from barnabas.client.consumer import Consumer
     from barnabas.client.errors import ClientError
 
-__all__ = ["ANSWER_S", "CONNECT_TIMEOUT", "bounds_of", "known_bounds", "require_broker"]
+__all__ = ["ANSWER_S", "bounds_of", "known_bounds", "require_broker"]
 
 ANSWER_S = 5.0
 """The deadline of a command, unless the user gives another one."""
-CONNECT_TIMEOUT = "socket.connection.setup.timeout.ms"
 
 _MAX_LINES = 10
 
@@ -68,7 +67,7 @@ def _connection(bootstrap: str, properties: Mapping[str, Any], timeout_s: float)
     from barnabas.client.errors import LibrdkafkaOnlyError
 
     given = renamed_for_all(properties)
-    secure = {**security_properties(given), CONNECT_TIMEOUT: str(math.ceil(timeout_s * 1000))}
+    secure = {**security_properties(given), CONNECT_TIMEOUT_PROPERTY: str(math.ceil(timeout_s * 1000))}
     try:
         return AdminConnection(bootstrap or given.get("bootstrap.servers", ""), secure, Deadline(timeout_s))
     except LibrdkafkaOnlyError:

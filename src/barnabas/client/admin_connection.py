@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from barnabas.client.broker_link import BrokerLink, parse_servers
 from barnabas.client.deadline import Deadline, sooner
 from barnabas.client.errors import ClientError, ClosedError, ConfigurationError, ConnectError, ProtocolError, refusal
-from barnabas.client.properties import refuse_unprotected, renamed_for_all
+from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY, refuse_unprotected, renamed_for_all
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -35,7 +35,7 @@ from barnabas.wire.kafka.schema import Message
 if TYPE_CHECKING:
     from barnabas.client.link_security import LinkSecurity
 
-__all__ = ["AdminConnection", "Broker", "ClusterDescription", "ConnectError"]
+__all__ = ["ROUTING_ERRORS", "AdminConnection", "Broker", "ClusterDescription", "ConnectError"]
 
 ResponseType = TypeVar("ResponseType", bound=Message)
 
@@ -114,7 +114,7 @@ class AdminConnection:
         self.client_id = properties.get("client.id", "barnabas-admin")
         self.request_timeout_ms = _milliseconds(properties, "request.timeout.ms", 30_000)
         self.api_timeout_ms = _milliseconds(properties, "default.api.timeout.ms", 60_000)
-        self._connect_timeout_ms = _milliseconds(properties, "socket.connection.setup.timeout.ms", 10_000)
+        self._connect_timeout_ms = _milliseconds(properties, CONNECT_TIMEOUT_PROPERTY, 10_000)
         self._links: dict[tuple[str, int], BrokerLink] = {}
         self._branches: dict[int, AdminConnection] = {}
         self._cluster: ClusterDescription | None = None

@@ -17,7 +17,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.bootstrap import without_protocols
 from barnabas.client.errors import RefusedError, UnknownTopicError
-from barnabas.client.properties import security_properties
+from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY, security_properties
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class TopicLimits:
             **{name: str(value) for name, value in security_properties(properties).items()},
             **{name: str(properties[name]) for name in ("client.id",) if name in properties},
             "request.timeout.ms": str(_ANSWER_MS),
-            "socket.connection.setup.timeout.ms": str(_ANSWER_MS),
+            CONNECT_TIMEOUT_PROPERTY: str(_ANSWER_MS),
         }
         self._known: dict[str, tuple[BatchLimit | None, float]] = {}
         self._silent_until = 0.0

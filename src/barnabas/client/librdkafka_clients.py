@@ -1,7 +1,7 @@
-"""How librdkafka's clients are made, whose configuration drops blanks at the begin of a text.
+"""Makes librdkafka's clients, whose configuration drops whitespace at the start of a text.
 
-User names and passwords reach a client in another way, too, which keeps them. The other texts do not, and are refused: a
-group or a transactional id without its blank would be another one.
+User names and passwords are set with `set_sasl_credentials`, which keeps leading whitespace. Other texts that begin with
+whitespace are refused: a group id or a transactional id without it is a different one.
 
 Kafka has no counterpart.
 """
@@ -22,17 +22,16 @@ FREE_TEXT = frozenset(
         *("ssl.key.password", "ssl.keystore.password", "ssl.truststore.password"),
     )
 )
-"""Properties whose values are names and passwords, which may begin and end with blanks."""
+"""Properties whose values are names and passwords, which may begin and end with whitespace."""
 _DROPPED = (" ", "\t", "\n", "\v", "\f", "\r")  # isspace of C
 
 
 def refuse_lost_blanks(given: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` for a text that librdkafka would change; stores of keys are read by us, with their passwords."""
+    """Raise `ConfigurationError` for a text that librdkafka would change. Barnabas itself reads key stores and their passwords."""
     for name in sorted(FREE_TEXT.intersection(given).difference(_LOGIN)):
         if str(given[name]).startswith(_DROPPED):
             raise ConfigurationError(
-                f"{name} begins with a blank, which librdkafka drops: it would be another one",
-                remedy="leave the blank out",
+                f"{name} begins with whitespace, which librdkafka drops", remedy="remove the whitespace"
             )
 
 

@@ -53,7 +53,7 @@ def open_broker_socket(address: tuple[str, int], name: str, end: Deadline) -> so
 def no_answer(name: str, end: Deadline) -> ConnectError:
     """The error of a broker that was waited for, as long as there was time."""
     if end.length_s < _SHORTEST_S:
-        return ConnectError(f"{name} was not asked: the time was up")
+        return ConnectError(f"{name} was not asked: the deadline had passed")
     return ConnectError(f"{name} did not answer within {end}")
 
 

@@ -25,6 +25,7 @@ from barnabas.security.jaas import login_module
 from barnabas.security.mechanisms import LOGIN_MODULES
 
 __all__ = [
+    "CONNECT_TIMEOUT_PROPERTY",
     "KNOWN_FOR_LOGIN",
     "RENAMED_IN_ALL",
     "ConsumerPlan",
@@ -42,11 +43,12 @@ __all__ = [
     "translate_login",
 ]
 
+CONNECT_TIMEOUT_PROPERTY = "socket.connection.setup.timeout.ms"
 RENAMED_IN_ALL = {
     "metadata.broker.list": "bootstrap.servers",
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
-    "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms",
+    "socket.connection.setup.timeout.max.ms": CONNECT_TIMEOUT_PROPERTY,
     "sasl.mechanism": "sasl.mechanisms",
 }
 RENAMED_IN_PRODUCERS = {

@@ -1,4 +1,4 @@
-"""The names that a client's properties may have, for the name that is meant by one with a typing error.
+"""The known names of client properties, to suggest one for a misspelt name.
 
 librdkafka refuses a name that it does not know, and has no list of those that it does.
 
