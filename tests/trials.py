@@ -151,6 +151,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             "Polars and DuckDB read the lake tables, each row once",
             program=("tests/spark/other_pyspark.py", "polars"),
         ),
+        "commands under faults": Trial(
+            "every command that reads a cluster answers within its deadline with what is reachable, whatever is down",
+            ("tests/fault/test_commands_under_faults.py",),
+            {"BARNABAS_COMMANDS": "all"},
+        ),
         "hostile bytes": Trial(
             "bad input is answered within 1 s, with 16 MiB at most, and others are served",
             ("tests/fault/test_hostile_bytes.py", "tests/fault/test_forged_requests.py",

@@ -1,7 +1,8 @@
 """TCP relays between processes, to cut a network where it is wanted and to heal it.
 
 A cut holds bytes back in both directions, as a network does that loses packets: connections stay, new ones are taken
-by the kernel and hear nothing, and when it heals everything held goes on its way, the end of a connection too.
+by the kernel and hear nothing, and when it heals everything held goes on its way, the end of a connection too. A trickle
+lets answers through byte by byte: a server that is never silent, and never done.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ class Relay:
         self.port = port
         self._target_port = target_port
         self._held: Callable[[str], bool] = _no_host
+        self._byte_s = 0.0
         self._passages: set[_Passage] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"relay {port}", daemon=True)
@@ -42,8 +44,18 @@ class Relay:
         """Hold connections of the Kafka client ids for which ``held`` is true ("" while none was sent); by default all."""
         self._set(held)
 
+    def trickle(self, byte_s: float) -> None:
+        """From now on each byte of an answer takes this long."""
+        self._byte_s = byte_s
+
     def heal(self) -> None:
+        self._byte_s = 0.0
         self._set(_no_host)
+
+    @property
+    def byte_s(self) -> float:
+        """What a byte of an answer takes."""
+        return self._byte_s
 
     def _set(self, held: Callable[[str], bool]) -> None:
         async def change() -> None:
@@ -95,7 +107,7 @@ class _Passage:
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target_port: int) -> None:
         await self._open.wait()
         target_reader, target_writer = await asyncio.open_connection("127.0.0.1", target_port)
-        forth = asyncio.ensure_future(self._pump(reader, target_writer, listens=True))
+        forth = asyncio.ensure_future(self._pump(reader, target_writer, sends=True))
         back = asyncio.ensure_future(self._pump(target_reader, writer))
         try:
             await asyncio.wait((forth, back), return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +117,9 @@ class _Passage:
                 pump.cancel()
             await asyncio.gather(forth, back, return_exceptions=True)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, listens: bool = False) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, sends: bool = False) -> None:
+        """One direction; the one that ``sends`` requests begins with the client id."""
+        listens = sends
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK):
                 if listens:
@@ -113,9 +127,18 @@ class _Passage:
                     self.judge()
                     listens = False
                 await self._open.wait()
+                if self._relay.byte_s and not sends:
+                    await self._trickle(data, writer)
+                    continue
                 writer.write(data)
                 await writer.drain()
         await self._open.wait()
+
+    async def _trickle(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+        for byte in data:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(self._relay.byte_s)
 
 
 def client_id(first_frame: bytes) -> str:
