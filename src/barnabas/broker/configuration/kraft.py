@@ -1,4 +1,7 @@
-"""Configurations of KRaft mode, which brokers here do not have."""
+"""Configurations of KRaft mode, which brokers here do not have.
+
+Kafka has no counterpart.
+"""
 
 from collections.abc import Mapping
 
