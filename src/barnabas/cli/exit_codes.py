@@ -13,9 +13,6 @@ PIPE_CLOSED = 141
 INTERRUPTED = 130
 """What a shell reports for a process that SIGINT ended."""
 
-PIPE_CLOSED = 141
-"""What a shell reports for a process that SIGPIPE ended: the reader of standard output is gone."""
-
 
 def exit_code_of(signal_number: int) -> int:
     """The exit code after an orderly end for which a signal asked."""
