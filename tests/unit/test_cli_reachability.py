@@ -54,6 +54,11 @@ WITHOUT_BROKERS = {
 }
 OWN_TIMEOUT = {"console-producer", "consumer-groups", "console-consumer", "reassign-partitions", "consumer-perf-test"}
 """Their ``--timeout``, or ``--timeout-ms``, is Kafka's and means another time."""
+WAITING = {
+    *("tail", "cat", "console-producer", "console-consumer", "mirror-maker", "replica-verification", "e2e-latency"),
+    *("producer-perf-test", "consumer-perf-test", "verifiable-producer", "verifiable-consumer"),
+}
+"""They go on until they are stopped, or until their records have been read or written."""
 PROMPT_S = 30.0
 
 
@@ -114,6 +119,17 @@ def test_the_time_is_5_s_unless_another_one_is_given(silent: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"Error: {silent} did not answer within 5 s\n"
+
+
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_the_help_says_whether_the_deadline_is_for_the_answer_or_for_the_start(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command that waits by nature has no answer that could be complete by then."""
+    assert main([command, "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ("how many seconds to wait for a broker's first answer (default: 5)" in shown) == (command in WAITING)
+    assert ("answer within S seconds, with what is known by then (default: 5)" in shown) == (command not in WAITING)
 
 
 @pytest.mark.parametrize("command", ["zookeeper-shell", "zookeeper-status"])

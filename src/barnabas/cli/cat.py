@@ -229,5 +229,5 @@ def _parser() -> ToolParser:
     add("-J", action="store_true", help="consume: a JSON document in each line")
     add("-X", action="append", default=[], metavar="NAME=VALUE", help="a property of the client")
     add("-F", "--command-config", dest="command_config", metavar="FILE", help="a .properties file for the client")
-    add_connect_timeout(parser)
+    add_connect_timeout(parser, waits=True)
     return parser

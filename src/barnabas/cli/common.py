@@ -49,6 +49,9 @@ _MAX_S = 1e6  # more than a week; sockets take no infinite timeout
 BROKERS_HELP = "a broker to ask for the others, or several of them (default: those of the context)"
 """The help of ``--bootstrap-server``: all commands follow one rule."""
 
+_ANSWER_HELP = f"answer within S seconds, with what is known by then (default: {ANSWER_S:g})"
+_START_HELP = f"how many seconds to wait for a broker's first answer (default: {ANSWER_S:g})"
+
 
 class ToolParser(HelpfulParser):
     """A parser that takes options in Kafka's way: abbreviations too; the message before the usage line.
@@ -138,7 +141,9 @@ def _version() -> str:
     return f"barnabas {__version__}"
 
 
-def add_connection_options(parser: argparse.ArgumentParser, *, has_own_timeout: bool = False) -> None:
+def add_connection_options(
+    parser: argparse.ArgumentParser, *, has_own_timeout: bool = False, waits: bool = False
+) -> None:
     """``--bootstrap-server``, ``--command-config`` and ``--timeout``, which some of Kafka's tools use for another time."""
     parser.add_argument(
         "--bootstrap-server",
@@ -150,11 +155,14 @@ def add_connection_options(parser: argparse.ArgumentParser, *, has_own_timeout: 
         metavar="FILE",
         help="a .properties file with settings for the connection, such as client.id or security.protocol",
     )
-    add_connect_timeout(parser, has_own_timeout=has_own_timeout)
+    add_connect_timeout(parser, has_own_timeout=has_own_timeout, waits=waits)
 
 
-def add_connect_timeout(parser: argparse.ArgumentParser, *, has_own_timeout: bool = False) -> None:
-    """The deadline: ``--connect-timeout``, and ``--timeout`` where Kafka's tool has no other time under this name."""
+def add_connect_timeout(parser: argparse.ArgumentParser, *, has_own_timeout: bool = False, waits: bool = False) -> None:
+    """The deadline: ``--connect-timeout``, and ``--timeout`` where Kafka's tool has no other time under this name.
+
+    A command that ``waits`` by nature has a deadline for its start only.
+    """
     options = ["--connect-timeout"] if has_own_timeout else ["--timeout", "--connect-timeout"]
     parser.add_argument(
         *options,
@@ -162,7 +170,7 @@ def add_connect_timeout(parser: argparse.ArgumentParser, *, has_own_timeout: boo
         type=_seconds,
         default=ANSWER_S,
         metavar="S",
-        help="the deadline in seconds: what is known of the cluster by then is the answer",
+        help=_START_HELP if waits else _ANSWER_HELP,
     )
 
 

@@ -223,7 +223,7 @@ def _parser() -> ToolParser:
     add("--offset", metavar="N|earliest|latest", help="where to start in the partition (default latest)")
     add("--max-messages", type=int, default=-1, metavar="N", help="stop after this many")
     add("--timeout-ms", type=int, metavar="MS", help="stop when none came for this long")
-    add_connect_timeout(parser, has_own_timeout=True)
+    add_connect_timeout(parser, has_own_timeout=True, waits=True)
     add("--isolation-level", choices=("read_committed", "read_uncommitted"), help="default read_uncommitted")
     add("--skip-message-on-error", action="store_true", help="continue when a record cannot be shown")
     add(

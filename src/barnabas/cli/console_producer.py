@@ -158,7 +158,7 @@ def _parser() -> ToolParser:
         metavar="CODEC",
         help="none, gzip (also without a value), snappy, lz4 or zstd",
     )
-    add_connect_timeout(parser, has_own_timeout=True)
+    add_connect_timeout(parser, has_own_timeout=True, waits=True)
     add("--batch-size", type=int, metavar="BYTES", help="how much goes into one batch at most")
     add("--max-partition-memory-bytes", type=int, metavar="BYTES", help="the same as --batch-size, and stronger")
     add("--timeout", type=int, metavar="MS", help="how long a record waits for company in a batch (linger.ms)")

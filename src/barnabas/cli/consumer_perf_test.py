@@ -151,6 +151,6 @@ def _parser() -> ToolParser:
         help="how times are printed, as Java writes it",
     )
     add("--consumer.config", dest="consumer_config", metavar="FILE", help="a .properties file for the consumer")
-    add_connect_timeout(parser, has_own_timeout=True)
+    add_connect_timeout(parser, has_own_timeout=True, waits=True)
     add_output_option(parser)
     return parser

@@ -79,6 +79,6 @@ def _parser() -> ToolParser:
     add("producer_acks", help="1 or all")
     add("message_size_bytes", type=int, help="the size of each")
     add("properties_file", nargs="?", metavar="FILE", help="a .properties file for the clients")
-    add_connect_timeout(parser)
+    add_connect_timeout(parser, waits=True)
     add_output_option(parser)
     return parser

@@ -161,7 +161,7 @@ def _parser() -> ToolParser:
     )
     _add_link_options(add)
     add("new.consumer", action="store_true", help="the only consumer there is; for command lines of older tutorials")
-    add_connect_timeout(parser)
+    add_connect_timeout(parser, waits=True)
     for option in _REFUSED:
         add(option, help=argparse.SUPPRESS)
     return parser

@@ -207,7 +207,7 @@ def _parser() -> ToolParser:
         help="the brokers, if the properties do not name them (default: those of the context)",
     )
     add("--transactional-id", metavar="ID", help="send in transactions")
-    add_connect_timeout(parser)
+    add_connect_timeout(parser, waits=True)
     add_output_option(parser)
     add("--transaction-duration-ms", type=int, metavar="MS", help="how long each transaction lasts")
     return parser

@@ -274,7 +274,7 @@ def _now() -> str:
 def _parser() -> ToolParser:
     parser = ToolParser("replica-verification", "Compare all replicas of topics, batch by batch, and report their lag.")
     add = parser.add_argument
-    add_connection_options(parser)
+    add_connection_options(parser, waits=True)
     add("--broker-list", metavar="HOST:PORT[,...]", help="the same as --bootstrap-server")
     add("--topics-include", metavar="REGEX,...", help="only topics whose whole name matches (default: all)")
     add("--topic-white-list", metavar="REGEX,...", help="the old name of --topics-include")

@@ -150,5 +150,5 @@ def _parser() -> ToolParser:
     add("--partition", type=int, metavar="N", help="only this partition")
     add("--no-follow", action="store_true", help="end at the end of the topic")
     add("--output", choices=("text", "json"), default="text", help="lines for people, or a JSON document in each line")
-    add_connect_timeout(parser)
+    add_connect_timeout(parser, waits=True)
     return parser

@@ -124,5 +124,5 @@ def _parser() -> ToolParser:
     )
     add("--assignment-strategy", default="range", metavar="NAME", help="range, roundrobin, or Java's class names")
     add("--consumer.config", "--command-config", dest="consumer_config", metavar="FILE", help="a .properties file")
-    add_connect_timeout(parser)
+    add_connect_timeout(parser, waits=True)
     return parser

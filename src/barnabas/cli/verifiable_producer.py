@@ -103,5 +103,5 @@ def _parser() -> ToolParser:
     add("--message-create-time", type=int, default=-1, metavar="MS", help="the first record's timestamp; -1 for now")
     add("--value-prefix", type=int, metavar="N", help="put this number and a point before each value")
     add("--repeating-keys", type=int, metavar="N", help="give records the keys 0 to N-1 in turn")
-    add_connect_timeout(parser)
+    add_connect_timeout(parser, waits=True)
     return parser
