@@ -1,5 +1,7 @@
 """Colours of what commands print: on terminals that have them, and nowhere else."""
 
+import ast
+import re
 import sys
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli import terminal
+from barnabas.cli import colours, terminal
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import aligned
 from barnabas.cli.main import main
@@ -45,6 +47,19 @@ def test_a_warning_is_yellow(tmp_path: Path) -> None:
     shown = on_terminal(lambda: main(["tail", "t", "--bootstrap-server", "127.0.0.1:1", "--command-config", file]))
     assert shown.startswith(f"{YELLOW}warning: clinet.id in {file} is not a property of clients")
     assert f"{PLAIN}\n{RED}Error: " in shown
+
+
+def test_commands_print_errors_and_warnings_with_the_functions_for_it() -> None:
+    """So all have the colours, and the same words before them."""
+    printed_otherwise = [
+        f"{path.name}:{call.lineno}"
+        for path in Path(colours.__file__).parent.glob("*.py")
+        if path.name != "colours.py"
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in ("print", "print_lines")
+        if re.search(r"Style\.(ERROR|WARNING)|['\"](warning|Error): ", ast.unparse(call))
+    ]
+    assert printed_otherwise == []
 
 
 def test_the_header_of_a_table_is_bold_and_its_columns_stay() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.cli.broker_plan import BrokersPlan, plan_brokers
-from barnabas.cli.common import warn_user
+from barnabas.cli.colours import print_warning
 from barnabas.cli.coordination_plan import CoordinationPlan, plan_coordination
 from barnabas.cli.held_cluster import read_held, record_location
 from barnabas.cli.security_plan import SecurityPlan, plan_security
@@ -31,7 +31,7 @@ class ClusterPlan(NamedTuple):
 
 def plan_cluster(given: argparse.Namespace, directory: Path) -> ClusterPlan:
     """Decide what to start; writes nothing. Raises `BarnabasError` for options that do not fit what the data dir has."""
-    held = read_held(directory, warn_user)
+    held = read_held(directory, print_warning)
     coordination = plan_coordination(given, held, directory)
     security_plan = plan_security(given, users_of(given), held, directory)
     brokers = plan_brokers(given, held, directory, coordination, security_plan, overrides_of(given))

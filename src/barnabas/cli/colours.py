@@ -5,12 +5,13 @@ set (https://no-color.org).
 """
 
 import os
+import sys
 from enum import Enum
 from typing import TextIO
 
-from barnabas.cli.terminal import own
+from barnabas.cli.terminal import own, print
 
-__all__ = ["Style", "painted"]
+__all__ = ["Style", "painted", "print_error", "print_warning"]
 
 _PLAIN = "\x1b[0m"
 
@@ -28,3 +29,15 @@ def painted(style: Style, text: str, stream: TextIO) -> str:
     if not text or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("", "dumb") or not stream.isatty():
         return text
     return f"{own(stream, style.value)}{text}{own(stream, _PLAIN)}"
+
+
+def print_error(line: str, *more: str, stream: TextIO | None = None) -> None:
+    """Print an error on standard error, or where a Kafka tool prints it; the lines after the first are plain."""
+    stream = stream or sys.stderr
+    print(painted(Style.ERROR, line, stream), *more, sep="\n", file=stream)
+
+
+def print_warning(line: str, *, label: str = "warning", stream: TextIO | None = None) -> None:
+    """Print a warning on standard error, or where a Kafka tool prints it. ``label`` stands before the line, if it is not empty."""
+    stream = stream or sys.stderr
+    print(painted(Style.WARNING, f"{label}: {line}" if label else line, stream), file=stream)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.settings import read_properties, utf8_warnings
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import Style, painted, print_warning
 from barnabas.cli.help_text import HelpText
 from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.reachability import ANSWER_S
-from barnabas.cli.terminal import columns, print, print_document, shown
+from barnabas.cli.terminal import columns, print_document, shown
 from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
 
         return overridden(properties_file(path.command_config), {**path.properties, **path.secrets()})
     try:
-        given = read_properties_file(path, warn_user)
+        given = read_properties_file(path, print_warning)
     except OSError as error:
         raise BarnabasError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
@@ -222,7 +222,7 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
 
     for name in FREE_TEXT.intersection(given):
         if given[name] != given[name].strip():
-            warn_user(
+            print_warning(
                 f"{path}: {name} begins or ends with a blank, which belongs to the value here; Java's clients drop it"
             )
     return given
@@ -240,11 +240,6 @@ def read_properties_file(path: str | Path, warn: Callable[[str], None]) -> dict[
     return read_properties(text)
 
 
-def warn_user(line: str) -> None:
-    """Print a warning on standard error."""
-    print(painted(Style.WARNING, f"warning: {line}", sys.stderr), file=sys.stderr)
-
-
 def client_properties_file(path: "str | Context | None") -> dict[str, str]:
     """The same for `Producer` and `Consumer`. A name that clients do not know has no effect, as for Kafka's tools, with a warning.
 
@@ -257,7 +252,7 @@ def client_properties_file(path: "str | Context | None") -> dict[str, str]:
         del given[name]
         hint = did_you_mean(name, CLIENT_PROPERTIES)
         where = f" in {path}" if isinstance(path, str) else ""
-        warn_user(f"{name}{where} is not a property of clients, and has no effect{hint}")
+        print_warning(f"{name}{where} is not a property of clients, and has no effect{hint}")
     return given
 
 

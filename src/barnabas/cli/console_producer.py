@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error
 from barnabas.cli.common import (
     BROKERS_HELP,
     ToolParser,
@@ -79,11 +79,11 @@ class _Failures:
     def note(self, error: ClientError) -> None:
         self.count += 1
         if self.count <= _ERRORS_SHOWN:
-            print(painted(Style.ERROR, f"Error: {error}", sys.stderr), file=sys.stderr)
+            print_error(f"Error: {error}")
 
     def report(self) -> None:
         if self.count:
-            print(painted(Style.ERROR, f"{self.count} records were not delivered", sys.stderr), file=sys.stderr)
+            print_error(f"{self.count} records were not delivered")
 
 
 def _lines(*, interactive: bool) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error, print_warning
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
 from barnabas.cli.incomplete import Gaps, without_deleted
 from barnabas.cli.suggestions import explained
@@ -220,12 +220,8 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
     documents = []
     for group, committed in there:
         if group.state == "Dead":
-            print(
-                "",
-                painted(Style.ERROR, f"Error: Consumer group '{group.group_id}' does not exist.", sys.stderr),
-                file=sys.stderr,
-                sep="\n",
-            )
+            print(file=sys.stderr)
+            print_error(f"Error: Consumer group '{group.group_id}' does not exist.")
             continue
         _print_state(group)
         if given.members:
@@ -252,19 +248,11 @@ def _partitions(group: GroupDescription, committed: _Committed) -> list[TopicPar
 
 def _print_state(group: GroupDescription) -> None:
     if group.state == "Empty":
-        print(
-            "",
-            painted(Style.WARNING, f"Consumer group '{group.group_id}' has no active members.", sys.stderr),
-            file=sys.stderr,
-            sep="\n",
-        )
+        print(file=sys.stderr)
+        print_warning(f"Consumer group '{group.group_id}' has no active members.", label="")
     elif group.state in _REBALANCING:
-        print(
-            "",
-            painted(Style.WARNING, f"Warning: Consumer group '{group.group_id}' is rebalancing.", sys.stderr),
-            file=sys.stderr,
-            sep="\n",
-        )
+        print(file=sys.stderr)
+        print_warning(f"Consumer group '{group.group_id}' is rebalancing.", label="Warning")
 
 
 def _offsets(given: argparse.Namespace, group: GroupDescription, committed: _Committed, ends: _Ends) -> dict[str, Any]:
@@ -383,7 +371,8 @@ def _delete(connection: AdminConnection, given: argparse.Namespace) -> int:
     elif not failed:
         print(f"Deletion of requested consumer groups ({names}) was successful.")
     else:
-        print("", painted(Style.ERROR, "Error: Deletion of some consumer groups failed:", sys.stdout), sep="\n")
+        print()
+        print_error("Error: Deletion of some consumer groups failed:", stream=sys.stdout)
         for group_id, refusal in failed.items():
             print(f"* Group '{group_id}' could not be deleted due to: {refusal.message} ({refusal.code.name})")
         if deleted:
@@ -404,11 +393,8 @@ def _delete_offsets(connection: AdminConnection, given: argparse.Namespace) -> i
         )
         return 1 if failed else 0
     if failed:
-        print(
-            "",
-            painted(Style.ERROR, "Error: Encounter some partition level error, see the follow-up details:", sys.stdout),
-            sep="\n",
-        )
+        print()
+        print_error("Error: Encounter some partition level error, see the follow-up details:", stream=sys.stdout)
     else:
         print(f"Request succeed for deleting offsets with topic {', '.join(given.topic)} group {group_id}")
     rows = [

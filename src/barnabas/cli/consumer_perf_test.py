@@ -6,7 +6,7 @@ import sys
 import time
 from datetime import datetime
 
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_warning
 from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, add_output_option, client_properties_file
 from barnabas.cli.java_dates import java_date
 from barnabas.cli.reachability import require_broker
@@ -54,11 +54,11 @@ def main(argv: list[str]) -> int:
                 last = now
             elif now - last >= given.timeout / 1000:
                 text = (
-                    f"WARNING: Exiting before consuming the expected number of messages: timeout ({given.timeout} ms) "
+                    f"Exiting before consuming the expected number of messages: timeout ({given.timeout} ms) "
                     "exceeded. You can use the --timeout option to increase the timeout."
                 )
                 stream = sys.stderr if as_json else sys.stdout
-                print(painted(Style.WARNING, text, stream), file=stream)
+                print_warning(text, label="WARNING", stream=stream)
                 break
             if figures.detailed and now - figures.interval_began >= given.reporting_interval / 1000:
                 print(figures.interval())

@@ -6,9 +6,8 @@ import sys
 from typing import Any, NoReturn
 
 from barnabas.base.hints import did_you_mean
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error
 from barnabas.cli.help_text import HelpText
-from barnabas.cli.terminal import print
 
 __all__ = ["HelpfulParser"]
 
@@ -33,8 +32,7 @@ class HelpfulParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with 2 after one line that says what is wrong and one that says where help is."""
         chosen = self._chosen()
-        text = painted(Style.ERROR, message + chosen._suggestion(message), sys.stderr)
-        print(text, f"See {chosen.prog} --help.", sep="\n", file=sys.stderr)
+        print_error(message + chosen._suggestion(message), f"See {chosen.prog} --help.")
         self.exit(2)
 
     def _chosen(self) -> "HelpfulParser":

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_warning
 from barnabas.cli.exit_codes import INCOMPLETE
-from barnabas.cli.terminal import print
 from barnabas.client.errors import RefusedError, UnknownTopicError
 from barnabas.wire.kafka.errors import ErrorCode
 
@@ -91,12 +90,12 @@ def without_deleted(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPart
 
 def say_incomplete(line: str) -> None:
     """One thing that an answer lacks, on standard error."""
-    say_warning(f"Incomplete: {line}")
+    print_warning(line, label="Incomplete")
 
 
 def say_warning(line: str) -> None:
     """A line on standard error, in the colour of warnings on a terminal."""
-    print(painted(Style.WARNING, line, sys.stderr), file=sys.stderr, flush=True)
+    print_warning(line, label="")
 
 
 def some(names: list[str]) -> str:

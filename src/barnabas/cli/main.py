@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error
 from barnabas.cli.exit_codes import INTERRUPTED
 from barnabas.cli.standard_streams import finish_output, forget_output, prepare_streams
 from barnabas.cli.terminal import print, print_lines
@@ -100,7 +100,7 @@ def _run(arguments: list[str]) -> int:
 
 def _failed(problem: str, *more: str) -> int:
     code = finish_output(1)  # first what the command has printed
-    print(painted(Style.ERROR, f"Error: {problem}", sys.stderr), *more, sep="\n", file=sys.stderr)
+    print_error(f"Error: {problem}", *more)
     return code
 
 
@@ -122,8 +122,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     command = COMMANDS.get(name)
     if command is None or not _exists(command):
-        text = f"barnabas: there is no command {name!r}{_suggestion(name)}"
-        print(painted(Style.ERROR, text, sys.stderr), file=sys.stderr)
+        print_error(f"barnabas: there is no command {name!r}{_suggestion(name)}")
         return 2
     code: int = import_module(f"barnabas.cli.{command.module}").main(arguments[1:])
     return code

@@ -1,11 +1,10 @@
 """``barnabas pipeline``: run and check declared flows (docs/how-to/pipelines.md)."""
 
 import argparse
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error, print_warning
 from barnabas.cli.common import ToolParser, add_output_option, print_json
 from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.pipeline_operations import OPERATION_ACTIONS, add_operation_actions, lag_text
@@ -108,7 +107,8 @@ def _refused(error: SpecError, arguments: argparse.Namespace) -> int:
         problems = [{**asdict(each), "file": each.file or arguments.file} for each in error.problems]
         print_json({"flow": None, "valid": False, "problems": problems, "checked_by_spark": False})
     elif any(each.file for each in error.problems):
-        print(*(painted(Style.ERROR, line, sys.stderr) for line in error.lines), sep="\n", file=sys.stderr)
+        for line in error.lines:
+            print_error(line)
     else:  # it cannot be read at all
         raise error
     return 1
@@ -137,8 +137,9 @@ def _require_topics(flow: spec.Flow) -> None:
         options = SourceOptions.parse(source_options(source), streaming=True)
         partitions = KafkaCluster(options, timeout_ms=round(ANSWER_S * 1000)).partitions()
         if not partitions:
-            text = f"warning: no topic matches {source.pattern}, the pattern of {source.name}: there is nothing to read yet"
-            print(painted(Style.WARNING, text, sys.stderr), file=sys.stderr)
+            print_warning(
+                f"no topic matches {source.pattern}, the pattern of {source.name}: there is nothing to read yet"
+            )
 
 
 def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
@@ -160,13 +161,10 @@ def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
         return 1 if problems else 0
     if problems:
         for each in problems:
-            print(painted(Style.ERROR, str(flow.places.error(each.field, each.message)), sys.stderr), file=sys.stderr)
+            print_error(str(flow.places.error(each.field, each.message)))
         return 1
     for each in warnings:
-        print(
-            painted(Style.WARNING, f"warning: {flow.places.error(each.field, each.message)}", sys.stderr),
-            file=sys.stderr,
-        )
+        print_warning(str(flow.places.error(each.field, each.message)))
     topics = ", ".join(source.pattern or ", ".join(source.topics) for source in flow.sources)
     print(f"{flow.name} is valid: {topics} -> {', '.join(sinks)}")
     for sink, key in zip(sinks, keys, strict=True):

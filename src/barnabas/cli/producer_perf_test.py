@@ -4,13 +4,12 @@ import argparse
 import json
 import random
 import string
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file, key_values
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.terminal import print
@@ -104,7 +103,7 @@ class LatencyStats:
         if error is not None:
             self.failed += 1
             if self.failed <= 10:
-                print(painted(Style.ERROR, f"Error: {error}", sys.stderr), file=sys.stderr)
+                print_error(f"Error: {error}")
             return
         ms = latency_s * 1000
         if self._count % self._every == 0:

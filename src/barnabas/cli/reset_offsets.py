@@ -14,7 +14,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.numbers import LARGEST_INT64
 from barnabas.base.record_times import searched_ms
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error, print_warning
 from barnabas.cli.common import aligned, print_json
 from barnabas.cli.terminal import print, print_lines, shown
 from barnabas.client.admin_connection import AdminConnection
@@ -36,12 +36,7 @@ _DURATION = re.compile(
 def reset_offsets(connection: AdminConnection, given: argparse.Namespace, group_ids: Sequence[str]) -> int:
     """Plan, execute if asked to, and print; 1 when a group is in use or a partition was refused."""
     if not given.dry_run and not given.execute:
-        print(
-            painted(
-                Style.WARNING, "WARN: nothing is changed without --execute; say --dry-run if that is meant.", sys.stderr
-            ),
-            file=sys.stderr,
-        )
+        print_warning("nothing is changed without --execute; say --dry-run if that is meant.", label="WARN")
     plan = _plan_file(given)
     result: dict[str, _Offsets] = {}
     failed = False
@@ -52,21 +47,16 @@ def reset_offsets(connection: AdminConnection, given: argparse.Namespace, group_
                 f"Error: Assignments can only be reset if the group '{group_id}' is inactive, but the current state is "
                 f"{group.state}."
             )
-            print("", painted(Style.ERROR, text, sys.stderr), sep="\n", file=sys.stderr)
+            print(file=sys.stderr)
+            print_error(text)
             failed = True
             continue
         offsets = _prepare(connection, given, group_id, plan)
         if given.execute and offsets:
             for partition, code in alter_group_offsets(connection, group_id, offsets).items():
                 if code:
-                    print(
-                        "",
-                        painted(
-                            Style.ERROR, f"Error: {group_id}, {partition}: {code.message} ({code.name})", sys.stderr
-                        ),
-                        sep="\n",
-                        file=sys.stderr,
-                    )
+                    print(file=sys.stderr)
+                    print_error(f"Error: {group_id}, {partition}: {code.message} ({code.name})")
                     del offsets[partition]
                     failed = True
         result[group_id] = offsets
@@ -184,11 +174,8 @@ def _within_range(connection: AdminConnection, wanted: _Offsets) -> _Offsets:
         inside = min(max(offset, starts[partition]), ends[partition])
         if inside != offset:
             side = "higher than latest" if offset > inside else "lower than earliest"
-            print(
-                f"WARN New offset ({offset}) is {side} offset for topic partition {partition}. "
-                f"Value will be set to {inside}",
-                file=sys.stderr,
-            )
+            text = f"WARN New offset ({offset}) is {side} offset for topic partition {partition}. Value will be set to {inside}"
+            print_warning(text, label="")
         offsets[partition] = inside
     return offsets
 

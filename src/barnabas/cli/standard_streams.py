@@ -21,10 +21,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error
 from barnabas.cli.exit_codes import PIPE_CLOSED
 from barnabas.cli.log_lines import LogFormatter
-from barnabas.cli.terminal import TerminalStream, print
+from barnabas.cli.terminal import TerminalStream
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -112,7 +112,7 @@ def finish_output(code: int) -> int:
         forget_output()
         if code:
             return code
-        print(painted(Style.ERROR, f"Error: {error.strerror or error}", sys.stderr), file=sys.stderr)
+        print_error(f"Error: {error.strerror or error}")
         return 1
     return code
 

@@ -1,13 +1,11 @@
 """What was probably meant: topics of the cluster, and names of configurations, for commands that were refused one."""
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
-from barnabas.cli.colours import Style, painted
-from barnabas.cli.terminal import print
+from barnabas.cli.colours import print_warning
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -49,9 +47,4 @@ def warn_of_unknown(given: Mapping[str, object], known: Iterable[str], what: str
     names = list(known)
     for name in given:
         if name not in names:
-            print(
-                painted(
-                    Style.WARNING, f"warning: {name} is not a property of {what}{did_you_mean(name, names)}", sys.stderr
-                ),
-                file=sys.stderr,
-            )
+            print_warning(f"{name} is not a property of {what}{did_you_mean(name, names)}")

@@ -21,7 +21,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error
 from barnabas.cli.exit_codes import exit_code_of
 from barnabas.cli.server_names import COORDINATION_NAME, log_of, server_title
 from barnabas.cli.terminal import print
@@ -271,7 +271,7 @@ def _serve(command: str, config: str, log: str, pipe: Connection, inherited: lis
         with contextlib.suppress(OSError):
             pipe.send_bytes(f"Error: {error}".encode())
         with contextlib.suppress(OSError):
-            print(painted(Style.ERROR, f"Error: {error}", sys.stderr), file=sys.stderr)
+            print_error(f"Error: {error}")
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -9,7 +9,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import ZERO_UUID, TopicPartition, uuid_from_text, uuid_text
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_warning
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, key_values, print_json
 from barnabas.cli.incomplete import Gaps
 from barnabas.cli.suggestions import explained
@@ -128,10 +128,10 @@ def _create(connection: AdminConnection, given: argparse.Namespace) -> None:
     name = given.topic
     if "." in name or "_" in name:
         text = (
-            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
-            "collide. To avoid issues it is best to use either, but not both."
+            "Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. To avoid "
+            "issues it is best to use either, but not both."
         )
-        print(painted(Style.WARNING, text, sys.stderr), file=sys.stderr)
+        print_warning(text, label="WARNING")
     if given.replication_factor is not None and not 1 <= given.replication_factor <= _MAX_REPLICATION_FACTOR:
         raise ConfigError(f"The replication factor must be between 1 and {_MAX_REPLICATION_FACTOR} inclusive")
     if given.partitions is not None and given.partitions < 1:

@@ -22,8 +22,7 @@ from barnabas.base.private_files import write_private
 from barnabas.base.settings import properties_text
 from barnabas.cli.broker_plan import check_settings
 from barnabas.cli.cluster_plan import plan_cluster
-from barnabas.cli.colours import Style, painted
-from barnabas.cli.common import warn_user
+from barnabas.cli.colours import print_warning
 from barnabas.cli.held_cluster import refuse_other_data
 from barnabas.cli.local_clusters import LocalCluster, locked, record, refuse_started_by_hand
 from barnabas.cli.security_plan import SecurityPlan, client_file
@@ -38,9 +37,7 @@ __all__ = ["main"]
 _OUTPUT = "BARNABAS_UP_OUTPUT"  # set by --detach for the process in the background: the file of its messages
 _DETACH_TIMEOUT_S = 90
 _POLL_S = 0.02
-_TEMPORARY = (
-    "note: the data of this cluster is temporary and goes when it stops; barnabas up --data-dir DIR keeps its data"
-)
+_TEMPORARY = "the data of this cluster is temporary and goes when it stops; barnabas up --data-dir DIR keeps its data"
 
 
 def main(argv: list[str]) -> int:
@@ -95,7 +92,7 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
             security_plan.security.prepare()
         check_ports([*brokers.addresses, *brokers.metrics, *coordination.listens])
         for warning in check_settings(brokers, overrides_of(given)):
-            warn_user(warning)
+            print_warning(warning)
         supervisor = Supervisor(
             directory,
             plan.write(directory),
@@ -134,7 +131,7 @@ def _supervise(supervisor: Supervisor, cluster: LocalCluster, security_plan: Sec
         cluster.output = os.environ.get(_OUTPUT, "")
         record(cluster)
         if cluster.is_temporary:
-            print(painted(Style.WARNING, _TEMPORARY, sys.stderr), file=sys.stderr)
+            print_warning(_TEMPORARY, label="note")
         pids = ",".join(f"{name}:{pid}" for name, pid in cluster.pids.items())
         print(f"ready {cluster.bootstrap_servers} zk={cluster.zookeeper_connect} pids={pids}")
         supervisor.watch()

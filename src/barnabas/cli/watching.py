@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error
 from barnabas.cli.terminal import own, print
 from barnabas.client.errors import ClientError
 
@@ -27,6 +27,6 @@ def show_repeatedly(show: Callable[[], object], interval_s: float, restart: Call
         except ClientError as error:
             if is_first or not error.retriable:
                 raise
-            print(painted(Style.ERROR, f"Error: {error}", sys.stderr), file=sys.stderr)
+            print_error(f"Error: {error}")
         is_first = False
         time.sleep(interval_s)

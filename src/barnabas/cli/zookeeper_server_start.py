@@ -12,13 +12,12 @@ import sys
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
 from barnabas.base.settings import Values
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_error
 from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.log_lines import LogFormatter, log_to_standard_error
 from barnabas.cli.server_faults import parts_with_faults
 from barnabas.cli.server_names import coordination_name
 from barnabas.cli.standard_streams import outlive_output
-from barnabas.cli.terminal import print
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.quorum.configuration_files import read_zoo_cfg
 from barnabas.coordination.server.peer_config import PeerConfig, configuration_warnings, read_peer_config
@@ -51,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 def _refused(error: BarnabasError, status: int) -> int:
-    print(painted(Style.ERROR, f"zookeeper-server-start: {error}", sys.stderr), file=sys.stderr)
+    print_error(f"zookeeper-server-start: {error}")
     return status
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import new_random
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import print_warning
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, properties_file
 from barnabas.cli.coordination_diagnosis import ASK_S, why_unserved
 from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
@@ -137,7 +137,7 @@ class _Access:
         """``path`` of the file, None for no protection. Raises `ConfigError`, also for names that are unknown."""
         values = read_client_config(properties_file(path))
         for name in values.unknown():
-            print(painted(Style.WARNING, f"warning: {name} in {path} has no effect", sys.stderr), file=sys.stderr)
+            print_warning(f"{name} in {path} has no effect")
         tls = client_tls(values, _read_text)
         context = client_context(tls) if tls is not None else None
         self.network = partial(TlsNetwork, client=context) if context is not None else SocketNetwork
