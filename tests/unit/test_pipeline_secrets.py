@@ -246,6 +246,12 @@ def test_an_address_is_refused_in_every_other_field_with_a_path(field: str, text
     assert "s3://b/x" in str(refused.value)
 
 
+def test_a_delta_table_may_be_given_as_an_address_of_this_machine() -> None:
+    """It is looked for there after it was made."""
+    flow = parse('[[sinks]]\ntype = "delta"\npath = "file:///data/lake%20one"\n')
+    assert flow.sinks[0].path == "/data/lake one"  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("given", "path"),
     [

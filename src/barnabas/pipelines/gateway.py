@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.private_files import write_private
 from barnabas.base.settings import properties_text
 from barnabas.pipelines.java_files import argument_file
 
@@ -40,9 +41,18 @@ class SparkJvm:
         """``spark`` is the folder of PySpark, ``log`` the descriptor to which the JVM writes what it has to say."""
         self._folder = Path(tempfile.mkdtemp(prefix="barnabas-jvm-"))
         self._connection = self._folder / "connection"
+        try:
+            self.process = self._start(spark, settings, environment, log)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    def _start(
+        self, spark: Path, settings: Mapping[str, str], environment: Mapping[str, str], log: int
+    ) -> "subprocess.Popen[bytes]":
         arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         words = ["--properties-file", str(self._write_settings(settings)), "--load-spark-defaults"]
-        self.process = subprocess.Popen(
+        return subprocess.Popen(
             [str(spark / "bin" / "spark-submit"), *words, *arguments],
             stdin=subprocess.PIPE,  # its end is the JVM's end
             stdout=log,
@@ -68,8 +78,7 @@ class SparkJvm:
 
     def _write(self, name: str, text: str) -> Path:
         path = self._folder / name
-        with open(path, "x", encoding="utf-8", opener=_private) as file:
-            file.write(text)
+        write_private(path, text.encode())
         return path
 
     def connect(self) -> Any:
@@ -107,10 +116,6 @@ class SparkJvm:
             self.process.kill()
             self.process.wait()
         return False
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def ignore_interrupt() -> None:
