@@ -1,6 +1,8 @@
 """Where our own reader cannot read a range, librdkafka does, or the error has both reasons."""
 
+import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from support.scripted_broker import (  # noqa: E402
     error,
     honest,
     old_batch,
+    throttled,
 )
 
 SCHEMA = pa.schema([("value", pa.binary()), ("offset", pa.int64())])
@@ -107,3 +110,14 @@ def test_librdkafka_finds_records_gone_as_our_own_reader_does(broker: ScriptedBr
     assert read(broker, 30, 70, ONLY_LIBRDKAFKA, LAX) == list(range(30, 40))
     with pytest.raises(BarnabasError, match="the partition ends at 40"):
         read(broker, 30, 70, ONLY_LIBRDKAFKA, {"fetchTimeoutMs": "300"})
+
+
+def test_librdkafka_has_the_time_that_a_broker_throttles_it(broker: ScriptedBroker) -> None:
+    """The broker answers at once, and reads no request until the pause is over."""
+
+    def silent(answer: Any) -> Any:
+        time.sleep(1.2)  # what a broker does with a channel that it has muted
+        return empty(answer)
+
+    broker.script(throttled(1000), silent)
+    assert read(broker, 0, 40, ONLY_LIBRDKAFKA, {"fetchTimeoutMs": "600"}) == list(range(40))

@@ -97,6 +97,16 @@ class KeptByProcess(Generic[Kept]):
 _consumers = KeptByProcess[Consumer]()
 
 
+class _Throttled:
+    """The pauses that brokers asked for, of all consumers of the process (KIP-219)."""
+
+    total_s = 0.0
+
+
+def _note_throttle(event: Any) -> None:
+    _Throttled.total_s += event.throttle_time
+
+
 def read_by_record(
     options: SourceOptions, schema: pa.Schema, wanted: Range, lost: Callable[[Lost], None] = lambda _: None
 ) -> Iterator[pa.RecordBatch]:
@@ -138,6 +148,7 @@ def _borrow(options: SourceOptions) -> tuple[tuple[object, ...], Consumer]:
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 16 * 1024,
+            "throttle_cb": _note_throttle,
         },
     )
     key = tuple(sorted(config.items()))
@@ -160,10 +171,13 @@ class _Poll:
         """The messages of the range."""
         wanted, allowed_s = self._wanted, self._options.fetch_timeout_ms / 1000
         deadline = time.monotonic() + allowed_s
+        throttled_s = _Throttled.total_s
         while self._next_offset < wanted.end:
             polled: list[_Message] = self._consumer.consume(
                 min(_BATCH_RECORDS, wanted.end - self._next_offset), _POLL_S
             )
+            deadline += _Throttled.total_s - throttled_s
+            throttled_s = _Throttled.total_s
             before = self._next_offset
             records = [each for each in polled if self._take(each)]
             if records and (records[0].offset() < wanted.start or records[-1].offset() >= wanted.end):
