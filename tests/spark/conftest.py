@@ -60,6 +60,11 @@ class TestCluster:
             time.sleep(0.05)
         self._admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
 
+    def delete_records(self, topic: str, before: int) -> None:
+        """The first partition begins at this offset afterwards."""
+        for future in self._admin.delete_records([TopicPartition(topic, 0, before)]).values():
+            future.result(60)
+
     def add_partitions(self, topic: str, count: int) -> None:
         """The topic has so many partitions afterwards."""
         self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(60)

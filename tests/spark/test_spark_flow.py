@@ -24,6 +24,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from barnabas.base.ids import TopicPartition  # noqa: E402
 from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.lost_records import lost_file  # noqa: E402
 from barnabas.pipelines.spec import load  # noqa: E402
 from support.needs import ROOT  # noqa: E402
 
@@ -192,6 +193,27 @@ def brings_figures(cluster: Any, folder: Path, packages: Path | None) -> Path:
     assert sum(row["flights"] for row in last.values()) == 3000
     assert sum(cluster.committed(topic, topic, 3)) == 3001
     return path
+
+
+def test_lost_records_are_counted_and_an_exit_status_on_request(cluster: Any, tmp_path: Path) -> None:
+    """In the summary and in what status reads; what the run before has lost does not count."""
+    topic, target = cluster.topic(1), cluster.topic(1)
+    cluster.produce(topic, [(None, line(n)) for n in range(200)])
+    extra = "fail_on_data_loss = false"
+    path = write_flow(tmp_path, TOPIC % target, bootstrap=cluster.bootstrap, topic=topic, extra=extra, name=topic)
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "start.json").write_text(json.dumps({topic: {"0": 0}}))
+    lost_file(checkpoint).write_text('["source", "t", 0, 0, 7]\n')
+    cluster.delete_records(topic, 140)
+    process = start(path, "--once", "--fail-on-loss")
+    out, errors = process.communicate(timeout=_TIMEOUT_S)
+    assert process.returncode == 1, errors
+    summary = json.loads(out)
+    assert (summary["status"], summary["rows"], summary["lost_records"]) == ("done", 60, 140)
+    assert summary["lost"] == {f"{topic}-0": 140}
+    assert "warning: lost: 140 records were gone before they were read" in errors
+    assert Checkpoint(load(path)).last_run()["lost_records"] == 140
 
 
 def test_a_stopped_flow_ends_well(cluster: Any, tmp_path: Path) -> None:

@@ -59,6 +59,11 @@ def main(argv: list[str]) -> int:
     run.add_argument(
         "--accept-bad-rows", action="store_true", help="go on after a run that max_bad has ended: count bad rows from 0"
     )
+    run.add_argument(
+        "--fail-on-loss",
+        action="store_true",
+        help="exit with status 1 when records were gone before they were read (fail_on_data_loss = false)",
+    )
     run.add_argument("--quiet", action="store_true", help="show no progress")
     check.add_argument(
         "--without-spark", action="store_true", help="leave out what only Spark can judge: expressions, types, patterns"
@@ -98,7 +103,7 @@ def _act(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     with RunDisplay(quiet=arguments.quiet) as display:
         summary = run_flow(flow, once=arguments.once, accept_bad_rows=accepts, show=display.show, say=display.say)
     _print_summary(summary, arguments.output)
-    return 0
+    return 1 if arguments.fail_on_loss and summary.get("lost_records") else 0
 
 
 def _refused(error: SpecError, arguments: argparse.Namespace) -> int:
@@ -212,9 +217,10 @@ def _print_summary(summary: dict[str, Any], output: str) -> None:
         return
     print(f"{summary['flow']}: {summary['status']}", end="")
     if "rows" in summary:
+        lost = f"{summary['lost_records']} lost, " if summary.get("lost_records") else ""
         print(
             f"; {summary['rows']} rows in {summary['batches']} batches, {summary['bad_rows']} bad, "
-            f"{summary['late_rows']} late, lag {lag_text(summary['lag'], None)}, {summary['seconds']:.1f} s",
+            f"{summary['late_rows']} late, {lost}lag {lag_text(summary['lag'], None)}, {summary['seconds']:.1f} s",
             end="",
         )
     print()

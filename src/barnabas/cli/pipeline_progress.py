@@ -50,6 +50,7 @@ class RunDisplay:
             f"{totals.rows:,} rows, {rate:,.0f} rows/s, lag {lag_text(totals.lag, totals.catch_up_s)}, batch {totals.batch}"
             + (f", {totals.bad_rows:,} bad" if totals.bad_rows else "")
             + (f", {totals.late_rows:,} late" if totals.late_rows else "")
+            + (f", {totals.lost_records:,} lost" if totals.lost_records else "")
         )
         if self._terminal:
             self._waits.end()

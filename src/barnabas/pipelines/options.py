@@ -48,6 +48,7 @@ _NAMES = {
         "fetchTimeoutMs",
         "admissionFile",
         "flowSource",
+        "lostFile",
         "madeAgain",
     )
 }
@@ -99,6 +100,7 @@ class SourceOptions:
     include_headers: bool = False
     fetch_timeout_ms: int = 120_000
     admission_file: str | None = None
+    lost_file: str | None = None
     flow_source: str | None = None
     """The name of the source of a flow; None for a query of a user's own program."""
     made_again: tuple[str, ...] = ()
@@ -137,6 +139,7 @@ class SourceOptions:
             include_headers=_boolean(own, "includeHeaders", default=False),
             fetch_timeout_ms=_positive(own, "fetchTimeoutMs") or 120_000,
             admission_file=own.get("admissionFile"),
+            lost_file=own.get("lostFile"),
             flow_source=own.get("flowSource"),
             made_again=tuple(filter(None, own.get("madeAgain", "").split(","))),
         )

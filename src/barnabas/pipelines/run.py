@@ -25,6 +25,7 @@ from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
 from barnabas.pipelines.errors import OTHER_STATE_ADVICE, PipelineError, reason_of, secrets_hidden, with_advice
 from barnabas.pipelines.expression_places import failed_expression
+from barnabas.pipelines.lost_records import LostRecords, lost_file
 from barnabas.pipelines.masters import shown_master
 from barnabas.pipelines.offsets import from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
@@ -32,7 +33,7 @@ from barnabas.pipelines.protection import UNPROTECTED, lacks_secret
 from barnabas.pipelines.restarts import Restarts, restarts_of, transient_fault
 from barnabas.pipelines.session import open_flow_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
-from barnabas.pipelines.summary_text import table_problem
+from barnabas.pipelines.summary_text import lost_text, table_problem
 
 __all__ = ["run_flow", "run_on", "source_options"]
 
@@ -222,6 +223,7 @@ class _Run:
         ]
         self._notes = Checkpoint(flow)
         self._limits = limits
+        self._lost = LostRecords(self._checkpoint)
         self._show = show
         self._progress = Progress(committers, self._note)
 
@@ -234,6 +236,7 @@ class _Run:
 
         is_done = False
         try:
+            self._lost.begin()
             self._notes.note_run({})
             clusters = [source.bootstrap_servers for source in self._flow.sources]
             self._progress.resume(self._notes.position(), clusters)
@@ -269,6 +272,7 @@ class _Run:
             raise advised from error
         finally:
             self._progress.close()
+        self._count_lost(self._progress.totals)
         status = "done" if is_done else "stopped"
         return {"flow": self._flow.name, "status": status, **self._progress.totals.as_dict()}
 
@@ -342,7 +346,15 @@ class _Run:
             sink.close()
         self._sinks = []
 
+    def _count_lost(self, totals: Any) -> None:
+        totals.lost = self._lost.by_partition()
+        totals.lost_records = sum(totals.lost.values())
+        if totals.lost and "lost" not in self._warned:
+            self._warned.add("lost")
+            self._say(f"warning: {lost_text(totals.lost)}")
+
     def _note(self, totals: Any) -> None:
+        self._count_lost(totals)
         for name, counts in totals.tables.items():
             if counts["bad_rows"] and f"tables.{name}" not in self._warned:
                 self._warned.add(f"tables.{name}")
@@ -502,6 +514,8 @@ class _Run:
         start = self._starting_offsets(source, options)
         if source.quarantines and not headers:  # the query that reads headers decides what this one may read
             options["admissionFile"] = str(admission_file(self._checkpoint, source.name))
+        if connector == "barnabas" and not source.fail_on_data_loss:
+            options["lostFile"] = str(lost_file(self._checkpoint).absolute())
         options |= {
             "includeHeaders": str("headers" in types).lower(),
             "startingOffsets": start,

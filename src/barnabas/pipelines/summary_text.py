@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["table_problem", "wrong_lines"]
+_MOST_SHOWN = 10
+__all__ = ["lost_text", "table_problem", "wrong_lines"]
 
 
 def table_problem(name: str, counts: Mapping[str, Any]) -> str:
@@ -14,8 +15,19 @@ def table_problem(name: str, counts: Mapping[str, Any]) -> str:
     )
 
 
+def lost_text(lost: Mapping[str, int]) -> str:
+    """How many records were lost of which partitions."""
+    names = [f"{name}: {count:,}" for name, count in lost.items()]
+    shown = ", ".join(names[:_MOST_SHOWN]) + (
+        f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+    )
+    return f"lost: {sum(lost.values()):,} records were gone before they were read ({shown})"
+
+
 def wrong_lines(run: Mapping[str, Any]) -> Iterator[str]:
     """For each kind of bad rows, each expectation and each table what is wrong; ``run`` are figures as `Totals` has them."""
+    if run.get("lost"):
+        yield lost_text(run["lost"])
     if run.get("quarantined_rows"):
         yield f"quarantined: {run['quarantined_rows']:,} rows in {run['quarantined_batches']:,} micro-batches"
     sources = run.get("sources", {})
