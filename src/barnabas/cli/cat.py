@@ -20,7 +20,7 @@ from barnabas.cli.common import (
 )
 from barnabas.cli.reachability import bounds_of, known_bounds, require_broker
 from barnabas.cli.readable import json_line
-from barnabas.cli.terminal import print, shown_bytes
+from barnabas.cli.terminal import escaped_bytes_for, print
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
 from barnabas.client.deadline import Deadline
@@ -158,17 +158,19 @@ def _writer(given: argparse.Namespace) -> Callable[[Record[bytes, bytes]], bytes
         separator = None if given.K is None else _plain(given.K)
         if separator is None:
             return lambda record: (record.value or b"") + delimiter
-        return lambda record: shown_bytes(record.key or b"", sys.stdout) + separator + (record.value or b"") + delimiter
+        return lambda record: (
+            escaped_bytes_for(record.key or b"", sys.stdout) + separator + (record.value or b"") + delimiter
+        )
     form = _plain(given.f)
 
     def write(record: Record[bytes, bytes]) -> bytes:
         fields = {
             b"s": record.value or b"",
             b"S": b"%d" % (-1 if record.value is None else len(record.value)),
-            b"k": shown_bytes(record.key or b"", sys.stdout),
+            b"k": escaped_bytes_for(record.key or b"", sys.stdout),
             b"K": b"%d" % (-1 if record.key is None else len(record.key)),
             b"h": b",".join(
-                shown_bytes(name.encode() + b"=" + (b"NULL" if value is None else value), sys.stdout)
+                escaped_bytes_for(name.encode() + b"=" + (b"NULL" if value is None else value), sys.stdout)
                 for name, value in record.headers
             ),
             b"t": record.topic.encode(),

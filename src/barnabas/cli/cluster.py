@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, add_output_option, connect, print_json
-from barnabas.cli.terminal import print, shown
+from barnabas.cli.terminal import escaped_for, print
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -85,7 +85,7 @@ def _list_endpoints(connection: "AdminConnection", *, include_fenced: bool, as_j
 
 def _row(broker: DescribeClusterBroker) -> tuple[str, ...]:
     state = "fenced" if broker.is_fenced else "unfenced"
-    host, rack = (shown(text, sys.stdout) for text in (broker.host, broker.rack or "null"))
+    host, rack = (escaped_for(text, sys.stdout) for text in (broker.host, broker.rack or "null"))
     return str(broker.broker_id), host, str(broker.port), rack, state, "broker"
 
 

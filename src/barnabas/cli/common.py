@@ -16,7 +16,7 @@ from barnabas.cli.colours import Style, painted, print_warning
 from barnabas.cli.help_text import HelpText
 from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.reachability import ANSWER_S
-from barnabas.cli.terminal import columns, print_document, shown
+from barnabas.cli.terminal import columns, escaped_for, print_document
 from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def padded(rows: Sequence[Sequence[object]], minimum: Sequence[int] = (), gap: s
     """Rows for standard output as lines, with columns of at least ``minimum`` characters; on a terminal cells are escaped."""
     is_terminal = sys.stdout.isatty()
     measure = columns if is_terminal else len
-    texts = [[shown(str(cell), sys.stdout) for cell in row] for row in rows]
+    texts = [[escaped_for(str(cell), sys.stdout) for cell in row] for row in rows]
     widths = [max(map(measure, column)) for column in zip(*texts, strict=True)]
     widths = [max(pair) for pair in itertools.zip_longest(widths, minimum, fillvalue=0)]
     return [

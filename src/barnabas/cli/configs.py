@@ -196,9 +196,9 @@ def _describe(connection: AdminConnection, given: argparse.Namespace, entity: En
         else:
             print(f"{'All' if given.all else 'Dynamic'} configs for {entity.kind[:-1]} {name} are:")
         for entry in entries:
-            synonyms = ", ".join(f"{one.source.name}:{one.name}={_shown(one.value)}" for one in entry.synonyms)
+            synonyms = ", ".join(f"{one.source.name}:{one.name}={_value_text(one.value)}" for one in entry.synonyms)
             sensitive = str(entry.is_sensitive).lower()
-            print(f"  {entry.name}={_shown(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+            print(f"  {entry.name}={_value_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
     return gaps.report()
 
 
@@ -217,7 +217,7 @@ def _configs(connection: AdminConnection, resources: Sequence[Resource]) -> dict
     return found
 
 
-def _shown(value: str | None) -> str:
+def _value_text(value: str | None) -> str:
     return "null" if value is None else value
 
 

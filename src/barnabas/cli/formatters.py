@@ -12,7 +12,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.record_times import NO_TIME
 from barnabas.cli.message_json import message_document
 from barnabas.cli.suggestions import warn_of_unknown
-from barnabas.cli.terminal import print_lines, shown, shown_bytes
+from barnabas.cli.terminal import escaped_bytes_for, escaped_for, print_lines
 from barnabas.client.codecs import Decoder, decoder, load_dotted
 from barnabas.client.records import Record
 
@@ -67,7 +67,10 @@ class _Default:
                 lambda record: b"Epoch:%d" % (-1 if record.leader_epoch is None else record.leader_epoch),
             ),
             "print.headers": ("false", self._headers),
-            "print.key": ("false", lambda record: shown_bytes(self._text(record.key, self._decode_key), sys.stdout)),
+            "print.key": (
+                "false",
+                lambda record: escaped_bytes_for(self._text(record.key, self._decode_key), sys.stdout),
+            ),
             "print.value": ("true", lambda record: self._text(record.value, self._decode_value)),
         }
         self._columns = [
@@ -90,7 +93,7 @@ class _Default:
         if not record.headers:
             return b"NO_HEADERS"
         return self._headers_separator.join(
-            shown_bytes(name.encode() + b":" + self._text(value, self._decode_header), sys.stdout)
+            escaped_bytes_for(name.encode() + b":" + self._text(value, self._decode_header), sys.stdout)
             for name, value in record.headers
         )
 
@@ -119,7 +122,7 @@ def _logging(properties: Mapping[str, str]) -> Formatter:
     def write(record: RawRecord) -> bytes:
         typed = _typed_time(record)
         when = f"{typed}, " if typed else ""
-        key = "null " if record.key is None else shown(record.key.decode(errors="replace"), sys.stderr) + ", "
+        key = "null " if record.key is None else escaped_for(record.key.decode(errors="replace"), sys.stderr) + ", "
         value = "null" if record.value is None else record.value.decode(errors="replace")
         print_lines(f"{when}key:{key}value:{value}", file=sys.stderr)
         return plain(record)

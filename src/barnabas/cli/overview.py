@@ -7,7 +7,7 @@ from typing import Any
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
 from barnabas.cli.incomplete import Gaps, without_deleted
-from barnabas.cli.terminal import print_lines, shown
+from barnabas.cli.terminal import escaped_for, print_lines
 from barnabas.cli.watching import show_repeatedly
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.errors import ClientError, UnknownTopicError
@@ -150,7 +150,7 @@ def _text(found: dict[str, Any]) -> str:
         (each["group"], *(_known(each[name]) for name in ("state", "members", "lag"))) for each in found["groups"]
     ]
     parts = [
-        f"cluster {shown(str(found['cluster_id']), sys.stdout)}",
+        f"cluster {escaped_for(str(found['cluster_id']), sys.stdout)}",
         aligned(("BROKER", "ADDRESS", "RACK", "LEADS", ""), brokers),
     ]
     if topics:

@@ -16,7 +16,7 @@ from barnabas.base.numbers import LARGEST_INT64
 from barnabas.base.record_times import searched_ms
 from barnabas.cli.colours import print_error, print_warning
 from barnabas.cli.common import aligned, print_json
-from barnabas.cli.terminal import print, print_lines, shown
+from barnabas.cli.terminal import escaped_for, print, print_lines
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import alter_group_offsets, describe_group, group_offsets
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
@@ -74,7 +74,9 @@ def _print(given: argparse.Namespace, result: Mapping[str, _Offsets]) -> None:
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\n")
         for group_id, topic, *numbers in rows:
-            cells = [shown(name, sys.stdout) for name in ([topic] if len(given.group) == 1 else [group_id, topic])]
+            cells = [
+                escaped_for(name, sys.stdout) for name in ([topic] if len(given.group) == 1 else [group_id, topic])
+            ]
             writer.writerow([*cells, *numbers])
         print_lines(output.getvalue())
     elif given.output == "json":

@@ -35,12 +35,12 @@ __all__ = [
     "TerminalStream",
     "columns",
     "escaped",
+    "escaped_bytes_for",
+    "escaped_for",
     "own",
     "print",
     "print_document",
     "print_lines",
-    "shown",
-    "shown_bytes",
 ]
 
 _MARK = os.urandom(8).hex()
@@ -63,12 +63,12 @@ def escaped(text: str, keep: str = "") -> str:
     return "".join(parts)
 
 
-def shown(text: str, stream: TextIO) -> str:
+def escaped_for(text: str, stream: TextIO) -> str:
     """One line from outside for a stream: escaped if the stream is a terminal."""
     return escaped(text) if stream.isatty() else text
 
 
-def shown_bytes(data: bytes, stream: TextIO) -> bytes:
+def escaped_bytes_for(data: bytes, stream: TextIO) -> bytes:
     """The same for bytes, UTF-8 mostly, that go to a stream's buffer: a record's key, say, which has no lines."""
     return escaped(data.decode(errors="backslashreplace")).encode() if stream.isatty() else data
 

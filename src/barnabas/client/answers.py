@@ -74,7 +74,7 @@ def _check_keys(rule: _Rule, request: Message, response: Message) -> None:
     there = set(answered)
     if len(there) < len(answered):
         twice = next(key for key, times in Counter(answered).items() if times > 1)
-        raise WrongAnswerError(f"{rule.what} {_shown(twice)} twice")
+        raise WrongAnswerError(f"{rule.what} {_key_text(twice)} twice")
     asked = rule.asked(request)
     if asked is None:
         return
@@ -83,20 +83,20 @@ def _check_keys(rule: _Rule, request: Message, response: Message) -> None:
         return
     for key in answered:
         if key not in wanted:
-            raise WrongAnswerError(f"{rule.what} {_shown(key)}, which was not asked for")
+            raise WrongAnswerError(f"{rule.what} {_key_text(key)}, which was not asked for")
     is_throttled = rule.is_empty_if_throttled and not answered and getattr(response, "throttle_time_ms", 0) > 0
     if not rule.may_omit and not is_throttled and not getattr(response, "error_code", 0):
         missing = next(key for key in wanted if key not in there)
-        raise WrongAnswerError(f"nothing about {rule.what} {_shown(missing)}, which was asked for")
+        raise WrongAnswerError(f"nothing about {rule.what} {_key_text(missing)}, which was asked for")
 
 
 _LONGEST_SHOWN = 100
 
 
-def _shown(key: Any) -> str:
+def _key_text(key: Any) -> str:
     """A key in an error: without control characters, and cut."""
     if isinstance(key, frozenset | tuple):
-        return " ".join(_shown(part) for part in (sorted(key, key=repr) if isinstance(key, frozenset) else key))
+        return " ".join(_key_text(part) for part in (sorted(key, key=repr) if isinstance(key, frozenset) else key))
     text = str(key)
     if not text.isprintable() or not text:
         text = repr(text)
@@ -262,7 +262,7 @@ _WITHOUT_KEYS = frozenset(
 def _refuse_twice(keys: Iterable[Any], what: str) -> None:
     twice = [key for key, times in Counter(keys).items() if times > 1]
     if twice:
-        raise WrongAnswerError(f"{what} {_shown(twice[0])} twice")
+        raise WrongAnswerError(f"{what} {_key_text(twice[0])} twice")
 
 
 def _refuse_unnamed(names: Iterable[str | None], what: str) -> None:
@@ -282,10 +282,12 @@ def _check_metadata(_: Any, response: Any) -> None:
     _refuse_twice((broker.node_id for broker in response.brokers), "broker")
     _refuse_unnamed((topic.name for topic in response.topics), "topic")
     for topic in response.topics:
-        _refuse_twice((item.partition_index for item in topic.partitions), f"partition of topic {_shown(topic.name)}")
+        _refuse_twice(
+            (item.partition_index for item in topic.partitions), f"partition of topic {_key_text(topic.name)}"
+        )
         for item in topic.partitions:
             if not item.replica_nodes:
-                raise WrongAnswerError(f"no replicas of partition {_shown((topic.name, item.partition_index))}")
+                raise WrongAnswerError(f"no replicas of partition {_key_text((topic.name, item.partition_index))}")
 
 
 def _check_offset_fetch(_: Any, response: Any) -> None:
@@ -301,31 +303,33 @@ def _check_quotas(request: Any, response: Any) -> None:
         for component in request.components:
             has = component.entity_type in entity
             if not has or (component.match_type != 2 and entity[component.entity_type] != component.match):
-                raise WrongAnswerError(f"entity {_shown(tuple(entity.items()))}, which was not asked for")
+                raise WrongAnswerError(f"entity {_key_text(tuple(entity.items()))}, which was not asked for")
 
 
 def _check_configs(request: Any, response: Any) -> None:
     wanted = {(item.resource_type, item.resource_name): item.configuration_keys for item in request.resources}
     for result in response.results:
-        of = f"of {_shown(result.resource_name)}"
+        of = f"of {_key_text(result.resource_name)}"
         _refuse_unnamed((item.name for item in result.configs), "property")
         _refuse_twice((item.name for item in result.configs), f"property {of}")
         names = wanted[result.resource_type, result.resource_name]
         for item in result.configs if names else ():  # an empty list asks for all, as null does
             if item.name not in names:
-                raise WrongAnswerError(f"property {_shown(item.name)} {of}, which was not asked for")
+                raise WrongAnswerError(f"property {_key_text(item.name)} {of}, which was not asked for")
 
 
 def _check_topic_partitions(request: Any, response: Any) -> None:
     """The next answer must begin after this one, or asking would not end."""
     for topic in response.topics:
-        _refuse_twice((item.partition_index for item in topic.partitions), f"partition of topic {_shown(topic.name)}")
+        _refuse_twice(
+            (item.partition_index for item in topic.partitions), f"partition of topic {_key_text(topic.name)}"
+        )
     if response.next_cursor is None:
         return
     at = (response.next_cursor.topic_name, response.next_cursor.partition_index)
     before = ("", -1) if request.cursor is None else (request.cursor.topic_name, request.cursor.partition_index)
     if at <= before or at[0] not in {topic.name for topic in request.topics}:
-        raise WrongAnswerError(f"the cursor {_shown(at)}, which does not continue the question")
+        raise WrongAnswerError(f"the cursor {_key_text(at)}, which does not continue the question")
 
 
 def _check_created_acls(request: Any, response: Any) -> None:
@@ -351,7 +355,7 @@ def _check_acls(request: Any, response: Any) -> None:
         is_named = request.pattern_type_filter == _LITERAL and request.resource_name_filter is not None
         if is_other_type or (is_named and request.resource_name_filter != resource.resource_name):
             raise WrongAnswerError(
-                f"resource {resource.resource_type} {_shown(resource.resource_name)}, which was not asked for"
+                f"resource {resource.resource_type} {_key_text(resource.resource_name)}, which was not asked for"
             )
 
 
@@ -362,14 +366,14 @@ def _check_log_dirs(_: Any, response: Any) -> None:
 
 def _check_members(_: Any, response: Any) -> None:
     for group in response.groups:
-        _refuse_twice((member.member_id for member in group.members), f"member of group {_shown(group.group_id)}")
+        _refuse_twice((member.member_id for member in group.members), f"member of group {_key_text(group.group_id)}")
         _refuse_unnamed((member.member_id for member in group.members), "member")
 
 
 def _check_credentials(_: Any, response: Any) -> None:
     _refuse_unnamed((result.user for result in response.results if not result.error_code), "user")
     for result in response.results:
-        _refuse_twice((info.mechanism for info in result.credential_infos), f"mechanism of {_shown(result.user)}")
+        _refuse_twice((info.mechanism for info in result.credential_infos), f"mechanism of {_key_text(result.user)}")
 
 
 _FURTHER: Mapping[int, Callable[[Any, Any], None]] = {
@@ -478,6 +482,6 @@ def _check_address(item: Any, path: str) -> None:
     if getattr(item, "node_id", 0) < 0:
         raise WrongAnswerError(f"{path}node_id {item.node_id}")
     if not _HOST.fullmatch(item.host):
-        raise WrongAnswerError(f"{path}host {_shown(item.host)}, which is no host")
+        raise WrongAnswerError(f"{path}host {_key_text(item.host)}, which is no host")
     if not 0 < item.port < 65536:
         raise WrongAnswerError(f"{path}port {item.port}")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.base.hints import did_you_mean
-from barnabas.base.shown import is_secret_name
+from barnabas.base.redaction import is_secret_name
 from barnabas.client.errors import ConfigurationError
 from barnabas.client.properties import (
     DESERIALIZER_NAMES,

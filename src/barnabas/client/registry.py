@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from barnabas.base.installation import install_command
 from barnabas.base.json_text import parse_json
-from barnabas.base.shown import shown_address
+from barnabas.base.redaction import redacted_address
 from barnabas.client.avro_bounds import avro_bounds
 from barnabas.client.codecs import Codec
 from barnabas.client.errors import ClientError, ConfigurationError, ConnectError, SerializationError
@@ -84,7 +84,7 @@ class SchemaRegistry:
             address, user_in_url, password_in_url = split_login(url)
         except ConfigurationError:
             raise ConfigurationError(
-                f"{shown_address(url)} is not a registry's address: it must be such as http://localhost:8081"
+                f"{redacted_address(url)} is not a registry's address: it must be such as http://localhost:8081"
             ) from None
         self._url = address.rstrip("/")
         if username is None:

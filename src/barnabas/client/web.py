@@ -13,7 +13,7 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-from barnabas.base.shown import shown_address
+from barnabas.base.redaction import redacted_address
 from barnabas.client.errors import ConfigurationError
 
 __all__ = ["WEB_ERRORS", "basic_authorization", "open_request", "split_login"]
@@ -30,7 +30,7 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
         if req.get_method() not in ("GET", "HEAD") or _origin(newurl) != _origin(req.full_url):
-            reason = f"it redirects to {shown_address(newurl)}: redirects are not followed to there"
+            reason = f"it redirects to {redacted_address(newurl)}: redirects are not followed to there"
             raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 

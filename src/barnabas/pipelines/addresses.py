@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from barnabas.base.shown import shown_address
+from barnabas.base.redaction import redacted_address
 
 __all__ = ["VARIABLE", "expand_keywords", "expand_text", "local_path", "postgres_problem"]
 
@@ -93,11 +93,11 @@ def local_path(value: str, folder: Path) -> str:
         host, slash, path = found["rest"][2:].partition("/") if found["rest"].startswith("//") else ("", "", "")
         path = slash + path if slash or host else found["rest"]
         if host not in ("", "localhost") or not path.strip("/") or "?" in path or "#" in path:
-            raise ValueError(f"is {shown_address(value)!r}, but must be like file:///path, with three slashes")
+            raise ValueError(f"is {redacted_address(value)!r}, but must be like file:///path, with three slashes")
         return os.path.normpath(unquote(path))
     if found or _NO_FILE.fullmatch(value):
         raise ValueError(
-            f"is {shown_address(value)!r}, but must be a file or folder of this machine, as a path or as file:///path: other "
+            f"is {redacted_address(value)!r}, but must be a file or folder of this machine, as a path or as file:///path: other "
             "addresses are not supported. Mount the storage, and name the mounted folder"
         )
     return str((folder / os.path.expanduser(value)).absolute())

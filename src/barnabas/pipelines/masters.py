@@ -5,7 +5,7 @@ import socket
 from collections.abc import Mapping
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.shown import shown_address
+from barnabas.base.redaction import redacted_address
 
 __all__ = ["MASTER", "is_local", "require_master", "shown_master", "task_problem"]
 
@@ -43,7 +43,7 @@ def task_problem(settings: Mapping[str, str], master: str | None, cores: int) ->
 
 def shown_master(master: str) -> str:
     """The URL for messages: without what may be a password."""
-    return ",".join(map(shown_address, master.split(",")))
+    return ",".join(map(redacted_address, master.split(",")))
 
 
 def require_master(master: str) -> None:
@@ -59,7 +59,7 @@ def require_master(master: str) -> None:
         try:
             socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
         except OSError as error:
-            problems.append(f"{shown_address(each)}: {error.strerror or error}")
+            problems.append(f"{redacted_address(each)}: {error.strerror or error}")
         else:
             return
     raise BarnabasError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.installation import install_command
-from barnabas.base.shown import Hidden
+from barnabas.base.redaction import Redactor
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,6 +38,6 @@ def open_postgres(url: str, **settings: Any) -> "psycopg.Connection[Any]":
 
 def postgres_reason(error: Exception, url: str) -> str:
     """What went wrong, as one line."""
-    hidden = Hidden()
-    hidden.add_address(url)
-    return hidden.hide(" ".join(str(error).split()).rstrip(".")) or type(error).__name__
+    redactor = Redactor()
+    redactor.add_address(url)
+    return redactor.redact(" ".join(str(error).split()).rstrip(".")) or type(error).__name__

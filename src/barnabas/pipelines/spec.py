@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
-from barnabas.base.shown import shown_address
+from barnabas.base.redaction import redacted_address
 from barnabas.client.properties import security_properties
 from barnabas.pipelines.charts_spec import Chart, declare_chart
 from barnabas.pipelines.formats import Format, read_format
@@ -178,7 +178,7 @@ class Flow:
 
     def hide(self, text: str) -> str:
         """The text without the secrets that the flow's file and its variables hold."""
-        return self.places.hidden.hide(text)
+        return self.places.redactor.redact(text)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -535,13 +535,13 @@ def _resources(table: SpecTable | None) -> Resources:
     if master and master.startswith("sc://"):
         raise table.fail(
             "master",
-            f"is {shown_address(master)!r}: a flow does not run over Spark Connect, because its checks and sinks need a driver of their own. Name "
+            f"is {redacted_address(master)!r}: a flow does not run over Spark Connect, because its checks and sinks need a driver of their own. Name "
             'the cluster behind it, such as "spark://host:7077"; programs of yours can use the format barnabas over Connect',
         )
     if master and not MASTER.fullmatch(master):
         raise table.fail(
             "master",
-            f'is {shown_address(master)!r}, but must be like "spark://host:7077", "yarn", "k8s://https://host:443" or "local[2]"',
+            f'is {redacted_address(master)!r}, but must be like "spark://host:7077", "yarn", "k8s://https://host:443" or "local[2]"',
         )
     files = tuple(table.resolve("py_files", each) for each in table.texts("py_files"))
     if missing := next((each for each in files if not Path(each).is_file()), None):

@@ -15,7 +15,7 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
-from barnabas.base.shown import Hidden, is_secret_name, shown_address, shown_setting
+from barnabas.base.redaction import Redactor, is_secret_name, redacted_address, redacted_setting
 from barnabas.pipelines.addresses import expand_keywords, expand_text, local_path
 
 __all__ = [
@@ -76,7 +76,7 @@ class Places:
 
     file: str = "flow.toml"
     lines: Mapping[str, int] = field(default_factory=dict)
-    hidden: Hidden = field(default_factory=Hidden, compare=False, repr=False)
+    redactor: Redactor = field(default_factory=Redactor, compare=False, repr=False)
     """The secrets of the file and of its variables, as far as they have been read."""
 
     def line_of(self, path: str) -> int | None:
@@ -87,7 +87,7 @@ class Places:
 
     def error(self, path: str, problem: str) -> SpecError:
         """The problem of a field with its place."""
-        line, problem = self.line_of(path), self.hidden.hide(problem)
+        line, problem = self.line_of(path), self.redactor.redact(problem)
         place = self.file if line is None else "--set" if line == 0 else f"{self.file}:{line}"
         text = f"{place}: {path}: {problem}" if path else f"{place}: {problem}"
         return SpecError(text, [SpecProblem(self.file, line, path, problem)])
@@ -198,7 +198,7 @@ class SpecTable:
         if value is None:
             return None
         if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
-            self.report(name, f"is {shown_setting(name, value)}, but must be {what}")
+            self.report(name, f"is {redacted_setting(name, value)}, but must be {what}")
             return None
         return value
 
@@ -227,7 +227,7 @@ class SpecTable:
         if value is None:
             return None
         address = expand_keywords(value, self._variable(name))
-        self._places.hidden.add_address(address)
+        self._places.redactor.add_address(address)
         return address
 
     def needed_path(self, name: str, hint: str = "") -> str:
@@ -244,7 +244,7 @@ class SpecTable:
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
         value = self.text(name, default)
         if value not in choices:
-            was = "is missing" if value is None else f"is {shown_setting(name, value)}"
+            was = "is missing" if value is None else f"is {redacted_setting(name, value)}"
             hint = did_you_mean(value or "", choices)
             self.report(name, f"{was}, but must be one of {', '.join(choices)}{hint}")
             if default is None:
@@ -269,20 +269,20 @@ class SpecTable:
             if isinstance(each, str) and each:
                 found.append(self._expand(name, each))
             else:
-                self.report(name, f"has the entry {shown_setting(name, each)}, but entries must be texts")
+                self.report(name, f"has the entry {redacted_setting(name, each)}, but entries must be texts")
         return tuple(found)
 
     def texts_by_name(self, name: str) -> dict[str, str]:
         value = self._take(name, dict, 'a table of texts, like {a = "x"}') or {}
         for key, each in value.items():
             if not isinstance(each, str):
-                self.report(f"{name}.{key}", f"is {shown_setting(key, each)}, but must be a text, in quotes")
+                self.report(f"{name}.{key}", f"is {redacted_setting(key, each)}, but must be a text, in quotes")
         texts = {key: each for key, each in value.items() if isinstance(each, str)}
         expanded = {key: self._expand(f"{name}.{key}", each) for key, each in texts.items()}
         for key, each in expanded.items():
-            self._places.hidden.add_address(each)
+            self._places.redactor.add_address(each)
             if is_secret_name(key):
-                self._places.hidden.add(each)
+                self._places.redactor.add(each)
         return expanded
 
     def kafka_properties(self, *more_reserved: str) -> dict[str, str]:
@@ -317,7 +317,7 @@ class SpecTable:
         value = self.text(name)
         for each in value.split(",") if value else ():
             if not _BROKER.fullmatch(each.strip()):
-                shown = ",".join(map(shown_address, (value or "").split(",")))
+                shown = ",".join(map(redacted_address, (value or "").split(",")))
                 self.report(name, f'is {shown!r}, but must be brokers as host:port, such as "localhost:9092"')
         return value
 
@@ -378,7 +378,7 @@ class SpecTable:
                 self.report(name, f"refers to the environment variable {variable}, which is not set")
             value = self._environ.get(variable, "")
             if is_secret_name(variable) or is_secret_name(name):
-                self._places.hidden.add(value, f"${{{variable}}}")
+                self._places.redactor.add(value, f"${{{variable}}}")
             return value
 
         return look_up
@@ -406,7 +406,7 @@ def check_web_address(table: SpecTable, field_name: str, url: str, example: str)
     try:
         split_login(url)
     except ConfigError:
-        text = f'is {shown_address(url)!r}, but must be an address such as "{example}"'
+        text = f'is {redacted_address(url)!r}, but must be an address such as "{example}"'
         raise table.fail(field_name, text) from None
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.base.shown import Hidden, is_secret_name, secrets_of_address, shown_address, shown_setting
+from barnabas.base.redaction import Redactor, is_secret_name, redacted_address, redacted_setting, secrets_of_address
 
 _LETTERS = st.text(string.ascii_letters + string.digits + "%@:/?#&= \\'\"[],;", min_size=1)
 
@@ -31,14 +31,14 @@ _LETTERS = st.text(string.ascii_letters + string.digits + "%@:/?#&= \\'\"[],;", 
 )
 def test_an_address_is_shown_without_what_may_be_a_password(address: str, shown: str) -> None:
     """Correct or not."""
-    assert shown_address(address) == shown
+    assert redacted_address(address) == shown
 
 
 @given(_LETTERS, st.sampled_from(["postgresql://", "http://", "//", ""]))
 def test_no_letters_of_a_password_before_the_host_are_shown(password: str, scheme: str) -> None:
     """Letters that mean something in an address may make it unreadable; they do not show it."""
     marked = f"geheim{password}geheim"
-    assert "geheim" not in shown_address(f"{scheme}ann:{marked}@host.example:5432/reports")
+    assert "geheim" not in redacted_address(f"{scheme}ann:{marked}@host.example:5432/reports")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_no_letters_of_a_password_before_the_host_are_shown(password: str, schem
 )
 def test_a_setting_is_quoted_without_its_secret(name: str, value: object, shown: str) -> None:
     """Numbers can be passwords, too."""
-    assert shown_setting(name, value) == shown
+    assert redacted_setting(name, value) == shown
 
 
 @pytest.mark.parametrize(
@@ -118,16 +118,16 @@ def test_passwords_of_an_address_are_found_as_they_stand_there_and_as_they_are_m
 @given(st.text(min_size=4))
 def test_a_secret_is_hidden_in_the_forms_that_libraries_give_it(secret: str) -> None:
     """As it is, in an address, in JSON and as Python quotes it."""
-    hidden = Hidden()
-    hidden.add(secret)
+    redactor = Redactor()
+    redactor.add(secret)
     for form in (secret, quote(secret, safe=""), repr(secret)[1:-1], json.dumps(secret)[1:-1]):
-        assert hidden.hide(form) == "***"
+        assert redactor.redact(form) == "***"
 
 
 def test_of_secrets_that_overlap_nothing_is_left() -> None:
     """The longer one goes first."""
-    hidden = Hidden()
-    hidden.add("secret", "${A}")
-    hidden.add("secret-and-more", "${B}")
-    hidden.add("abc", "${SHORT}")
-    assert hidden.hide("a secret-and-more, a secret, abc") == "a ${B}, a ${A}, abc"
+    redactor = Redactor()
+    redactor.add("secret", "${A}")
+    redactor.add("secret-and-more", "${B}")
+    redactor.add("abc", "${SHORT}")
+    assert redactor.redact("a secret-and-more, a secret, abc") == "a ${B}, a ${A}, abc"

@@ -5,7 +5,7 @@ So it is not parsed here. What may be a part of a password is left out; better t
 
     postgresql://ann:s3@cret/x@db.example/reports?sslmode=require     postgresql://***@db.example/reports?...
 
-What others say about an address or a setting, such as a library's error, is shown without its secrets: `Hidden`.
+What others say about an address or a setting, such as a library's error, is shown without its secrets: `Redactor`.
 
 Kafka's own counterpart is the type PASSWORD of its settings, which are shown as ``[hidden]``.
 """
@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import quote, unquote
 
-__all__ = ["Hidden", "is_secret_name", "secrets_of_address", "shown_address", "shown_setting"]
+__all__ = ["Redactor", "is_secret_name", "redacted_address", "redacted_setting", "secrets_of_address"]
 
 _MASK = "***"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=//)")
@@ -40,7 +40,7 @@ def is_secret_name(name: str) -> bool:
     return name != "key" and bool(_SECRET_NAME.search(name))
 
 
-def shown_address(address: str) -> str:
+def redacted_address(address: str) -> str:
     """An address, correct or not, without what may be a password of it: its user, its query, and what is no port where one stands.
 
     Keywords as libpq takes them, ``host=db password=...``, end before the password.
@@ -67,16 +67,16 @@ def _cut(place: str) -> tuple[str, str]:
     return place[:at], f"{place[at]}..." if at < len(place) else ""
 
 
-def shown_setting(name: str, value: object) -> str:
+def redacted_setting(name: str, value: object) -> str:
     """The value of a setting for an error: quoted, but a secret is masked, an address has no password, and a table is not shown."""
     if is_secret_name(name):
         return _MASK
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(shown_setting(name, each) for each in value)}]"
+        return f"[{', '.join(redacted_setting(name, each) for each in value)}]"
     if isinstance(value, str) and ("//" in value or "@" in value or _KEYWORD.search(value)):
-        return repr(shown_address(value))
+        return repr(redacted_address(value))
     return repr(value)
 
 
@@ -93,7 +93,7 @@ def secrets_of_address(address: str) -> Iterator[str]:
         yield from {each, unquote(each)} - {""}
 
 
-class Hidden:
+class Redactor:
     """Secrets that are known, each with what is shown in its place. Raises nothing, whatever the texts are."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Hidden:
         for each in secrets_of_address(address):
             self.add(each)
 
-    def hide(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """The text without the secrets; of two that overlap the longer one goes first."""
         for secret in sorted(self._known, key=len, reverse=True):
             text = text.replace(secret, self._known[secret])
