@@ -230,6 +230,15 @@ def test_a_client_name_that_is_no_word_is_an_invalid_request(broker: DataPath) -
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
+def test_a_client_name_without_end_is_an_invalid_request(broker: DataPath) -> None:
+    """Before the authentication a name of half a megabyte costs nothing, and nothing of it is kept."""
+    for name, version in (("x" * 257, "1"), ("x", "1" * 500_000)):
+        answer = broker.connect().ask(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+    answer = broker.connect().ask(ApiVersionsRequest(client_software_name="x" * 256, client_software_version="1"), 3)
+    assert answer.error_code == ErrorCode.NONE
+
+
 def test_connections_of_one_address_are_capped(tmp_path: Path) -> None:
     """The one too many is closed at once; when another goes there is room again."""
     broker = DataPath(tmp_path, {"max.connections.per.ip": "2"})

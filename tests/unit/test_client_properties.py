@@ -6,9 +6,11 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.cli.reachability import require_broker
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.errors import LibrdkafkaOnlyError
+from barnabas.client.errors import AuthenticationError, LibrdkafkaOnlyError
 from barnabas.client.link_security import LinkSecurity
 from barnabas.client.properties import EnqueuePolicy, overridden, plan_consumer, plan_producer
+from barnabas.wire.kafka.messages.sasl_authenticate import SaslAuthenticateResponse
+from barnabas.wire.kafka.messages.sasl_handshake import SaslHandshakeResponse
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 LOGIN = {"sasl.username": "ann", "sasl.password": "s3cret"}
@@ -182,6 +184,19 @@ def test_only_what_librdkafka_alone_has_is_left_to_it(mechanism: str) -> None:
         assert not isinstance(refused.value, LibrdkafkaOnlyError)
         with pytest.raises(ConfigError):
             require_broker("localhost:1", {**LOGIN, **wrong}, 1)
+
+
+def test_what_a_hostile_broker_sends_before_the_authentication_is_shown_in_part() -> None:
+    """100,000 mechanisms, or an error of a megabyte, do not fill the user's terminal."""
+    security = LinkSecurity({**LOGIN, **PLAIN})
+    many = SaslHandshakeResponse(error_code=33, mechanisms=[f"M{number}" for number in range(100_000)])
+    with pytest.raises(AuthenticationError, match="M4 and 99995 more") as refused:
+        security.authenticate(lambda request, answer: many, "broker")
+    long = SaslAuthenticateResponse(error_code=58, error_message="x" * 1_000_000)
+    answers = iter([SaslHandshakeResponse(), long])
+    with pytest.raises(AuthenticationError, match="1000000 characters") as also:
+        security.authenticate(lambda request, answer: next(answers), "broker")
+    assert len(str(refused.value)) + len(str(also.value)) < 1000
 
 
 def test_of_two_names_for_one_thing_todays_wins_and_the_other_is_warned_about() -> None:

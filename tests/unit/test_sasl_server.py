@@ -188,6 +188,39 @@ def test_a_wrong_first_message_of_scram_says_no_more_than_that(tmp_path: Path, s
 
 
 @pytest.mark.parametrize(
+    ("mechanism", "said"),
+    [
+        ("PLAIN", b"\0ann\0".ljust(4097, b"x")),
+        (SCRAM, b"n,,n=".ljust(524_000, b"a")),
+        (SCRAM, b"n,,n=u,r=x" + b",a=b" * 131_000),
+        (SCRAM, b"n,,n=ann,r=x".ljust(4097, b"x")),
+    ],
+)
+def test_a_message_that_is_longer_than_any_of_the_mechanism_is_refused_by_its_length(
+    tmp_path: Path, mechanism: str, said: bytes
+) -> None:
+    """No pattern goes through it, and the answer says how long a message may be."""
+    broker = SaslBroker(tmp_path)
+    wire = broker.connect()
+    shake(wire, mechanism)
+    wire.post(SaslAuthenticateRequest(auth_bytes=said), 2)
+    answer = fails_after_the_delay(broker, wire)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == f"the SASL message has {len(said)} bytes, and 4096 are the most"
+
+
+def test_a_last_message_of_scram_that_is_too_long_is_refused_by_its_length() -> None:
+    """As the first one; the longest one that is allowed is looked at."""
+    server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
+    conversation = converse(SCRAM, "ann", USERS["ann"], "cln")
+    final = conversation.send(server.evaluate(next(conversation)))
+    with pytest.raises(SaslError, match="4097 bytes"):
+        server.evaluate(final.ljust(4097, b"A"))
+    with pytest.raises(SaslError, match="not base64"):
+        server.evaluate(final.rstrip(b"=").ljust(4096, b"A"))
+
+
+@pytest.mark.parametrize(
     "change",
     [
         lambda text: text.replace("c=biws", "c=eSws"),

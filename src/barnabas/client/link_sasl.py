@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+from barnabas.base.excerpts import beginning, some_of
 from barnabas.client.errors import AuthenticationError, ConfigurationError, LibrdkafkaOnlyError
 from barnabas.client.properties import refuse_other_names
 from barnabas.security.errors import SaslError
@@ -64,7 +65,7 @@ class LinkSasl:
         """
         answer = exchange(SaslHandshakeRequest(mechanism=self._mechanism), SaslHandshakeResponse)
         if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            offered = ", ".join(answer.mechanisms) or "none"
+            offered = some_of(answer.mechanisms) or "none"
             raise AuthenticationError(
                 f"{name} does not offer sasl.mechanism={self._mechanism}: it offers {offered}",
                 code=int(ErrorCode.UNSUPPORTED_SASL_MECHANISM),
@@ -83,7 +84,7 @@ class LinkSasl:
             if response.error_code:
                 code = ErrorCode.of(response.error_code)
                 raise AuthenticationError(
-                    f"{name} does not accept the credentials of {self._username}: {response.error_message or code.message}",
+                    f"{name} does not accept the credentials of {self._username}: {beginning(response.error_message or code.message)}",
                     code=int(code),
                     name=code.name,
                     remedy="check sasl.mechanism, the user's name and the password",

@@ -19,18 +19,17 @@ import re
 from collections.abc import Callable, Mapping
 
 from barnabas.security.errors import SaslError
+from barnabas.security.tokens import check_token
 
 __all__ = ["DigestMd5Client", "DigestMd5Server"]
 
 _DIRECTIVE = re.compile(r'\s*([a-zA-Z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))\s*(?:,|$)')
 _NONCE_BYTES = 30
-_MAX_TOKEN_BYTES = 4096
 
 
 def _parse(token: bytes) -> dict[str, str]:
     """The directives of a message. Raises `SaslError`, also for a directive that is there twice."""
-    if len(token) > _MAX_TOKEN_BYTES:
-        raise SaslError("the message is too long")
+    check_token(token)
     try:
         text = token.decode()
     except UnicodeDecodeError:

@@ -7,6 +7,7 @@ import hmac
 from collections.abc import Mapping
 
 from barnabas.security.errors import SaslError
+from barnabas.security.tokens import check_token
 
 __all__ = ["PlainServer", "plain_message"]
 
@@ -33,6 +34,7 @@ class PlainServer:
         """The answer to the client's message, which is empty. Raises `SaslError`, in Kafka's words."""
         if self.is_complete:
             raise SaslError("the authentication is over")
+        check_token(token)
         parts = token.decode(errors="replace").split("\0", 3)
         if len(parts) != 3:
             raise SaslError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}", is_for_client=True)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 from barnabas.security.errors import SaslError
 from barnabas.security.mechanisms import SCRAM_MECHANISMS
+from barnabas.security.tokens import check_token
 
 __all__ = [
     "MAX_SCRAM_ITERATIONS",
@@ -225,6 +226,7 @@ class ScramClient:
 
 
 def _text(message: bytes, whose: str = "server") -> str:
+    check_token(message)  # before a pattern goes through it
     try:
         return message.decode()
     except UnicodeDecodeError:

@@ -23,6 +23,9 @@ from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsReq
 __all__ = ["API", "advertised", "unsupported_version"]
 
 _WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_MOST_LETTERS = (
+    256  # of a client's name or version, which Kafka does not limit; a pattern goes through it, and it is kept
+)
 _CLIENT_NAMES = 3
 _NO_FEATURES_EPOCH = 0  # of the znode /feature, which lists none in ZooKeeper mode
 
@@ -52,7 +55,7 @@ def handle(services: Services, request: Request) -> None:
     message: ApiVersionsRequest = request.message
     if request.version >= _CLIENT_NAMES:
         name, version = message.client_software_name, message.client_software_version
-        if not _WORD.fullmatch(name) or not _WORD.fullmatch(version):
+        if not all(len(word) <= _MOST_LETTERS and _WORD.fullmatch(word) for word in (name, version)):
             request.fail(ErrorCode.INVALID_REQUEST)
             return
         request.client.software_name = name

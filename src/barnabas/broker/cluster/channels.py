@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from barnabas import __version__
 from barnabas.base.errors import BarnabasError
+from barnabas.base.excerpts import beginning
 from barnabas.base.network import Connection, Network
 from barnabas.security.errors import SaslError
 from barnabas.wire.kafka.api import ApiKey, api
@@ -253,7 +254,7 @@ class _Channel:
         while token is not None:
             answer = await self._ask(SaslAuthenticateRequest(auth_bytes=token))
             if answer.error_code:
-                raise self._refused(answer.error_message or ErrorCode.of(answer.error_code).message)
+                raise self._refused(beginning(answer.error_message or ErrorCode.of(answer.error_code).message))
             lifetime_ms = answer.session_lifetime_ms
             try:
                 # In a thread: SCRAM hashes the password as often as the other side asks.

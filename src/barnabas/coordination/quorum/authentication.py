@@ -26,12 +26,12 @@ from enum import IntEnum
 from typing import Protocol
 
 from barnabas.security.errors import SaslError
+from barnabas.security.tokens import MAX_TOKEN_BYTES
 
 __all__ = ["QuorumAuthLearner", "QuorumAuthServer", "QuorumAuthentication", "encode_auth_packet"]
 
 _MAGIC = bytes.fromhex("5f2435013501edcc")
 _HEAD = struct.Struct(">8sii")
-_MAX_TOKEN_BYTES = 4096
 
 
 class _Status(IntEnum):
@@ -97,7 +97,7 @@ class _Packets:
         if len(self.data) < _HEAD.size:
             return None
         _, status, size = _HEAD.unpack_from(self.data)
-        if not -1 <= size <= _MAX_TOKEN_BYTES:
+        if not -1 <= size <= MAX_TOKEN_BYTES:
             raise SaslError(f"{size} is not the length of a token")
         stop = _HEAD.size + max(size, 0)
         if len(self.data) < stop:
