@@ -18,7 +18,7 @@ from barnabas.cli.common import (
     key_values,
     named_values,
 )
-from barnabas.cli.reachability import bounds_of, known_bounds, require_broker
+from barnabas.cli.reachability import bounds_of, require_broker
 from barnabas.cli.readable import json_line
 from barnabas.cli.terminal import escaped_bytes_for, print
 from barnabas.client.codecs import BYTES
@@ -101,11 +101,10 @@ def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: De
             consumer.subscribe([given.topic])
         else:
             places = _partitions(consumer, given, deadline)
-            bounds = bounds_of(consumer, properties, places, deadline.left_s())
-            marks, code = known_bounds(bounds, waits=not given.e)
+            marks, code = bounds_of(consumer, properties, places, deadline.left_s(), waits=not given.e)
             starts = {each: _start(given.o, *mark) for each, mark in marks.items()}
             ends = {each: end for each, (_, end) in marks.items() if starts[each] < end}
-            later = () if given.e else bounds.keys() - marks.keys()
+            later = () if given.e else set(places) - marks.keys()
             consumer.assign({**starts, **dict.fromkeys(later, _start_unseen(given.o))})
         written = 0
         while given.c is None or written < given.c:

@@ -1,6 +1,7 @@
 """What a reading command could not learn: lines on standard error, and an exit code of its own.
 
-A broker that is away, or a partition without a leader, is no reason to leave out what the others answer.
+A broker that is away, or a partition without a leader, is no reason to leave out what the others answer. A command that
+waits by nature names the same things as what it waits for.
 """
 
 import sys
@@ -17,7 +18,7 @@ from barnabas.wire.kafka.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.client.admin_connection import AdminConnection
 
-__all__ = ["Gaps", "say_incomplete", "say_warning", "some", "without_deleted"]
+__all__ = ["Gaps", "without_deleted"]
 
 _MAX_LINES = 10
 _MAX_NAMES = 5
@@ -26,7 +27,7 @@ _MAX_NAMES = 5
 class Gaps:
     """The gaps of one answer; each is said once. The brokers that ``connection`` did not reach are among them."""
 
-    def __init__(self, connection: "AdminConnection") -> None:
+    def __init__(self, connection: "AdminConnection | None" = None) -> None:
         self._connection = connection
         self._lines: dict[str, None] = {}
         self._leaderless: dict[TopicPartition, str] = {}
@@ -54,16 +55,31 @@ class Gaps:
         """Partitions of the groups' own topic without a leader."""
         names = [str(partition) for partition in leaderless]
         if names:
-            self.add(f"groups in {some(names)} are not shown: no leader, and therefore no coordinator")
+            self.add(f"groups in {_some(names)} are not shown: no leader, and therefore no coordinator")
 
     @property
     def lines(self) -> list[str]:
         """All that is missing, in words."""
+        return self._worded("broker {broker_id}: {error}; not known: {names}")
+
+    def report(self, *, waiting: bool = False) -> int:
+        """Say on standard error what is missing, or with ``waiting`` what is waited for; the command's exit code."""
+        form = "broker {broker_id}, the leader of {names}: {error}"
+        lines = [f"{line}; waiting" for line in self._worded(form)] if waiting else self.lines
+        sys.stdout.flush()
+        for line in lines:
+            print_warning(line, label="" if waiting else "Incomplete")
+        return INCOMPLETE if lines and not waiting else 0
+
+    def _worded(self, unreached: str) -> list[str]:
+        """``unreached`` is the form for a broker that was not reached, and what it alone knows."""
         unanswered = dict(self._unanswered)
+        unreachable = {} if self._connection is None else self._connection.unreachable
         lines = []
-        for broker_id, error in sorted(self._connection.unreachable.items()):
+        for broker_id, error in sorted(unreachable.items()):
             names = unanswered.pop(str(error), {})
-            lines.append(f"broker {broker_id}: {error}{f'; not known: {some(list(names))}' if names else ''}")
+            form = unreached if names else "broker {broker_id}: {error}"
+            lines.append(form.format(broker_id=broker_id, error=error, names=_some(list(names))))
         leaderless = list(self._leaderless.values())
         more = len(leaderless) - _MAX_LINES
         return [
@@ -71,16 +87,8 @@ class Gaps:
             *self._lines,
             *leaderless[:_MAX_LINES],
             *([f"{more} more partitions have no leader"] if more > 0 else ()),
-            *(f"{some(list(names))}: {reason}" for reason, names in unanswered.items()),
+            *(f"{_some(list(names))}: {reason}" for reason, names in unanswered.items()),
         ]
-
-    def report(self) -> int:
-        """Say on standard error what is missing; the command's exit code."""
-        lines = self.lines
-        sys.stdout.flush()
-        for line in lines:
-            say_incomplete(line)
-        return INCOMPLETE if lines else 0
 
 
 def without_deleted(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPartition, object]:
@@ -88,17 +96,7 @@ def without_deleted(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPart
     return {partition: outcome for partition, outcome in outcomes.items() if not isinstance(outcome, UnknownTopicError)}
 
 
-def say_incomplete(line: str) -> None:
-    """One thing that an answer lacks, on standard error."""
-    print_warning(line, label="Incomplete")
-
-
-def say_warning(line: str) -> None:
-    """A line on standard error, in the colour of warnings on a terminal."""
-    print_warning(line, label="")
-
-
-def some(names: list[str]) -> str:
+def _some(names: list[str]) -> str:
     """``a, b, c and 7 more``."""
     more = len(names) - _MAX_NAMES
     shown = ", ".join(names[:_MAX_NAMES])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY, renamed_for_all, security_properties
 
 if TYPE_CHECKING:
@@ -20,12 +19,10 @@ if TYPE_CHECKING:
     from barnabas.client.consumer import Consumer
     from barnabas.client.errors import ClientError
 
-__all__ = ["ANSWER_S", "bounds_of", "known_bounds", "require_broker"]
+__all__ = ["ANSWER_S", "bounds_of", "require_broker"]
 
 ANSWER_S = 5.0
 """The deadline of a command, unless the user gives another one."""
-
-_MAX_LINES = 10
 
 
 def require_broker(
@@ -76,28 +73,27 @@ def _connection(bootstrap: str, properties: Mapping[str, Any], timeout_s: float)
 
 def _say_without_leader(connection: "AdminConnection", topics: list[str]) -> dict[int, list[TopicPartition]]:
     """Name the partitions without a leader; the others by their leaders."""
-    from barnabas.cli.incomplete import say_warning
+    from barnabas.cli.incomplete import Gaps
     from barnabas.client.topics import no_leader
 
-    lines = []
+    without_leader = {}
     by_leader: dict[int, list[TopicPartition]] = {}
     for topic in connection.metadata(topics).topics:
         for item in topic.partitions:
             partition = TopicPartition(topic.name or "", item.partition_index)
             if item.leader_id < 0:
-                lines.append(f"{no_leader(partition, item.replica_nodes).message}; waiting")
+                without_leader[partition] = no_leader(partition, item.replica_nodes)
             else:
                 by_leader.setdefault(item.leader_id, []).append(partition)
-    for line in lines[:_MAX_LINES]:
-        say_warning(line)
-    if len(lines) > _MAX_LINES:
-        say_warning(f"{len(lines) - _MAX_LINES} more partitions have no leader; waiting")
+    gaps = Gaps()
+    gaps.add_partitions(without_leader)
+    gaps.report(waiting=True)
     return by_leader
 
 
 def _say_without_answer(connection: "AdminConnection", by_leader: Mapping[int, list[TopicPartition]]) -> None:
     """Name the leaders that do not answer; in a thread, for the others can be read meanwhile."""
-    from barnabas.cli.incomplete import say_warning, some
+    from barnabas.cli.incomplete import Gaps
     from barnabas.client.each_broker import ask_each
     from barnabas.client.errors import ConnectError
     from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
@@ -106,64 +102,75 @@ def _say_without_answer(connection: "AdminConnection", by_leader: Mapping[int, l
         answers = ask_each(
             connection, by_leader, lambda asking, broker_id: asking.negotiated(ApiVersionsRequest, broker_id)
         )
+        gaps = Gaps(connection)
         for broker_id, answer in answers.items():
             if isinstance(answer, ConnectError):
-                names = some([str(partition) for partition in by_leader[broker_id]])
-                say_warning(f"broker {broker_id}, the leader of {names}: {answer}; waiting")
+                gaps.add_partitions(dict.fromkeys(by_leader[broker_id], answer))
+        gaps.report(waiting=True)
 
 
 def bounds_of(
-    consumer: "Consumer[Any, Any]", properties: Mapping[str, Any], places: Iterable[TopicPartition], timeout_s: float
-) -> dict[TopicPartition, "tuple[int, int] | ClientError"]:
-    """The first offset of each partition and the end, or why they are not known at the deadline."""
-    from barnabas.client.deadline import Deadline
-    from barnabas.client.errors import ClientError
+    consumer: "Consumer[Any, Any]",
+    properties: Mapping[str, Any],
+    partitions: Iterable[TopicPartition],
+    timeout_s: float,
+    *,
+    waits: bool,
+) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
+    """The first offset and the end of each partition for which they are known at the deadline, and the exit code.
+
+    The others are named; with ``waits`` as what is waited for. Raises an error where none is known and nothing is waited
+    for, and what waiting does not mend.
+    """
+    from barnabas.cli.incomplete import Gaps
+    from barnabas.client.errors import AuthorizationError, ClientError, UnknownTopicError
+
+    connection = _connection("", properties, timeout_s)
+    with connection or contextlib.nullcontext():
+        if connection is None:
+            outcomes = _bounds_by_librdkafka(consumer, partitions, timeout_s)
+        else:
+            outcomes = _bounds(connection, partitions)
+    gaps = Gaps(connection)
+    gaps.add_partitions(outcomes)
+    known = {}
+    for topic_partition, outcome in outcomes.items():
+        if isinstance(outcome, AuthorizationError | UnknownTopicError):
+            raise outcome
+        if not isinstance(outcome, ClientError):
+            known[topic_partition] = outcome
+    if outcomes and not known and not waits:
+        raise BarnabasError("; ".join(gaps.lines))
+    return known, gaps.report(waiting=waits)
+
+
+def _bounds(
+    connection: "AdminConnection", partitions: Iterable[TopicPartition]
+) -> "dict[TopicPartition, tuple[int, int] | ClientError]":
     from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, look_up_offsets
 
-    wanted = list(places)
+    firsts, ends = (look_up_offsets(connection, dict.fromkeys(partitions, spec)) for spec in (EARLIEST, LATEST))
     found: dict[TopicPartition, tuple[int, int] | ClientError] = {}
-    connection = _connection("", properties, timeout_s)
-    if connection is None:
-        deadline = Deadline(timeout_s)
-        for place in wanted:
-            try:
-                found[place] = consumer.watermarks(*place, max(deadline.left_s(), 0.001))
-            except ClientError as error:
-                found[place] = error
-        return found
-    with connection:
-        firsts, ends = (look_up_offsets(connection, dict.fromkeys(wanted, spec)) for spec in (EARLIEST, LATEST))
-    for place in wanted:
-        first, end = firsts[place], ends[place]
+    for topic_partition, first in firsts.items():
+        end = ends[topic_partition]
         if not isinstance(first, FoundOffset):
-            found[place] = first
+            found[topic_partition] = first
         else:
-            found[place] = (first.offset, end.offset) if isinstance(end, FoundOffset) else end
+            found[topic_partition] = (first.offset, end.offset) if isinstance(end, FoundOffset) else end
     return found
 
 
-def known_bounds(
-    bounds: Mapping[TopicPartition, "tuple[int, int] | ClientError"], *, waits: bool
-) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
-    """The partitions whose bounds are known, and the exit code at the end; the others are named.
+def _bounds_by_librdkafka(
+    consumer: "Consumer[Any, Any]", partitions: Iterable[TopicPartition], timeout_s: float
+) -> "dict[TopicPartition, tuple[int, int] | ClientError]":
+    from barnabas.client.deadline import Deadline
+    from barnabas.client.errors import ClientError
 
-    Raises the error where none is known and nothing is waited for, and what waiting does not mend.
-    """
-    from barnabas.cli.incomplete import say_incomplete, say_warning, some
-    from barnabas.client.errors import AuthorizationError, ClientError, RefusedError, UnknownTopicError
-
-    known = {place: found for place, found in bounds.items() if not isinstance(found, ClientError)}
-    problems: dict[str, list[str]] = {}
-    for place, found in bounds.items():
-        if isinstance(found, ClientError):
-            if (not known and not waits) or isinstance(found, AuthorizationError | UnknownTopicError):
-                raise found
-            said = found.message if isinstance(found, RefusedError) else str(found)
-            problems.setdefault(said, []).append(str(place))
-    for said, names in problems.items():
-        subject = "" if said.startswith("partition ") else f"{some(names)}: "
-        if waits:
-            say_warning(f"{subject}{said}; waiting")
-        else:
-            say_incomplete(f"{subject}{said}")
-    return known, INCOMPLETE if problems else 0
+    deadline = Deadline(timeout_s)
+    found: dict[TopicPartition, tuple[int, int] | ClientError] = {}
+    for topic_partition in partitions:
+        try:
+            found[topic_partition] = consumer.watermarks(*topic_partition, max(deadline.left_s(), 0.001))
+        except ClientError as error:
+            found[topic_partition] = error
+    return found

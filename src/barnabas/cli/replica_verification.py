@@ -19,8 +19,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect
-from barnabas.cli.exit_codes import INCOMPLETE
-from barnabas.cli.incomplete import Gaps, say_incomplete
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.json_files import compact
 from barnabas.cli.replica_comparison import Comparison, Difference, Fetched
 from barnabas.cli.terminal import print, print_document
@@ -128,8 +127,8 @@ class _Verification:
                     if self._is_done():
                         self._report()
                         return int(self._differ)
-                    if self._is_stuck():
-                        return 1 if self._differ else INCOMPLETE
+                    if code := self._left_out().report():
+                        return 1 if self._differ else code
                     if (time.monotonic() - reported) * 1000 > self._given.report_interval_ms:
                         self._report()
                         reported = time.monotonic()
@@ -165,17 +164,18 @@ class _Verification:
             time.sleep(max(0.0, min(_BACKOFF_S, began + self._given.max_wait_ms / 1000 - time.monotonic())))
         return fatal
 
-    def _is_stuck(self) -> bool:
+    def _left_out(self) -> Gaps:
         """With ``--once`` there is an end: what cannot be compared because of a trouble is not waited for."""
+        gaps = Gaps()
         waited_s = time.monotonic() - self._moved_s
         limit_s = self._given.connect_timeout + 2 * self._given.max_wait_ms / 1000
         if self._ends is None or not self._troubles or waited_s < limit_s:
-            return False
+            return gaps
         left = sum(item.offset < self._ends[item.topic_partition] for item in self._comparisons)
         trouble = next(iter(self._troubles.values()))
         waited = f"could not be compared for {waited_s:.0f} s"
-        say_incomplete(f"{left} of {len(self._comparisons)} partitions {waited}: {trouble}")
-        return True
+        gaps.add(f"{left} of {len(self._comparisons)} partitions {waited}: {trouble}")
+        return gaps
 
     def _fetch(self, broker_id: int) -> FetchResponse | BarnabasError:
         """What a broker has from each of its comparisons' offsets; in a thread, on the broker's own connection."""

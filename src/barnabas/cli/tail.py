@@ -11,7 +11,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file
-from barnabas.cli.reachability import bounds_of, known_bounds, require_broker
+from barnabas.cli.reachability import bounds_of, require_broker
 from barnabas.cli.readable import json_line, record_text
 from barnabas.cli.standard_streams import in_blocks
 from barnabas.cli.terminal import print_document, print_lines
@@ -57,11 +57,10 @@ def main(argv: list[str]) -> int:
 
     with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
         partitions = _partitions(consumer, given.topic, given.partition, deadline)
-        bounds = bounds_of(consumer, properties, partitions, deadline.left_s())
-        ends, code = known_bounds(bounds, waits=not given.no_follow)
+        ends, code = bounds_of(consumer, properties, partitions, deadline.left_s(), waits=not given.no_follow)
         since_ms = None if given.since is None else parse_time_ms(given.since, datetime.now().astimezone(), "--since")
         # A partition that cannot be read now is read from its end on when it can.
-        later = {} if given.no_follow else dict.fromkeys(bounds.keys() - ends.keys(), LATEST)
+        later = {} if given.no_follow else dict.fromkeys(set(partitions) - ends.keys(), LATEST)
         starts = _starts(consumer, ends, since_ms, given.last, max(deadline.left_s(), _LEAST_S))
         consumer.assign({**starts, **later})
         history = _history(consumer, {each: end for each, (_, end) in ends.items()})

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, aligned, print_json
 from barnabas.cli.coordination_status import ServerStatus, ServingState, statuses_of
-from barnabas.cli.exit_codes import INCOMPLETE
-from barnabas.cli.incomplete import say_incomplete
+from barnabas.cli.incomplete import Gaps
 from barnabas.cli.terminal import print_lines
 from barnabas.client.deadline import Deadline
 from barnabas.coordination.client import ConnectString
@@ -52,10 +51,11 @@ def main(argv: list[str]) -> int:
     reached = [each for each in found if each.state is not ServingState.UNREACHABLE]
     if not reached or leaders > 1 or any(each.zxid is None for each in reached):
         return 1
+    gaps = Gaps()
     for each in found:
         if each not in reached:
-            say_incomplete(f"{each.server}: {each.role}")
-    return INCOMPLETE if len(reached) < len(found) else 0
+            gaps.add(f"{each.server}: {each.role}")
+    return gaps.report()
 
 
 def _row(status: Mapping[str, object]) -> Sequence[object]:
