@@ -275,6 +275,25 @@ def test_offset_with_a_retention_of_its_own_goes_by_that() -> None:
     assert world.offsets() == {T1: 1}
 
 
+@pytest.mark.parametrize("retention_ms", [(1 << 63) - 1, (1 << 63) - 2, 1 << 62])
+def test_offset_with_a_retention_without_end_is_kept(retention_ms: int) -> None:
+    """The time at which it expires would not fit its record: it is the last one that does."""
+    world = World()
+    world.coordinator.start_expiring(world.now)
+    assert code(world.commit({T0: 1}, retention_ms=retention_ms)) == E.NONE
+    world.advance(WEEK_MS)
+    assert world.offsets() == {T0: 1}
+
+
+def test_offset_with_a_negative_retention_expires_at_once() -> None:
+    """As Kafka's coordinator: only -1 stands for the broker's own retention."""
+    world = World()
+    world.coordinator.start_expiring(world.now)
+    assert code(world.commit({T0: 1}, retention_ms=-(1 << 63))) == E.NONE
+    world.advance(2 * CHECK_MS)
+    assert world.offsets() == {}
+
+
 def test_empty_group_that_never_had_anything_is_forgotten() -> None:
     """A join that was refused leaves a group behind for a moment only."""
     world = World()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple, Protocol
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.numbers import LARGEST_INT64
 from barnabas.base.slices import Sliced
 from barnabas.base.tuples import new_tuple
 from barnabas.broker.groups.offsets import NO_EXPIRATION, CommittedOffset
@@ -153,7 +154,8 @@ def prepare_commit(
 ) -> Sliced[OffsetCommit]:
     """The answers and records of the partitions that exist, in the order of the request."""
     commit = OffsetCommit(request)
-    expire_ms = -1 if request.retention_time_ms == -1 else wall_ms + request.retention_time_ms
+    kept_ms = request.retention_time_ms  # a client's number: the sum must fit the record's 64 bits
+    expire_ms = NO_EXPIRATION if kept_ms == -1 else min(wall_ms + kept_ms, LARGEST_INT64)
     for topic in request.topics:
         yield None  # it may be named without partitions
         answers: list[OffsetCommitResponsePartition] = []
