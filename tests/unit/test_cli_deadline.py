@@ -293,6 +293,20 @@ def test_readers_of_records_fail_where_no_partition_can_be_read(
     assert re.fullmatch(f"Error: {hurt.reason(f'on-{hurt.victim}-0')}", error)
 
 
+@pytest.mark.parametrize("command", [("tail", "--no-follow", "--partition"), ("cat", "-C", "-e", "-p")])
+def test_readers_of_records_refuse_a_partition_that_does_not_exist(
+    hurt: Hurt, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And a topic that does not; both commands in the same words."""
+    for topic, partition, error in (
+        ("spread", "3", "Error: partition 3: spread has partitions 0 to 2\n"),
+        ("spraed", "0", "Error: topic spraed does not exist; did you mean spread? (create it first "),
+    ):
+        named = (topic,) if command[0] == "tail" else ("-t", topic)
+        assert run(hurt, *command, partition, *named) == 1
+        assert capsys.readouterr().err.startswith(error)
+
+
 def test_a_consumer_says_what_it_waits_for(hurt: Hurt, capfd: pytest.CaptureFixture[str]) -> None:
     """A partition without a leader at once, a leader that does not answer when that is known."""
     topic = f"on-{hurt.victim}"

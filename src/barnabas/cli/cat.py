@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import (
     BROKERS_HELP,
@@ -18,7 +17,7 @@ from barnabas.cli.common import (
     key_values,
     named_values,
 )
-from barnabas.cli.reachability import bounds_of, require_broker
+from barnabas.cli.reachability import bounds_of, partitions_of, require_broker, topics_of
 from barnabas.cli.readable import json_line
 from barnabas.cli.terminal import escaped_bytes_for, print
 from barnabas.client.codecs import BYTES
@@ -30,7 +29,6 @@ from barnabas.client.records import Record
 
 __all__ = ["main"]
 
-_LEAST_S = 0.1
 _TOKEN = re.compile(rb"%([sSkKhtpoT%])")
 
 
@@ -58,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 def _list(properties: dict[str, str], deadline: Deadline) -> int:
     with Consumer(properties) as consumer:
-        for topic, count in consumer.topics(max(deadline.left_s(), _LEAST_S)).items():
+        for topic, count in topics_of(consumer, deadline).items():
             print(f'topic "{topic}" with {count} partitions')
     return 0
 
@@ -100,11 +98,11 @@ def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: De
         if given.G:
             consumer.subscribe([given.topic])
         else:
-            places = _partitions(consumer, given, deadline)
-            marks, code = bounds_of(consumer, properties, places, deadline.left_s(), waits=not given.e)
+            partitions = partitions_of(consumer, given.topic, given.p, deadline)
+            marks, code = bounds_of(consumer, properties, partitions, deadline, waits=not given.e)
             starts = {each: _start(given.o, *mark) for each, mark in marks.items()}
             ends = {each: end for each, (_, end) in marks.items() if starts[each] < end}
-            later = () if given.e else set(places) - marks.keys()
+            later = () if given.e else set(partitions) - marks.keys()
             consumer.assign({**starts, **dict.fromkeys(later, _start_unseen(given.o))})
         written = 0
         while given.c is None or written < given.c:
@@ -118,17 +116,6 @@ def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: De
             at = consumer.position(ends)
             ends = {each: end for each, end in ends.items() if (at[each] or 0) < end}
     return code
-
-
-def _partitions(
-    consumer: "Consumer[bytes, bytes]", given: argparse.Namespace, deadline: Deadline
-) -> list[TopicPartition]:
-    topics = consumer.topics(max(deadline.left_s(), _LEAST_S))
-    count = topics.get(given.topic)
-    if count is None:
-        hint = did_you_mean(given.topic, topics)
-        raise ConfigError(f"topic {given.topic} does not exist{hint} (create it first: barnabas topics --create)")
-    return [TopicPartition(given.topic, number) for number in (range(count) if given.p is None else [given.p])]
 
 
 def _start(text: str, first: int, end: int) -> int:

@@ -10,19 +10,22 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY, renamed_for_all, security_properties
 
 if TYPE_CHECKING:
     from barnabas.client.admin_connection import AdminConnection
     from barnabas.client.consumer import Consumer
+    from barnabas.client.deadline import Deadline
     from barnabas.client.errors import ClientError
 
-__all__ = ["ANSWER_S", "bounds_of", "require_broker"]
+__all__ = ["ANSWER_S", "LIBRDKAFKA_S", "bounds_of", "partitions_of", "require_broker", "topics_of"]
 
 ANSWER_S = 5.0
 """The deadline of a command, unless the user gives another one."""
+LIBRDKAFKA_S = 0.1
+"""The least time of a question to librdkafka: it needs some to say what is wrong."""
 
 
 def require_broker(
@@ -109,11 +112,34 @@ def _say_without_answer(connection: "AdminConnection", by_leader: Mapping[int, l
         gaps.report(waiting=True)
 
 
+def topics_of(consumer: "Consumer[Any, Any]", deadline: "Deadline") -> dict[str, int]:
+    """The topics with their numbers of partitions. Raises an error without an answer."""
+    return consumer.topics(deadline.left_s(at_least=LIBRDKAFKA_S))
+
+
+def partitions_of(
+    consumer: "Consumer[Any, Any]", topic: str, wanted: int | None, deadline: "Deadline"
+) -> list[TopicPartition]:
+    """All partitions of a topic, or the ``wanted`` one. Raises an error for a topic or a partition that does not exist."""
+    from barnabas.base.hints import did_you_mean
+    from barnabas.client.errors import refusal
+    from barnabas.wire.kafka.errors import ErrorCode
+
+    topics = topics_of(consumer, deadline)
+    count = topics.get(topic)
+    if count is None:
+        hint = f"topic {topic} does not exist{did_you_mean(topic, topics)}"
+        raise refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, hint)
+    if wanted is not None and not 0 <= wanted < count:
+        raise ConfigError(f"partition {wanted}: {topic} has partitions 0 to {count - 1}")
+    return [TopicPartition(topic, number) for number in (range(count) if wanted is None else [wanted])]
+
+
 def bounds_of(
     consumer: "Consumer[Any, Any]",
     properties: Mapping[str, Any],
     partitions: Iterable[TopicPartition],
-    timeout_s: float,
+    deadline: "Deadline",
     *,
     waits: bool,
 ) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
@@ -125,10 +151,10 @@ def bounds_of(
     from barnabas.cli.incomplete import Gaps
     from barnabas.client.errors import AuthorizationError, ClientError, UnknownTopicError
 
-    connection = _connection("", properties, timeout_s)
+    connection = _connection("", properties, deadline.left_s())
     with connection or contextlib.nullcontext():
         if connection is None:
-            outcomes = _bounds_by_librdkafka(consumer, partitions, timeout_s)
+            outcomes = _bounds_by_librdkafka(consumer, partitions, deadline)
         else:
             outcomes = _bounds(connection, partitions)
     gaps = Gaps(connection)
@@ -161,16 +187,14 @@ def _bounds(
 
 
 def _bounds_by_librdkafka(
-    consumer: "Consumer[Any, Any]", partitions: Iterable[TopicPartition], timeout_s: float
+    consumer: "Consumer[Any, Any]", partitions: Iterable[TopicPartition], deadline: "Deadline"
 ) -> "dict[TopicPartition, tuple[int, int] | ClientError]":
-    from barnabas.client.deadline import Deadline
     from barnabas.client.errors import ClientError
 
-    deadline = Deadline(timeout_s)
     found: dict[TopicPartition, tuple[int, int] | ClientError] = {}
     for topic_partition in partitions:
         try:
-            found[topic_partition] = consumer.watermarks(*topic_partition, max(deadline.left_s(), 0.001))
+            found[topic_partition] = consumer.watermarks(*topic_partition, deadline.left_s(at_least=LIBRDKAFKA_S))
         except ClientError as error:
             found[topic_partition] = error
     return found

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file
-from barnabas.cli.reachability import bounds_of, require_broker
+from barnabas.cli.reachability import LIBRDKAFKA_S, bounds_of, partitions_of, require_broker
 from barnabas.cli.readable import json_line, record_text
 from barnabas.cli.standard_streams import in_blocks
 from barnabas.cli.terminal import print_document, print_lines
@@ -19,15 +18,12 @@ from barnabas.cli.times import parse_time_ms
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
 from barnabas.client.deadline import Deadline
-from barnabas.client.errors import refusal
 from barnabas.client.offsets import LATEST
 from barnabas.client.records import Record
-from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["main"]
 
 _QUIET_S = 0.3
-_LEAST_S = 0.1
 
 
 def main(argv: list[str]) -> int:
@@ -56,12 +52,12 @@ def main(argv: list[str]) -> int:
             print_lines(record_text(record, pretty=pretty))
 
     with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
-        partitions = _partitions(consumer, given.topic, given.partition, deadline)
-        ends, code = bounds_of(consumer, properties, partitions, deadline.left_s(), waits=not given.no_follow)
+        partitions = partitions_of(consumer, given.topic, given.partition, deadline)
+        ends, code = bounds_of(consumer, properties, partitions, deadline, waits=not given.no_follow)
         since_ms = None if given.since is None else parse_time_ms(given.since, datetime.now().astimezone(), "--since")
         # A partition that cannot be read now is read from its end on when it can.
         later = {} if given.no_follow else dict.fromkeys(set(partitions) - ends.keys(), LATEST)
-        starts = _starts(consumer, ends, since_ms, given.last, max(deadline.left_s(), _LEAST_S))
+        starts = _starts(consumer, ends, since_ms, given.last, deadline.left_s(at_least=LIBRDKAFKA_S))
         consumer.assign({**starts, **later})
         history = _history(consumer, {each: end for each, (_, end) in ends.items()})
         shown = [record for record in history if _matches(record, pattern)]
@@ -75,19 +71,6 @@ def main(argv: list[str]) -> int:
                 break
             shown = [record for record in consumer.consume(500, 0.5) if _matches(record, pattern)]
     return code
-
-
-def _partitions(
-    consumer: "Consumer[bytes, bytes]", topic: str, wanted: int | None, deadline: Deadline
-) -> list[TopicPartition]:
-    topics = consumer.topics(max(deadline.left_s(), _LEAST_S))
-    count = topics.get(topic)
-    if count is None:
-        hint = f"topic {topic} does not exist{did_you_mean(topic, topics)}"
-        raise refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, hint)
-    if wanted is not None and not 0 <= wanted < count:
-        raise ConfigError(f"--partition {wanted}: {topic} has partitions 0 to {count - 1}")
-    return [TopicPartition(topic, number) for number in (range(count) if wanted is None else [wanted])]
 
 
 def _starts(

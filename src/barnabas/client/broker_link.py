@@ -71,7 +71,7 @@ class BrokerLink:
         self._socket = open_broker_socket(address, self._name, end)
         try:
             if security is not None:
-                self._socket.settimeout(max(end.left_s(), 0.001))
+                self._socket.settimeout(end.left_s(at_least=0.001))
                 self._socket = security.encrypt(self._socket, address[0], self._name)
             self._versions = self._negotiate(end)
             lifetime_s = None if security is None else security.authenticate(exchange_now, self._name)

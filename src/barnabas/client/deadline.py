@@ -18,9 +18,9 @@ class Deadline:
         self._now = now
         self._end_s = now() + self.length_s
 
-    def left_s(self) -> float:
-        """The seconds that are left; 0 after the end."""
-        return max(0.0, self._end_s - self._now())
+    def left_s(self, at_least: float = 0.0) -> float:
+        """The seconds that are left. ``at_least`` is for a call that can still say why it has no answer after the end."""
+        return max(at_least, self._end_s - self._now())
 
     @property
     def is_over(self) -> bool:
