@@ -100,8 +100,10 @@ def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: De
         else:
             partitions = partitions_of(consumer, given.topic, given.p, deadline)
             marks, code = bounds_of(consumer, properties, partitions, deadline, waits=not given.e)
-            starts = {each: _start(given.o, *mark) for each, mark in marks.items()}
-            ends = {each: end for each, (_, end) in marks.items() if starts[each] < end}
+            starts = {topic_partition: _start(given.o, *mark) for topic_partition, mark in marks.items()}
+            ends = {
+                topic_partition: end for topic_partition, (_, end) in marks.items() if starts[topic_partition] < end
+            }
             later = () if given.e else set(partitions) - marks.keys()
             consumer.assign({**starts, **dict.fromkeys(later, _start_unseen(given.o))})
         written = 0
@@ -114,7 +116,7 @@ def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: De
             sys.stdout.buffer.flush()
             written += len(records)
             at = consumer.position(ends)
-            ends = {each: end for each, end in ends.items() if (at[each] or 0) < end}
+            ends = {topic_partition: end for topic_partition, end in ends.items() if (at[topic_partition] or 0) < end}
     return code
 
 

@@ -243,7 +243,7 @@ def _partitions(group: GroupDescription, committed: _Committed) -> list[TopicPar
         for member in sorted(group.members, key=lambda member: -len(member.partitions))
         for partition in member.partitions
     ]
-    return list(dict.fromkeys([*owned, *sorted(committed, key=lambda place: (place.topic, place.partition))]))
+    return list(dict.fromkeys([*owned, *sorted(committed, key=lambda each: (each.topic, each.partition))]))
 
 
 def _print_state(group: GroupDescription) -> None:

@@ -83,14 +83,14 @@ def _print_offsets(connection: AdminConnection, given: argparse.Namespace, wante
     gaps.add_partitions(outcomes)
     rows = sorted(
         (
-            (partition, found)
-            for partition, found in outcomes.items()
+            (topic_partition, found)
+            for topic_partition, found in outcomes.items()
             if isinstance(found, ClientError) or found.offset != _UNKNOWN_OFFSET
         ),
         key=lambda row: str(row[0]),
     )
     if given.output == "json":
-        print_json([_as_json(partition, found) for partition, found in rows])
+        print_json([_as_json(topic_partition, found) for topic_partition, found in rows])
     else:
         for (topic, number), found in rows:
             if not isinstance(found, ClientError):

@@ -39,11 +39,11 @@ class Gaps:
 
     def add_partitions(self, outcomes: Mapping[TopicPartition, object]) -> None:
         """The partitions whose outcome is an error."""
-        for partition, outcome in outcomes.items():
+        for topic_partition, outcome in outcomes.items():
             if isinstance(outcome, RefusedError) and outcome.code is ErrorCode.LEADER_NOT_AVAILABLE:
-                self._leaderless[partition] = outcome.message
+                self._leaderless[topic_partition] = outcome.message
             elif isinstance(outcome, BarnabasError):
-                self._unanswered.setdefault(str(outcome), {})[str(partition)] = None
+                self._unanswered.setdefault(str(outcome), {})[str(topic_partition)] = None
 
     def add_groups(self, outcomes: Mapping[str, object]) -> None:
         """The groups whose outcome is an error."""
@@ -53,7 +53,7 @@ class Gaps:
 
     def add_group_partitions(self, leaderless: Iterable[TopicPartition]) -> None:
         """Partitions of the groups' own topic without a leader."""
-        names = [str(partition) for partition in leaderless]
+        names = [str(topic_partition) for topic_partition in leaderless]
         if names:
             self.add(f"groups in {_some(names)} are not shown: no leader, and therefore no coordinator")
 
@@ -93,7 +93,11 @@ class Gaps:
 
 def without_deleted(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPartition, object]:
     """Without the partitions that do not exist: groups keep offsets of topics that were deleted, and miss nothing there."""
-    return {partition: outcome for partition, outcome in outcomes.items() if not isinstance(outcome, UnknownTopicError)}
+    return {
+        topic_partition: outcome
+        for topic_partition, outcome in outcomes.items()
+        if not isinstance(outcome, UnknownTopicError)
+    }
 
 
 def _some(names: list[str]) -> str:

@@ -76,16 +76,16 @@ def _look(connection: AdminConnection, gaps: Gaps) -> dict[str, Any]:
 
 
 def _topics(connection: AdminConnection, topics: list[TopicDescription], gaps: Gaps) -> list[dict[str, Any]]:
-    places = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
-    first, last = (look_up_offsets(connection, dict.fromkeys(places, spec)) for spec in (EARLIEST, LATEST))
+    partitions = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
+    first, last = (look_up_offsets(connection, dict.fromkeys(partitions, spec)) for spec in (EARLIEST, LATEST))
     gaps.add_partitions(first | last)
     records: dict[str, int | None] = {}
-    for place in places:
-        low, high, before = first[place], last[place], records.get(place.topic, 0)
+    for topic_partition in partitions:
+        low, high, before = first[topic_partition], last[topic_partition], records.get(topic_partition.topic, 0)
         if before is None or isinstance(low, ClientError) or isinstance(high, ClientError):
-            records[place.topic] = None
+            records[topic_partition.topic] = None
         else:
-            records[place.topic] = before + high.offset - low.offset
+            records[topic_partition.topic] = before + high.offset - low.offset
     return [
         {
             "name": topic.name,
@@ -128,8 +128,8 @@ def _groups(connection: AdminConnection, gaps: Gaps) -> list[dict[str, Any]]:
 def _lag(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, object]) -> int | None:
     """None where it is not known of each partition. What a deleted topic had counts for nothing."""
     lag = 0
-    for place, offset in committed.items():
-        end = ends[place]
+    for topic_partition, offset in committed.items():
+        end = ends[topic_partition]
         if isinstance(end, FoundOffset):
             lag += max(0, end.offset - offset)
         elif not isinstance(end, UnknownTopicError):

@@ -83,11 +83,11 @@ def _say_without_leader(connection: "AdminConnection", topics: list[str]) -> dic
     by_leader: dict[int, list[TopicPartition]] = {}
     for topic in connection.metadata(topics).topics:
         for item in topic.partitions:
-            partition = TopicPartition(topic.name or "", item.partition_index)
+            topic_partition = TopicPartition(topic.name or "", item.partition_index)
             if item.leader_id < 0:
-                without_leader[partition] = no_leader(partition, item.replica_nodes)
+                without_leader[topic_partition] = no_leader(topic_partition, item.replica_nodes)
             else:
-                by_leader.setdefault(item.leader_id, []).append(partition)
+                by_leader.setdefault(item.leader_id, []).append(topic_partition)
     gaps = Gaps()
     gaps.add_partitions(without_leader)
     gaps.report(waiting=True)

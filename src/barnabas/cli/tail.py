@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
         later = {} if given.no_follow else dict.fromkeys(set(partitions) - ends.keys(), LATEST)
         starts = _starts(consumer, ends, since_ms, given.last, deadline.left_s(at_least=LIBRDKAFKA_S))
         consumer.assign({**starts, **later})
-        history = _history(consumer, {each: end for each, (_, end) in ends.items()})
+        history = _history(consumer, {topic_partition: end for topic_partition, (_, end) in ends.items()})
         shown = [record for record in history if _matches(record, pattern)]
         if since_ms is None:
             shown = shown[-given.last :] if given.last else []
@@ -82,29 +82,32 @@ def _starts(
 ) -> dict[TopicPartition, int]:
     """Where to read from: enough of each partition for the last records of all."""
     if since_ms is None:
-        return {each: max(first, end - last) for each, (first, end) in ends.items()}
+        return {topic_partition: max(first, end - last) for topic_partition, (first, end) in ends.items()}
     found = consumer.offsets_for_times(dict.fromkeys(ends, since_ms), timeout_s)
-    return {each: ends[each][1] if offset is None else offset for each, offset in found.items()}
+    return {
+        topic_partition: ends[topic_partition][1] if offset is None else offset
+        for topic_partition, offset in found.items()
+    }
 
 
 def _history(consumer: "Consumer[bytes, bytes]", ends: dict[TopicPartition, int]) -> list[Record[bytes, bytes]]:
     """The records before the ends, by time. Control records and compacted ones have no record: a pause ends it too."""
     records: list[Record[bytes, bytes]] = []
     began = time.monotonic()
-    missing = {each for each, end in ends.items() if end > 0}
+    missing = {topic_partition for topic_partition, end in ends.items() if end > 0}
     while missing:
         batch = consumer.consume(500, _QUIET_S if records or time.monotonic() - began > 5 else 1.0)
         if not batch and (records or time.monotonic() - began > 5):
             break
-        records += [record for record in batch if record.offset < ends.get(_place(record), record.offset + 1)]
+        records += [record for record in batch if record.offset < ends.get(_topic_partition(record), record.offset + 1)]
         at = consumer.position(missing)
-        missing = {each for each in missing if (at[each] or 0) < ends[each]}
+        missing = {topic_partition for topic_partition in missing if (at[topic_partition] or 0) < ends[topic_partition]}
         if not batch and not missing:
             break
     return sorted(records, key=lambda record: (record.timestamp_ms or 0, record.partition, record.offset))
 
 
-def _place(record: Record[bytes, bytes]) -> TopicPartition:
+def _topic_partition(record: Record[bytes, bytes]) -> TopicPartition:
     return TopicPartition(record.topic, record.partition)
 
 

@@ -232,8 +232,10 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
             print(*_topic_fields(topic, overrides, reassignments), sep="\t")
         if not given.topics_with_overrides:
             for partition in partitions:
-                name = TopicPartition(topic.name, partition.partition)
-                fields = _partition_fields(topic.name, partition, reassignments.get(name), elrs.get(name))
+                topic_partition = TopicPartition(topic.name, partition.partition)
+                fields = _partition_fields(
+                    topic.name, partition, reassignments.get(topic_partition), elrs.get(topic_partition)
+                )
                 print("", *fields, sep="\t")
     return gaps.report()
 
@@ -362,7 +364,7 @@ def _as_json(
     first = topic.partitions[0] if topic.partitions else None
     described = []
     for partition in partitions:
-        name = TopicPartition(topic.name, partition.partition)
+        topic_partition = TopicPartition(topic.name, partition.partition)
         entry: dict[str, Any] = {
             "partition": partition.partition,
             "leader": partition.leader,
@@ -371,10 +373,11 @@ def _as_json(
             "isr": partition.isr,
             "offline": partition.offline,
         }
-        if name in reassignments:
-            entry["adding"], entry["removing"] = reassignments[name].adding, reassignments[name].removing
-        if name in elrs:
-            entry["elr"], entry["last_known_elr"] = elrs[name]
+        reassignment = reassignments.get(topic_partition)
+        if reassignment is not None:
+            entry["adding"], entry["removing"] = reassignment.adding, reassignment.removing
+        if topic_partition in elrs:
+            entry["elr"], entry["last_known_elr"] = elrs[topic_partition]
         described.append(entry)
     return {
         "topic": topic.name,
