@@ -7,6 +7,9 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+from hypothesis import HealthCheck, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.pipelines import range_progress  # noqa: E402
 from barnabas.pipelines.errors import DataLossError  # noqa: E402
@@ -16,6 +19,7 @@ from barnabas.pipelines.range_progress import MOST_USELESS, Lost  # noqa: E402
 from barnabas.pipelines.range_reader import RangeReader, UnreadableRangeError  # noqa: E402
 from barnabas.wire.kafka.api import ApiKey  # noqa: E402
 from barnabas.wire.kafka.errors import ErrorCode  # noqa: E402
+from barnabas.wire.kafka.records.compression import CompressionType  # noqa: E402
 from support.scripted_broker import (  # noqa: E402
     TOPIC,
     ScriptedBroker,
@@ -104,6 +108,7 @@ ODD: dict[str, Turn] = {
     "a header that is cut off": records(lambda data: data[:14]),
     "the last batch cut off": records(lambda data: data[:-20]),
     "a wrong checksum": records(lambda data: data[:70] + b"\xff" + data[71:]),
+    "a batch whose offset is damaged, which no checksum covers": records(lambda data: b"\0\xff" + data[2:]),
     "a batch of an unknown format": records(lambda data: data[:16] + b"\x09" + data[17:]),
     "garbage": records(lambda _: b"\xff" * 300),
     "zeroes": records(lambda _: bytes(16) + b"\2" + bytes(300)),
@@ -319,3 +324,70 @@ def test_records_of_an_old_format_are_for_librdkafka() -> None:
             read(broker, 2, 5)
         assert raised.value.offset == 2
         assert len(broker.fetches) == 1
+
+
+# Any log, and any answers
+
+HARMLESS = [name for name in ODD if "throttled" not in name and "connection" not in name]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[bytes], list[tuple[int, bool]], list[tuple[int, int, int]]]:
+    """Batches with holes, transactions and markers; the offsets of records and whether they are committed; aborted ones."""
+    batches: list[bytes] = []
+    there: list[tuple[int, bool]] = []
+    aborted: list[tuple[int, int, int]] = []
+    offset = draw(st.integers(0, 5))
+    for _ in range(draw(st.integers(1, 6))):
+        last = offset + draw(st.integers(0, 9))
+        kept = sorted(draw(st.sets(st.integers(offset, last), min_size=1)))
+        outcome = draw(st.sampled_from(["none", "commit", "abort"]))
+        compression = draw(st.sampled_from([CompressionType.NONE, CompressionType.LZ4]))
+        extra = {} if outcome == "none" else {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
+        batches.append(batch(offset, last, offsets=kept, compression=compression, **extra))
+        there += [(each, outcome != "abort") for each in kept]
+        if outcome != "none":
+            batches.append(marker(last + 1, 7, is_abort=outcome == "abort"))
+            aborted += [(7, offset, last + 1)] if outcome == "abort" else []
+            last += 1
+        offset = last + 1 + draw(st.integers(0, 4))
+    return batches, there, aborted
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    log=logs(),
+    turns=st.lists(st.sampled_from(["honest", *HARMLESS]), max_size=14),
+    bounds=st.tuples(st.integers(0, 70), st.integers(0, 70)),
+    options=st.sampled_from([{}, COMMITTED, LAX, {**LAX, **COMMITTED}]),
+    most=st.sampled_from([80, 200, 100_000]),
+)
+def test_a_range_is_what_a_simple_model_says_or_an_error(
+    log: tuple[list[bytes], list[tuple[int, bool]], list[tuple[int, int, int]]],
+    turns: list[str],
+    bounds: tuple[int, int],
+    options: dict[str, str],
+    most: int,
+) -> None:
+    """Whatever the log holds and the broker answers; what came before an error is the beginning of the range."""
+    batches, there, aborted = log
+    with ScriptedBroker(batches) as broker:
+        broker.aborted = aborted
+        start, end = min(bounds), min(max(bounds), broker.end)
+        broker.script(*(ODD.get(name, honest) for name in turns))
+        is_committed = options.get("kafka.isolation.level") == "read_committed"
+        expected = [each for each, committed in there if start <= each < end and (committed or not is_committed)]
+        found: list[int] = []
+        lost: list[Lost] = []
+        reached = end
+        reader = reader_of(broker, options, {"kafka.max.partition.fetch.bytes": str(most)})
+        try:
+            for each in reader.read(Range(TOPIC, 0, start, end), SCHEMA, lost.append):
+                found += each.column("offset").to_pylist()
+        except UnreadableRangeError as error:
+            reached = error.offset
+        finally:
+            reader.close()
+        assert found == [offset for offset in expected if offset < reached]
+        assert reached == end or len(turns) >= MOST_USELESS // 4
+        assert lost == []

@@ -175,8 +175,15 @@ class RangeReader:
         try:
             if step.action is Action.LOOK_AHEAD:
                 first = next((header.base_offset for _, header in read_headers(records)), -1)
-                return None, progress.saw(first, now_ms)
+                return None, progress.saw(first if first <= fetched.high_watermark else -1, now_ms)
             batch, reached = self._columns(records, fetched, progress, schema)
+            if reached > progress.wanted.end and 0 <= fetched.high_watermark < reached:
+                # No checksum covers a batch's offset, and this one would prove that all before it is gone. Where the batch was
+                # added since the broker looked at its high watermark, the next answer has a newer one.
+                high = f"high watermark {fetched.high_watermark}"
+                return None, progress.odd(
+                    f"the broker answered with a batch up to offset {reached - 1}, and {high}", now_ms
+                )
         except (KafkaError, CorruptDataError) as error:
             if isinstance(error, KafkaError) and error.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
                 return None, progress.refused(error, now_ms)
