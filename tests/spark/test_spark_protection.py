@@ -1,8 +1,10 @@
 """What other users of the machine can do to a session of Spark, and what its plans show."""
 
+import contextlib
 import os
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,25 @@ def test_the_driver_takes_no_request_without_the_secret(spark: Any) -> None:
     answer = ask_without_secret(int(spark.conf.get("spark.driver.port")))
     assert answer[8] == _RPC_FAILURE
     assert b"Expected SaslMessage" in answer
+
+
+def test_this_process_takes_no_call_without_the_secret(
+    spark: Any, run_query: Callable[..., list[Any]], tmp_path: Path
+) -> None:
+    """It would run a flow's batch function with numbers of another's choice; Spark's own calls come through."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.json").write_text('{"a": 1}\n')
+    assert [
+        [row.a for row in batch] for batch in run_query(spark.readStream.schema("a int").json(str(tmp_path / "in")))
+    ] == [[1]]
+    gateway = spark.sparkContext._gateway
+    assert gateway.callback_server_parameters.auth_token
+    for secret in (b"", b"A\nwrong\n"):
+        with socket.create_connection(("127.0.0.1", gateway._callback_server.port), 30) as connection:
+            connection.settimeout(30)
+            connection.sendall(secret + b"c\np0\ntoString\ne\n")
+            with contextlib.suppress(ConnectionResetError):
+                assert b"Traceback" not in connection.recv(1000)  # of the call itself
 
 
 def test_settings_of_a_session_are_among_no_process_arguments(spark: Any) -> None:

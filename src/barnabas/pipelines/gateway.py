@@ -20,6 +20,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError
 from barnabas.base.private_files import write_private
 from barnabas.base.settings import properties_text
+from barnabas.pipelines.callback_auth import authenticate_callbacks
 from barnabas.pipelines.java_files import argument_file
 
 __all__ = ["JvmEndedError", "SparkJvm", "ignore_interrupt"]
@@ -102,6 +103,7 @@ class SparkJvm:
             for name in names:
                 os.environ.pop(name, None)
         gateway.proc = self.process
+        authenticate_callbacks(gateway)
         return gateway
 
     def end(self, timeout_s: float = _ENDING_S) -> bool:
