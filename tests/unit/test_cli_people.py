@@ -90,7 +90,7 @@ def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
         parser().parse_args(["--help"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "how many streams (default 3)" in shown
-    assert "is the answer (default 5.0)" in shown
+    assert "with what is known by then (default: 5) --" in shown
 
 
 def test_completion_offers_commands_and_options() -> None:

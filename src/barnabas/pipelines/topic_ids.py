@@ -36,7 +36,7 @@ class TopicIds:
         self._checkpoint = checkpoint
         self._path = checkpoint / "topics.json"
         try:
-            self._text = self._path.read_text()
+            self._text = self._path.read_text(encoding="utf-8")
             self._known: dict[str, Any] = json.loads(self._text)
         except (OSError, ValueError):  # the first run, or an earlier version's: there is nothing to compare with
             self._text, self._known = "", {}
