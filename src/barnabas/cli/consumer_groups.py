@@ -381,10 +381,10 @@ def _delete(connection: AdminConnection, given: argparse.Namespace) -> int:
 
 
 def _delete_offsets(connection: AdminConnection, given: argparse.Namespace) -> int:
-    from barnabas.cli.reset_offsets import partitions_of
+    from barnabas.cli.reset_offsets import parse_partitions
 
     group_id = given.group[0]
-    partitions = partitions_of(connection, given.topic)
+    partitions = parse_partitions(connection, given.topic)
     outcome = delete_group_offsets(connection, group_id, partitions)
     failed = any(outcome.values())
     if given.output == "json":

@@ -22,7 +22,7 @@ from barnabas.client.groups import alter_group_offsets, describe_group, group_of
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from barnabas.client.topics import describe_topics
 
-__all__ = ["duration_ms", "parse_reset_plan", "partitions_of", "reset_offsets", "timestamp_ms"]
+__all__ = ["duration_ms", "parse_partitions", "parse_reset_plan", "reset_offsets", "timestamp_ms"]
 
 _Offsets = dict[TopicPartition, int]
 
@@ -90,7 +90,7 @@ def _print(given: argparse.Namespace, result: Mapping[str, _Offsets]) -> None:
 # Which partitions
 
 
-def partitions_of(connection: AdminConnection, topics: Iterable[str]) -> list[TopicPartition]:
+def parse_partitions(connection: AdminConnection, topics: Iterable[str]) -> list[TopicPartition]:
     """``topic`` and ``topic:0,1`` as partitions."""
     partitions: list[TopicPartition] = []
     whole = []
@@ -112,7 +112,7 @@ def partitions_of(connection: AdminConnection, topics: Iterable[str]) -> list[To
 def _scope(connection: AdminConnection, given: argparse.Namespace, group_id: str) -> list[TopicPartition]:
     if given.all_topics:
         return sorted(group_offsets(connection, group_id))
-    return partitions_of(connection, given.topic)
+    return parse_partitions(connection, given.topic)
 
 
 # Where to
