@@ -117,6 +117,16 @@ def test_an_order_for_preferred_leaders_goes_when_it_was_looked_at() -> None:
         assert PREFERRED_ELECTION not in cluster.znodes.nodes
 
 
+def test_an_order_that_names_many_partitions_that_do_not_exist_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Each client of the ensemble can write the znode."""
+    cluster = ControlledCluster(0, 1)
+    asked = [TopicPartition("none", number) for number in range(1000)]
+    cluster.znodes.put(PREFERRED_ELECTION, encode_partitions(asked))
+    cluster.run(replica_leader_election.process_preferred_replica_election)
+    [record] = caplog.records
+    assert "none-4 and 995 more keeps its leader" in record.message
+
+
 def fail_log_dir(cluster: ControlledCluster, broker: int, *lost: TopicPartition) -> None:
     """As a broker does: a note; the controller asks with LeaderAndIsr; the answer names what is lost."""
     cluster.znodes.put("/log_dir_event_notification/log_dir_event_0000000000", encode_log_dir_event(broker))

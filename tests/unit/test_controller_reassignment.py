@@ -270,6 +270,19 @@ def test_a_partition_that_never_had_a_leader_gets_one_on_its_new_replicas() -> N
     assert (cluster.assignment(P0), cluster.leader(P0), set(cluster.isr(P0))) == (ReplicaAssignment((1, 2)), 1, {1, 2})
 
 
+def test_orders_in_the_znode_that_cannot_be_begun_are_one_line_for_each_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each client of the ensemble can write the znode."""
+    cluster = cluster_of((0, 1), (0, 1))
+    wrong = {TopicPartition("none", number): (1,) for number in range(1000)}
+    cluster.znodes.put(REASSIGN_PARTITIONS, encode_reassignments({P1: (1, 1), **wrong}))
+    cluster.run(reassignment.process_znode_reassignment)
+    first, second = (record.message for record in caplog.records)
+    assert str(P1) in first
+    assert "none-4 and 995 more is not reassigned" in second
+
+
 def test_orders_in_the_znode_of_older_tools_are_taken_and_struck_when_done() -> None:
     """What cannot be done is removed at once; the znode goes with the last entry."""
     cluster = cluster_of((0, 1), (0, 1))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.base.excerpts import beginning, some_of
+from barnabas.base.excerpts import Tally, beginning, some_of
 
 
 def test_what_fits_is_shown_whole() -> None:
@@ -17,6 +17,21 @@ def test_the_number_of_what_is_left_out_is_shown() -> None:
     """Of names the others, of a text all its letters."""
     assert beginning("x" * 301) == "x" * 300 + "... (301 characters)"
     assert some_of([*"abcdefg"]) == "a, b, c, d, e and 2 more"
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.text(max_size=3), st.text(max_size=3))))
+def test_a_tally_has_a_line_for_each_reason_with_the_names_and_the_first_text(
+    elements: list[tuple[str, str, str]],
+) -> None:
+    """As the elements grouped by their reasons."""
+    tally: Tally[str] = Tally()
+    for reason, name, text in elements:
+        tally.add(reason, name, text)
+    expected = []
+    for reason in dict.fromkeys(reason for reason, _, _ in elements):
+        mine = [(name, text) for other, name, text in elements if other == reason]
+        expected.append((reason, some_of([name for name, _ in mine]), mine[0][1]))
+    assert list(tally.lines()) == expected
 
 
 @given(st.lists(st.text(max_size=2000), max_size=50))

@@ -194,6 +194,19 @@ def test_a_long_wrong_path_for_many_replicas_fills_no_log(tmp_path: Path, caplog
     assert 0 < len(caplog.text) < 2000
 
 
+def test_many_wrong_paths_fill_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each replica to a dir of its own that does not exist: one line."""
+    mover = Mover(tmp_path)
+    dirs = [
+        AlterReplicaLogDir(path=f"/x{number}", topics=[AlterReplicaLogDirTopic(name="t", partitions=[number])])
+        for number in range(1000)
+    ]
+    mover.broker.connect().ask(AlterReplicaLogDirsRequest(dirs=dirs), 2)
+    [record] = caplog.records
+    assert "t-0 to /x0, " in record.message
+    assert "t-4 to /x4 and 995 more" in record.message
+
+
 def test_moving_back_cancels_the_move_and_deletes_the_copy(tmp_path: Path) -> None:
     """Even in the middle of a slice."""
     mover = Mover(tmp_path)

@@ -175,6 +175,64 @@ def test_a_topic_that_another_request_has_created_meanwhile_is_no_warning(
     ]
 
 
+def automatic(broker: Broker, names: list[str]) -> None:
+    """What a request of a client begins, to its end."""
+    broker.topics._start = broker.znodes.perform
+    broker.topics.auto_create(names)
+
+
+def test_topics_that_cannot_be_created_automatically_are_summed_up(
+    znodes: Znodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line for each reason, with a few names: one request may name thousands."""
+    names = [f"t{number}" for number in range(500)]
+    assert Broker(znodes).create(*names) == {}
+    caplog.set_level(logging.INFO)
+    automatic(Broker(znodes), [*names, "x x", "y y"])
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        (
+            "WARNING",
+            "Topic x x, y y could not be created automatically: Topic name is invalid: 'x x' contains one or more "
+            "characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+        (
+            "INFO",
+            "Topic t0, t1, t2, t3, t4 and 495 more could not be created automatically: Topic 't0' already exists.",
+        ),
+    ]
+
+
+def test_a_failure_of_the_creation_names_a_few_topics(znodes: Znodes, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever failed, in one line."""
+    broker = Broker(znodes)
+
+    def fail() -> None:
+        raise RuntimeError("no disk")
+
+    broker.commands.on_failover = fail
+    automatic(broker, [f"t{number}" for number in range(5000)])
+    assert "t4 and 4995 more could not be created automatically: no disk" in caplog.text
+    assert len(caplog.text) < 500
+
+
+def test_as_many_topics_are_created_automatically_as_one_request_may_name(
+    znodes: Znodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that asks for more asks again, and gets the rest when these are done."""
+    broker = Broker(znodes)
+    started: list[Any] = []
+    broker.topics._start = started.append
+    broker.topics.auto_create([f"t{number}" for number in range(95_000)])
+    assert len(broker.topics._creating) == 10_000
+    assert "t10004 and 84995 more" in caplog.text
+    broker.topics.auto_create(["more"])
+    assert (len(started), len(broker.topics._creating)) == (1, 10_000)
+    next(started[0])
+    started[0].close()
+    broker.topics.auto_create(["more"])
+    assert broker.topics._creating == {"more"}
+
+
 # Growth
 
 

@@ -10,6 +10,7 @@ INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
 
 import logging
 
+from barnabas.base.excerpts import Tally
 from barnabas.base.ids import TopicPartition
 from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
@@ -42,7 +43,7 @@ def _alter_all(services: Services, request: Request) -> Sliced[None]:
                 yield None
                 wanted[TopicPartition(named.name, index)] = log_dir.path
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
-    logged: set[tuple[str, ErrorCode]] = set()
+    refused: Tally[ErrorCode] = Tally()
     for topic_partition, path in wanted.items():
         yield None
         topic = results.get(topic_partition.topic)
@@ -52,24 +53,19 @@ def _alter_all(services: Services, request: Request) -> Sliced[None]:
             )
         topic.partitions.append(
             AlterReplicaLogDirPartitionResult(
-                partition_index=topic_partition.partition, error_code=_alter(services, topic_partition, path, logged)
+                partition_index=topic_partition.partition, error_code=_alter(services, topic_partition, path, refused)
             )
         )
+    for _, replicas, why in refused.lines():
+        logger.warning("%s: no move to another log dir: %s", replicas, why)
     request.reply(AlterReplicaLogDirsResponse(results=list(results.values())))
 
 
-def _alter(
-    services: Services, topic_partition: TopicPartition, path: str, logged: set[tuple[str, ErrorCode]]
-) -> ErrorCode:
-    """``logged`` keeps a request that names one wrong dir for many replicas to one line."""
+def _alter(services: Services, topic_partition: TopicPartition, path: str, refused: Tally[ErrorCode]) -> ErrorCode:
     try:
         services.storage.move(topic_partition, path)
     except KafkaError as error:
-        if (path, error.code) not in logged:
-            logged.add((path, error.code))
-            logger.warning(
-                "%s does not move to %.256s (nor do others with this error): %.256s", topic_partition, path, error
-            )
+        refused.add(error.code, f"{topic_partition} to {path}", error)
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return error.code

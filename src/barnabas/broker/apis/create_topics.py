@@ -20,7 +20,7 @@ from barnabas.broker.apis.later import answer_later, in_slices, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
-from barnabas.broker.topics.planning import MAX_REPLICAS_A_REQUEST, CreationPlan
+from barnabas.broker.topics.planning import MAX_REPLICAS_A_REQUEST, MAX_TOPICS_A_REQUEST, CreationPlan
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import (
@@ -33,8 +33,6 @@ from barnabas.wire.kafka.messages.create_topics import (
 __all__ = ["API"]
 
 _CONFIGS_FROM_VERSION = 5
-_MAX_TOPICS = 10_000
-"""The answer has a kilobyte of settings for each, however short its name is."""
 _METADATA_TOPIC = "__cluster_metadata"
 
 
@@ -68,9 +66,9 @@ def _plan(services: Services, request: Request) -> Sliced[None]:
         yield None
         results[topic.name] = CreatableTopicResult(name=topic.name, error_message=None)
         try:
-            if len(message.topics) > _MAX_TOPICS:
+            if len(message.topics) > MAX_TOPICS_A_REQUEST:
                 raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, f"The request names more than {_MAX_TOPICS} topics: split it."
+                    ErrorCode.POLICY_VIOLATION, f"The request names more than {MAX_TOPICS_A_REQUEST} topics: split it."
                 )
             if topic.name == _METADATA_TOPIC:
                 raise KafkaError(

@@ -24,6 +24,7 @@ Older tools write reassignments into ``/admin/reassign_partitions`` instead; an 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from barnabas.base.excerpts import Tally
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.steps import (
     Delete,
@@ -131,9 +132,12 @@ def process_znode_reassignment(context: ControllerContext, batch: RequestBatch) 
             if topic_partition not in context.reassigning or planned != context.assignment(topic_partition):
                 wanted[topic_partition] = planned
     refused.update((yield from _begin(context, batch, wanted)))
+    not_begun: Tally[ErrorCode] = Tally()
     for topic_partition, refusal in refused.items():
         if refusal is not None:
-            logger.warning("Partition %s is not reassigned: %s", topic_partition, refusal)
+            not_begun.add(refusal.code, topic_partition, refusal)
+    for _, names, why in not_begun.lines():
+        logger.warning("Partition %s is not reassigned: %s", names, why)
     yield from _remove_entries(lambda topic_partition, _: refused.get(topic_partition) is not None)
     return {topic_partition for topic_partition in wanted if refused[topic_partition] is None}
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from barnabas.base.excerpts import Tally
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.steps import Delete, Read, Send, Steps, Write, Znode, turn_after
 from barnabas.broker.cluster.znodes import PREFERRED_ELECTION, ZnodeFormatError, decode_partitions
@@ -92,9 +93,12 @@ def process_preferred_replica_election(context: ControllerContext, batch: Reques
         logger.error("%s", error)
         asked = []
     results = yield from process_replica_leader_election(context, batch, asked, unclean=False)
+    kept: Tally[ErrorCode] = Tally()
     for topic_partition, result in results.items():
         if isinstance(result, KafkaError) and result.code is not ErrorCode.ELECTION_NOT_NEEDED:
-            logger.warning("Partition %s keeps its leader: %s", topic_partition, result)
+            kept.add(result.code, topic_partition, result)
+    for _, names, why in kept.lines():
+        logger.warning("Partition %s keeps its leader: %s", names, why)
     yield Write([Delete(PREFERRED_ELECTION)])
 
 

@@ -9,6 +9,7 @@ Each function may be called again at any time, also when nothing changed: an eve
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from barnabas.base.excerpts import some_of
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.cluster.steps import (
     NEXT_TURN,
@@ -177,7 +178,7 @@ def process_topic_deletion(context: ControllerContext, batch: RequestBatch) -> S
     known = [topic for topic in requested if topic in context.topics]
     refused = [topic for topic in requested if topic not in context.topics or not context.delete_topic_enabled]
     if refused:
-        logger.warning("Topics that do not exist or may not be deleted: %s", ", ".join(sorted(refused)))
+        logger.warning("Topics that do not exist or may not be deleted: %s", some_of(sorted(refused)))
         yield Write([Delete(delete_topic_path(topic)) for topic in refused])
     if context.delete_topic_enabled and known:
         yield from topic_deletion.enqueue(context, batch, known)

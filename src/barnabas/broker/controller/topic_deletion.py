@@ -11,6 +11,7 @@ topic in the queue and begins again; deleting twice is harmless.
 import logging
 from collections.abc import Iterable
 
+from barnabas.base.excerpts import some_of
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.steps import Children, Delete, Send, Steps, Write
 from barnabas.broker.cluster.znodes import (
@@ -43,7 +44,7 @@ def enqueue(context: ControllerContext, batch: RequestBatch, topics: Iterable[st
     moving = {topic for topic in known if context.is_reassigning(topic)}
     if moving:
         context.ineligible_for_deletion |= moving
-        logger.info("The deletion of %s waits for their reassignment", ", ".join(sorted(moving)))
+        logger.info("The deletion of %s waits for their reassignment", some_of(sorted(moving)))
     yield from resume_deletions(context, batch)
 
 

@@ -20,6 +20,7 @@ from barnabas.wire.kafka.messages.create_topics import CreatableTopic
 __all__ = [
     "MAX_REPLICAS_A_PARTITION",
     "MAX_REPLICAS_A_REQUEST",
+    "MAX_TOPICS_A_REQUEST",
     "CreationPlan",
     "TakenNames",
     "collides",
@@ -33,6 +34,9 @@ _MAX_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_REPLICAS_A_REQUEST = 100_000
 """A request of a few hundred bytes could ask for more, and each replica takes about a hundred bytes of memory."""
+
+MAX_TOPICS_A_REQUEST = 10_000
+"""The answer has a kilobyte of settings for each, however short its name is."""
 
 MAX_REPLICAS_A_PARTITION = 100
 """Each of them is sent all others, so the work grows with the square: 99,000 held a controller for 40 s."""

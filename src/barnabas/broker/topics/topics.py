@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from barnabas.base.excerpts import Tally, some_of
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
@@ -46,7 +47,14 @@ from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS, MetadataCache
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
-from barnabas.broker.topics.planning import MAX_REPLICAS_A_REQUEST, CreationPlan, TakenNames, plan_creation, plan_growth
+from barnabas.broker.topics.planning import (
+    MAX_REPLICAS_A_REQUEST,
+    MAX_TOPICS_A_REQUEST,
+    CreationPlan,
+    TakenNames,
+    plan_creation,
+    plan_growth,
+)
 from barnabas.log.settings import LogConfig
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
@@ -187,17 +195,28 @@ class Topics:
     # Automatic creation
 
     def auto_create(self, names: Iterable[str]) -> None:
-        """Begin to create topics that a client asked for, here or through the controller, in the background."""
+        """Begin to create topics that a client asked for, here or through the controller, in the background.
+
+        As many as one CreateTopics request may name are created at a time. A client that asks for more gets an error for
+        which it asks again.
+        """
         wanted = [name for name in names if name not in self._creating]
+        room = max(MAX_TOPICS_A_REQUEST - len(self._creating), 0)
+        if later := wanted[room:]:
+            logger.warning(
+                "Topics are created automatically when others are done, if asked for again: %s", some_of(later)
+            )
+            del wanted[room:]
         if wanted:
             self._creating.update(wanted)
             self._start(self._auto_create(wanted))
 
     def _auto_create(self, names: Sequence[str]) -> Steps[None]:
+        failed: Tally[ErrorCode | None] = Tally()
         try:
             topics = yield from in_turns(map(self._automatic, names))
             if self._controller.is_active:
-                yield from self._auto_create_here(topics)
+                yield from self._auto_create_here(topics, failed)
             elif self._controller.controller_id >= 0:
                 request = CreateTopicsRequest(
                     topics=topics, timeout_ms=self._config["request.timeout.ms"], validate_only=False
@@ -206,26 +225,33 @@ class Topics:
                 for result in response.topics:
                     if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                         error = KafkaError(ErrorCode(result.error_code), result.error_message or "")
-                        _report_not_created(result.name, error)
+                        failed.add(error.code, result.name, error)
         except Exception as error:
             # The client that asked will ask again.
-            _report_not_created(", ".join(names), error)
+            code = error.code if isinstance(error, KafkaError) else None
+            for name in names:
+                failed.add(code, name, error)
         finally:
+            _report_not_created(failed)
             self._creating.difference_update(names)
 
-    def _auto_create_here(self, topics: Sequence[CreatableTopic]) -> Steps[None]:
+    def _auto_create_here(self, topics: Sequence[CreatableTopic], failed: Tally[ErrorCode | None]) -> Steps[None]:
         yield from self._controller.commands.await_failover()
         plans = []
         existing = self.existing()
+        replicas_left = MAX_REPLICAS_A_REQUEST
         for number, topic in enumerate(topics, 1):
             yield from turn_after(number)
             try:
-                plans.append((yield from in_steps(self.plan(topic, existing))))
+                plan = yield from in_steps(self.plan(topic, existing, replicas_left))
             except KafkaError as error:
-                _report_not_created(topic.name, error)
-        failed = yield from self.create(plans)
-        for name, failure in failed.items():
-            _report_not_created(name, failure)
+                failed.add(error.code, topic.name, error)
+            else:
+                replicas_left -= sum(map(len, plan.assignment.values()))
+                plans.append(plan)
+        refused = yield from self.create(plans)
+        for name, failure in refused.items():
+            failed.add(failure.code, name, failure)
 
     def _automatic(self, name: str) -> CreatableTopic:
         config = self._config
@@ -363,11 +389,12 @@ def _create_over_config(plan: CreationPlan, assigned: TopicAssignment) -> Steps[
     return outcomes[0]
 
 
-def _report_not_created(name: str, error: Exception) -> None:
+def _report_not_created(failed: Tally[ErrorCode | None]) -> None:
     # The controller moves, or stops: the client that asked will ask again. Or another request has created it meanwhile.
     passing = (ErrorCode.NOT_CONTROLLER, ErrorCode.TOPIC_ALREADY_EXISTS)
-    level = logging.INFO if isinstance(error, KafkaError) and error.code in passing else logging.WARNING
-    logger.log(level, "Topic %s could not be created automatically: %s", name, error)
+    for code, names, error in failed.lines():
+        level = logging.INFO if code in passing else logging.WARNING
+        logger.log(level, "Topic %s could not be created automatically: %s", names, error)
 
 
 def _creation_error(name: str, error: KeeperError) -> KafkaError:
