@@ -175,6 +175,15 @@ def test_an_option_changes_what_it_is_for(tmp_path: Path, options: list[str], ch
     assert path.read_text().startswith("# mine\n")
 
 
+def test_any_free_ports_are_chosen_for_a_copy_beside_the_cluster_that_it_was_copied_from(tmp_path: Path) -> None:
+    """The brokers' files have the ports that the start announces."""
+    start(tmp_path, "--brokers", "2", "--port", "19092", "--zk-port", "12181")
+    made = start(tmp_path, "--port", "0", "--zk-port", "0")
+    listeners = [file.texts["listeners"] for file in made.brokers.files]
+    assert listeners == [f"PLAINTEXT://{address}" for address in made.brokers.addresses]
+    assert not {19092, 19093} & {address.port for address in made.brokers.addresses}
+
+
 def test_an_ensembles_addresses_change_together(tmp_path: Path) -> None:
     """Every member knows all of them, and so do the brokers."""
     start(tmp_path, "--zk-servers", "3", "--zk-port", "12181")

@@ -211,8 +211,9 @@ def _listener_changes(
     addresses: list[HostAndPort],
 ) -> dict[str, str | None]:
     """For options that are about listeners. Raises `BarnabasError` where these were written by hand."""
-    options = {"--host": given.host, "--port": given.port, "--security": INTER_BROKER in security_plan.changed}
-    asking = [option for option, value in options.items() if value not in (None, False)]
+    secures = INTER_BROKER in security_plan.changed
+    options = {"--host": given.host is not None, "--port": given.port is not None, "--security": secures}
+    asking = [option for option, is_given in options.items() if is_given]
     listener = listening.get(number)
     if listener is None or (listener.port and not asking):
         return {}
@@ -221,7 +222,7 @@ def _listener_changes(
             f"{directory / broker_config(number)} has listeners that were written by hand: change them there, and leave "
             f"{' and '.join(asking)} out"
         )
-    name = security_plan.protocol if options["--security"] else listener.name
+    name = security_plan.protocol if secures else listener.name
     return {"listeners": f"{name}://{addresses[number]}"}
 
 
