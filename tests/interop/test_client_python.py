@@ -18,6 +18,7 @@ from barnabas.client import (
     Consumer,
     DeserializationError,
     Producer,
+    RefusedError,
     UnknownTopicError,
     UnsupportedError,
 )
@@ -270,6 +271,14 @@ def test_a_topic_that_is_not_there_is_reported_by_both_sides(bootstrap: str) -> 
         assert consumer.poll(3) is None  # it is not read any more
         consumer.assign([TopicPartition("no-such-topic", 0)])
         with pytest.raises(UnknownTopicError, match="cannot read no-such-topic"):
+            consumer.poll(60)
+
+
+def test_a_name_that_no_topic_can_have_is_reported(bootstrap: str) -> None:
+    """librdkafka takes it for a topic that is not there yet, and waits."""
+    with Consumer({"bootstrap.servers": bootstrap, "group.id": "g"}) as consumer:
+        consumer.subscribe(["no topic"])
+        with pytest.raises(RefusedError, match="cannot read no topic: .*Invalid topic"):
             consumer.poll(60)
 
 

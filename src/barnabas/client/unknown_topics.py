@@ -61,6 +61,8 @@ class UnknownTopics:
                 continue
             if found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES:
                 raise from_librdkafka(found.error, f"cannot read {topic}{_hint(librdkafka, topic)}")
+            if found.error is not None and found.error.name() == "TOPIC_EXCEPTION":  # no topic can have this name
+                raise from_librdkafka(found.error, f"cannot read {topic}")
             if found.error is not None and found.error.name() == "TOPIC_AUTHORIZATION_FAILED":
                 raise from_librdkafka(found.error, f"cannot read topic {topic}")
             last = self._wanted.get(topic, -1)
