@@ -327,6 +327,14 @@ def test_lines_are_found_in_every_form_of_toml() -> None:
     assert (lines["s[0].n"], lines["s[1].n"], lines["s[1].sub.m"]) == (9, 11, 13)
 
 
+def test_a_newline_in_a_name_makes_no_line_of_an_error() -> None:
+    """Each problem has one line, also beside others, so that what prints them can tell the lines from the names."""
+    with pytest.raises(SpecError) as found:
+        parse('"a\\nforged: all is well" = 1\n')
+    assert len(found.value.lines) == len(found.value.problems) > 1
+    assert any(line.startswith("flow.toml: a\nforged") for line in found.value.lines)
+
+
 def test_all_problems_of_a_file_are_reported_at_once() -> None:
     """As a compiler does, in the order of their lines; what would follow from another one is left out."""
     wrong = FLOW.replace('window = "1 day"', 'window = "a day"').replace('type = "topic"', 'type = "tpoic"')

@@ -105,7 +105,7 @@ def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
     wrong = [str(flow.places.error(each.field, each.message)) for each in changes if not each.fits]
     if wrong:
         wrong.append(f"the checkpoint {flow.checkpoint} does not fit this flow: {OTHER_STATE_ADVICE}")
-        raise SpecError("\n".join(wrong))
+        raise SpecError.of_lines(*wrong)
 
 
 def run_on(spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
@@ -393,7 +393,7 @@ class _Run:
                 raise SpecError(str(self._flow.places.error("resources.connector", _NO_CONNECTOR))) from error
             if not transient_fault(error) and (problems := find_problems(self._spark, self._flow)):
                 places = self._flow.places
-                raise SpecError("\n".join(str(places.error(each.field, each.message)) for each in problems)) from error
+                raise SpecError.of_lines(*(str(places.error(each.field, each.message)) for each in problems)) from error
             raise
 
     def _start(self, *, once: bool) -> None:

@@ -58,7 +58,6 @@ class SpecError(ConfigError):
     def __init__(self, text: str, problems: Sequence[SpecProblem] = ()) -> None:
         super().__init__(text)
         self.problems = tuple(problems) or (SpecProblem("", None, "", text),)
-        self._lines = text.split("\n")
 
     @classmethod
     def joined(cls, errors: "Sequence[SpecError]") -> "SpecError":
@@ -67,7 +66,9 @@ class SpecError(ConfigError):
             return errors[0]
         lines = [math.inf if each.problems[0].line is None else each.problems[0].line for each in errors]
         ordered = [errors[number] for number in sorted(range(len(errors)), key=lines.__getitem__)]
-        return cls("\n".join(map(str, ordered)), [problem for each in ordered for problem in each.problems])
+        joined = cls.of_lines(*(line for each in ordered for line in each.lines))
+        joined.problems = tuple(problem for each in ordered for problem in each.problems)
+        return joined
 
 
 @dataclass(frozen=True, slots=True)
