@@ -13,6 +13,7 @@ from barnabas.client import link_sockets
 from barnabas.client.admin_connection import AdminConnection, ConnectError
 from barnabas.client.deadline import Deadline, sooner
 from barnabas.client.each_broker import ask_each
+from barnabas.client.errors import ClosedError
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.frames import decode_request_header, encode_response
 from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -205,6 +206,36 @@ def test_brokers_are_asked_at_the_same_time_and_a_silent_one_once(brokers: list[
         brokers[1].trouble.clear()
         connection.restart()
         assert ask_each(connection, [0, 1], list_groups_of) == {0: 0, 1: 0}
+
+
+def test_a_connection_with_another_deadline_has_the_same_links(brokers: list[ScriptedBroker]) -> None:
+    """The first deadline stays as it is, and what one of them learns of the cluster the other knows."""
+    with AdminConnection(brokers[0].address, deadline=Deadline(MUCH_S)) as connection:
+        view = connection.with_deadline(Deadline(2 * MUCH_S))
+        assert list_groups_of(view, 0) == 0
+        asked = list(brokers[0].asked)
+        assert list_groups_of(connection, 0) == 0
+        assert brokers[0].asked == [*asked, LIST_GROUPS]
+        assert (connection.deadline and connection.deadline.length_s) == MUCH_S
+        view.restart()
+        view.note_unreachable(1, ConnectError("gone"))
+        assert list(connection.unreachable) == [1]
+    with pytest.raises(ClosedError):
+        list_groups_of(view, 0)
+
+
+def test_the_last_question_may_use_the_whole_deadline(brokers: list[ScriptedBroker]) -> None:
+    """Nothing is asked after it; others leave a part."""
+    ends: list[float] = []
+
+    def ask(connection: AdminConnection, _: int) -> None:
+        ends.append(connection.deadline.length_s if connection.deadline else 0.0)
+
+    with AdminConnection(brokers[0].address, deadline=Deadline(MUCH_S)) as connection:
+        connection.describe_cluster()
+        ask_each(connection, [0], ask)
+        ask_each(connection, [0], ask, is_last=True)
+    assert ends[0] < 0.7 * MUCH_S < 0.9 * MUCH_S < ends[1]
 
 
 def test_a_broker_that_is_not_there_is_an_answer_too(brokers: list[ScriptedBroker]) -> None:

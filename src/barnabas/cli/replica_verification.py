@@ -195,9 +195,9 @@ class _Verification:
             session_epoch=_NO_SESSION,
             topics=list(topics.values()),
         )
-        connection = self._connections[broker_id]
         # The command goes on for ever; each of its questions has an end.
-        connection.deadline = Deadline(self._given.connect_timeout + self._given.max_wait_ms / 1000)
+        end = Deadline(self._given.connect_timeout + self._given.max_wait_ms / 1000)
+        connection = self._connections[broker_id].with_deadline(end)
         try:
             response = connection.send(request, FetchResponse, broker_id, max_version=_NAMES_UNTIL)
             return KafkaError(response.error_code) if response.error_code else response

@@ -20,12 +20,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from barnabas.client.broker_link import BrokerLink, parse_servers
-from barnabas.client.deadline import Deadline, sooner
+from barnabas.client.deadline import Deadline
 from barnabas.client.errors import ClientError, ClosedError, ConfigurationError, ConnectError, ProtocolError, refusal
 from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY, refuse_unprotected, renamed_for_all
+from barnabas.client.retry_ends import RetryEnds
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -66,15 +69,10 @@ _CHANGES = frozenset(
         *(ApiKey.PRODUCE, ApiKey.UNREGISTER_BROKER),
     )
 )
-# These pass within seconds: the groups' topic is being created, or read.
-_COMING = frozenset((ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
 
 _GROUP = 0  # FindCoordinator's key type
 _FIND_COORDINATORS_FROM = 4  # the version from which it asks for several at once
 _STAGGER_S = 0.25  # between the first attempts to several addresses, as RFC 8305 has it
-_BACKOFF_S = (0.05, 0.1, 0.2, 0.4)
-_SECOND_LOOK_S = 1.0  # how long a question with a deadline is repeated where no election can be awaited
-_PATIENCE = 2 / 3  # of what is left: the rest is for what follows
 
 
 class Broker(NamedTuple):
@@ -94,6 +92,14 @@ class ClusterDescription(NamedTuple):
     brokers: list[Broker]
 
 
+@dataclass
+class _Shared:
+    """What a connection and its views with other deadlines know in common."""
+
+    cluster: ClusterDescription | None = None
+    closed: bool = False
+
+
 class AdminConnection:
     """Connections to a cluster's brokers. Close after use, or use as a context manager. Not for several threads.
 
@@ -106,9 +112,8 @@ class AdminConnection:
         self, bootstrap: str, properties: Mapping[str, str] | None = None, deadline: Deadline | None = None
     ) -> None:
         properties = properties or {}
-        self.deadline = deadline
-        self.unreachable: dict[int, ClientError] = {}
-        """The brokers that `each_broker.ask_each` did not reach by the deadline, with why; it does not ask them again."""
+        self._deadline = deadline
+        self._unreachable: dict[int, ClientError] = {}
         self._security = _security(properties)
         self._servers = parse_servers(bootstrap)
         self.client_id = properties.get("client.id", "barnabas-admin")
@@ -117,8 +122,17 @@ class AdminConnection:
         self._connect_timeout_ms = _milliseconds(properties, CONNECT_TIMEOUT_PROPERTY, 10_000)
         self._links: dict[tuple[str, int], BrokerLink] = {}
         self._branches: dict[int, AdminConnection] = {}
-        self._cluster: ClusterDescription | None = None
-        self._closed = False
+        self._shared = _Shared()
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """The end of everything that the caller wants to know."""
+        return self._deadline
+
+    @property
+    def unreachable(self) -> Mapping[int, ClientError]:
+        """The brokers that `each_broker.ask_each` did not reach by the deadline, with why; it does not ask them again."""
+        return MappingProxyType(self._unreachable)
 
     # Where to send
 
@@ -133,8 +147,8 @@ class AdminConnection:
             response = self._send_to_any(request, answer, max_version)
         else:
             response = self._send_to(self._address(broker_id), request, answer, max_version)
-        if self.deadline is not None and request.API_KEY in _CHANGES:
-            self.deadline.restart()
+        if self._deadline is not None and request.API_KEY in _CHANGES:
+            self._deadline.restart()
         return response
 
     def _send_to(
@@ -147,7 +161,7 @@ class AdminConnection:
             raise
         except ConnectError:
             self._drop(address)
-            if self.deadline is not None and self.deadline.is_over:
+            if self._deadline is not None and self._deadline.is_over:
                 raise
         # A connection kept from before may have ended long ago; a new one shows whether the broker is there.
         return self._link(address).exchange(request, answer, max_version, end)
@@ -158,7 +172,7 @@ class AdminConnection:
         others = [address for address in self._addresses() if address != link.address]
         try:
             # A broker that stopped answering leaves time for another one.
-            return link.exchange(request, answer, max_version, end.share(_PATIENCE) if end and others else end)
+            return link.exchange(request, answer, max_version, end.patience() if end and others else end)
         except ConnectError as error:
             self._drop(link.address)
             if not others:
@@ -171,7 +185,7 @@ class AdminConnection:
 
     def _end_of(self, request: Message) -> Deadline | None:
         """When an answer must be there; what changes something has its own time."""
-        return None if request.API_KEY in _CHANGES else self.deadline
+        return None if request.API_KEY in _CHANGES else self._deadline
 
     def negotiated(self, request_type: type[Message], broker_id: int | None = None, *, max_version: int = 32767) -> int:
         """The version in which `send` would send; raises as it does."""
@@ -217,42 +231,37 @@ class AdminConnection:
         codes: Callable[[ResponseType], Iterable[int]],
         *,
         changes: bool = False,
+        second_look_s: float | None = None,
     ) -> ResponseType:
-        """Repeat ``attempt`` while its errors are of the kind that pass; then return or raise what came last.
+        """Repeat ``attempt`` while its errors are of the kind that pass, as `RetryEnds`; then return or raise what came last.
 
-        ``changes`` something: repeat until the deadline, where there is one.
+        ``codes`` picks the error codes out of a response. With ``changes`` it changes something.
         """
-        end = sooner(self.deadline, self.api_timeout_ms / 1000)
-        is_brief = self.deadline is not None and not changes
-        look = end.within(_SECOND_LOOK_S) if is_brief else end
-        coming = end.share(_PATIENCE) if is_brief else end
-        for tries in itertools.count():
-            backoff_s = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
-            # Without a deadline it is tried once more at the end; at a deadline there is no time for it.
-            least_s = 0.0 if self.deadline is None else backoff_s
-            until = look
+        ends = RetryEnds(self._deadline, self.api_timeout_ms / 1000, changes=changes, second_look_s=second_look_s)
+        for tries in itertools.count(1):
             try:
                 response = attempt()
                 wrong = [code for code in codes(response) if code in ROUTING_ERRORS]
-                until = coming if _COMING.issuperset(wrong) else look
-                if not wrong or until.left_s() <= least_s:
+                pause_s = ends.pause_s(tries, wrong) if wrong else None
+                if pause_s is None:
                     return response
             except KafkaError as error:
-                until = coming if error.code in _COMING else look
-                if error.code not in ROUTING_ERRORS or until.left_s() <= least_s:
+                pause_s = ends.pause_s(tries, [error.code]) if error.code in ROUTING_ERRORS else None
+                if pause_s is None:
                     raise
             except ProtocolError:
                 raise
             except ConnectError:
-                if until.left_s() <= least_s or not self._any_broker_is_there():
+                pause_s = ends.pause_s(tries, ())
+                if pause_s is None or not self._any_broker_is_there():
                     raise
-            self._cluster = None
-            time.sleep(min(backoff_s, until.left_s()))
+            self._shared.cluster = None
+            time.sleep(pause_s)
         raise AssertionError("it counts for ever")
 
     def _any_broker_is_there(self) -> bool:
         try:
-            self._cluster = None
+            self._shared.cluster = None
             self.describe_cluster()
         except ConnectError:
             return False
@@ -262,12 +271,12 @@ class AdminConnection:
 
     def describe_cluster(self, *, fresh: bool = False) -> ClusterDescription:
         """The brokers and the controller, from the metadata of any broker."""
-        if self._cluster is None or fresh:
+        if self._shared.cluster is None or fresh:
             response = self.send(MetadataRequest(topics=[]), MetadataResponse)
             if response.error_code:
                 raise refusal(response.error_code)
-            self._cluster = cluster_of(response)
-        return self._cluster
+            self._shared.cluster = cluster_of(response)
+        return self._shared.cluster
 
     def metadata(self, topics: Iterable[str] | None = None) -> MetadataResponse:
         """What any broker knows of these topics, or of all; no topic is created by asking."""
@@ -275,7 +284,7 @@ class AdminConnection:
         response = self.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), MetadataResponse)
         if response.error_code:
             raise refusal(response.error_code)
-        self._cluster = cluster_of(response)
+        self._shared.cluster = cluster_of(response)
         return response
 
     def find_coordinator(self, group_id: str) -> Broker:
@@ -286,7 +295,7 @@ class AdminConnection:
             raise refusal(found.error_code, found.error_message, about=f"group {group_id}")
         broker = Broker(found.node_id, found.host, found.port)
         if broker.id not in {known.id for known in self.describe_cluster().brokers}:
-            self._cluster = None
+            self._shared.cluster = None
         return broker
 
     def ask_for_coordinator(self, group_id: str) -> Any:
@@ -310,7 +319,7 @@ class AdminConnection:
 
     def check_open(self) -> None:
         """Raise `ClosedError` after `close`."""
-        if self._closed:
+        if self._shared.closed:
             raise ClosedError("admin client")
 
     def _any_link(self) -> "BrokerLink":
@@ -321,7 +330,11 @@ class AdminConnection:
         return self._first_link(self._addresses())
 
     def _addresses(self) -> list[tuple[str, int]]:
-        known = [] if self._cluster is None else [(broker.host, broker.port) for broker in self._cluster.brokers]
+        known = (
+            []
+            if self._shared.cluster is None
+            else [(broker.host, broker.port) for broker in self._shared.cluster.brokers]
+        )
         return list(dict.fromkeys([*self._servers, *known]))
 
     def _first_link(self, addresses: list[tuple[str, int]]) -> "BrokerLink":
@@ -329,8 +342,8 @@ class AdminConnection:
         if len(addresses) == 1:
             return self._link(addresses[0])
         stagger_s = _STAGGER_S
-        if self.deadline is not None:
-            stagger_s = min(stagger_s, self.deadline.left_s() / (2 * len(addresses)))
+        if self._deadline is not None:
+            stagger_s = min(stagger_s, self._deadline.left_s() / (2 * len(addresses)))
         outcomes: queue.Queue[BrokerLink | Exception] = queue.Queue()
         is_over = threading.Event()
         choice = threading.Lock()
@@ -385,33 +398,38 @@ class AdminConnection:
 
     def _connect(self, address: tuple[str, int]) -> "BrokerLink":
         return BrokerLink(
-            address, self.client_id, self._connect_timeout_ms, self.request_timeout_ms, self._security, self.deadline
+            address, self.client_id, self._connect_timeout_ms, self.request_timeout_ms, self._security, self._deadline
         )
 
     # Several brokers at the same time
 
     def restart(self) -> None:
         """Begin another round, as ``--watch`` does: the deadline starts again, and all brokers are asked again."""
-        self.unreachable.clear()
-        if self.deadline is not None:
-            self.deadline.restart()
+        self._unreachable.clear()
+        if self._deadline is not None:
+            self._deadline.restart()
 
-    def branch(self, broker_id: int) -> "AdminConnection":
-        """A connection with links of its own, for the thread that asks one broker; closed with this one."""
+    def note_unreachable(self, broker_id: int, error: ClientError) -> None:
+        """Keep a broker from being asked again in this round."""
+        self._unreachable[broker_id] = error
+
+    def with_deadline(self, deadline: Deadline | None) -> "AdminConnection":
+        """This connection with another end: the links are the same, and so is what is known of the cluster."""
+        view = copy.copy(self)
+        view._deadline = deadline
+        return view
+
+    def branch(self, broker_id: int, deadline: Deadline | None) -> "AdminConnection":
+        """A connection with links of its own, for the thread that asks one broker by the deadline; closed with this one."""
         branch = self._branches.get(broker_id)
         if branch is None:
             branch = self._branches[broker_id] = copy.copy(self)
-            branch._links, branch._branches, branch.unreachable = {}, {}, {}
+            branch._links, branch._branches, branch._unreachable, branch._shared = {}, {}, {}, _Shared()
         # A broker that has answered is asked first for what any broker knows.
         answered = [link.address for link in self._links.values()]
         branch._servers = list(dict.fromkeys([*answered, *self._servers]))
-        branch._cluster = self._cluster
-        branch.deadline = self.patience()
-        return branch
-
-    def patience(self) -> Deadline | None:
-        """The end of a question that may stay without an answer: it leaves time for what follows."""
-        return None if self.deadline is None else self.deadline.share(_PATIENCE)
+        branch._shared.cluster = self._shared.cluster
+        return branch.with_deadline(deadline)
 
     def _drop(self, address: tuple[str, int]) -> None:
         link = self._links.pop(address, None)
@@ -420,7 +438,7 @@ class AdminConnection:
 
     def close(self) -> None:
         """Close all connections; nothing can be sent after it."""
-        self._closed = True
+        self._shared.closed = True
         for branch in self._branches.values():
             branch.close()
         for address in list(self._links):

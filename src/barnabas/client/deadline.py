@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 __all__ = ["Deadline", "sooner"]
 
+_PATIENCE = 2 / 3  # of what is left
+
 
 class Deadline:
     """A moment on the monotonic clock. Any thread may read it."""
@@ -37,6 +39,10 @@ class Deadline:
     def share(self, part: float) -> "Deadline":
         """The end of a step that may use this part of what is left."""
         return self.within(self.left_s() * part)
+
+    def patience(self) -> "Deadline":
+        """The end of a question that may stay without an answer: it leaves time for what follows."""
+        return self.share(_PATIENCE)
 
     def __str__(self) -> str:
         """Its length, as messages name it: ``200 ms``, ``5 s``."""

@@ -15,20 +15,29 @@ from typing import TypeVar
 from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection
 from barnabas.client.errors import ClientError, ConnectError, ProtocolError, RefusedError
 
-__all__ = ["ask_each", "ask_in_part", "reached"]
+__all__ = ["ask_each", "ask_in_part", "raise_first", "reached"]
 
 T = TypeVar("T")
+Key = TypeVar("Key")
 
 _MAX_THREADS = 64
 
 
 def ask_each(
-    connection: AdminConnection, broker_ids: Iterable[int], ask: Callable[[AdminConnection, int], T]
+    connection: AdminConnection,
+    broker_ids: Iterable[int],
+    ask: Callable[[AdminConnection, int], T],
+    *,
+    is_last: bool = False,
 ) -> dict[int, T | ClientError]:
     """What ``ask(connection, broker_id)`` returns for each broker, or its error; in the order of the ids.
 
-    ``ask`` runs in a thread, with a connection that it may use freely.
+    ``ask`` runs in a thread, with a connection that it may use freely. It may use a part of the deadline, and all of it
+    if it ``is_last``: nothing else is asked after it.
     """
+    end = connection.deadline
+    if end is not None and not is_last:
+        end = end.patience()
     wanted = list(dict.fromkeys(broker_ids))
     left: queue.SimpleQueue[int] = queue.SimpleQueue()
     outcomes: queue.SimpleQueue[tuple[int, T | Exception]] = queue.SimpleQueue()
@@ -36,7 +45,7 @@ def ask_each(
     branches = {}
     asked = [broker_id for broker_id in wanted if broker_id not in connection.unreachable]
     for broker_id in asked:
-        branches[broker_id] = connection.branch(broker_id)
+        branches[broker_id] = connection.branch(broker_id, end)
         left.put(broker_id)
 
     def work() -> None:
@@ -62,7 +71,7 @@ def ask_each(
             raise outcome
         found[broker_id] = outcome
         if connection.deadline is not None and isinstance(outcome, ConnectError):
-            connection.unreachable[broker_id] = outcome
+            connection.note_unreachable(broker_id, outcome)
     for broker_id in wanted:
         if broker_id not in found:
             found[broker_id] = connection.unreachable[broker_id]
@@ -84,15 +93,24 @@ def reached(outcomes: Mapping[int, T | ClientError]) -> dict[int, T]:
     return found
 
 
+def raise_first(outcomes: Mapping[Key, T | ClientError]) -> dict[Key, T]:
+    """All answers; raises the first error among them: an answer in part is none."""
+    found: dict[Key, T] = {}
+    for key, outcome in outcomes.items():
+        if isinstance(outcome, ClientError):
+            raise outcome
+        found[key] = outcome
+    return found
+
+
 def ask_in_part(connection: AdminConnection, ask: Callable[[AdminConnection], T]) -> T | ClientError:
     """What ``ask(connection)`` returns, or why there is no answer at present; it uses a part of the deadline only.
 
     For a part of a command's answer that may be missing. What is refused is raised.
     """
-    whole = connection.deadline
-    connection.deadline = connection.patience()
+    end = connection.deadline
     try:
-        return ask(connection)
+        return ask(connection if end is None else connection.with_deadline(end.patience()))
     except ProtocolError:
         raise
     except ConnectError as error:
@@ -101,5 +119,3 @@ def ask_in_part(connection: AdminConnection, ask: Callable[[AdminConnection], T]
         if error.code not in ROUTING_ERRORS:
             raise
         return error
-    finally:
-        connection.deadline = whole
