@@ -17,7 +17,7 @@ from barnabas.cli.common import (
     key_values,
     named_values,
 )
-from barnabas.cli.reachability import bounds_of, partitions_of, require_broker, topics_of
+from barnabas.cli.reachability import bounds_of, existing_partitions, require_broker, topics_of
 from barnabas.cli.readable import json_line
 from barnabas.cli.terminal import escaped_bytes_for, print
 from barnabas.client.codecs import BYTES
@@ -98,7 +98,7 @@ def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: De
         if given.G:
             consumer.subscribe([given.topic])
         else:
-            partitions = partitions_of(consumer, given.topic, given.p, deadline)
+            partitions = existing_partitions(consumer, given.topic, given.p, deadline)
             marks, code = bounds_of(consumer, properties, partitions, deadline, waits=not given.e)
             starts = {topic_partition: _start(given.o, *mark) for topic_partition, mark in marks.items()}
             ends = {

@@ -161,9 +161,9 @@ def _topics(connection: AdminConnection) -> list[str]:
 
 
 def _groups(connection: AdminConnection) -> list[str]:
-    from barnabas.client.groups import look_up_groups
+    from barnabas.client.groups import groups_in_part
 
-    return [group.group_id for group in look_up_groups(connection).groups]
+    return [group.group_id for group in groups_in_part(connection).groups]
 
 
 def _brokers(connection: AdminConnection) -> list[str]:

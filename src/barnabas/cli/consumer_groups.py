@@ -21,15 +21,15 @@ from barnabas.client.groups import (
     GroupDescription,
     GroupListing,
     GroupMember,
+    ask_coordinators,
     delete_group,
     delete_group_offsets,
     describe_group,
     group_offsets,
+    groups_in_part,
     list_groups,
-    look_at_groups,
-    look_up_groups,
 )
-from barnabas.client.offsets import LATEST, FoundOffset, look_up_offsets
+from barnabas.client.offsets import LATEST, FoundOffset, offsets_in_part
 from barnabas.wire.kafka.errors import KafkaError
 
 __all__ = ["main"]
@@ -136,7 +136,7 @@ def _group_ids(connection: AdminConnection, given: argparse.Namespace) -> list[s
 def _list(parser: ToolParser, connection: AdminConnection, given: argparse.Namespace) -> int:
     states = _filters(parser, given.state, _STATES, "state")
     types = _filters(parser, given.type, _TYPES, "types")
-    found = look_up_groups(connection, states, types)
+    found = groups_in_part(connection, states, types)
     gaps = Gaps(connection)
     gaps.add_group_partitions(found.leaderless)
     _print_listed(given, found.groups)
@@ -201,7 +201,7 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
     coordinators: dict[str, int] = {}
     ids = sorted(set(given.group))
     if given.all_groups:
-        found = look_up_groups(connection)
+        found = groups_in_part(connection)
         gaps.add_group_partitions(found.leaderless)
         ids, coordinators = [group.group_id for group in found.groups], found.coordinators
     with_offsets = not given.members and given.state is None
@@ -210,12 +210,12 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
         group = describe_group(asking, group_id)
         return group, group_offsets(asking, group_id) if with_offsets and group.state != "Dead" else {}
 
-    answers = look_at_groups(connection, ids, ask, coordinators)
+    answers = ask_coordinators(connection, ids, ask, coordinators)
     gaps.add_groups(answers)
     described = {group_id: answers[group_id] for group_id in ids}
     there = [answer for answer in described.values() if not isinstance(answer, ClientError)]
     partitions = {partition for group, committed in there for partition in _partitions(group, committed)}
-    ends: _Ends = look_up_offsets(connection, dict.fromkeys(partitions, LATEST)) if with_offsets else {}
+    ends: _Ends = offsets_in_part(connection, dict.fromkeys(partitions, LATEST)) if with_offsets else {}
     gaps.add_partitions(without_deleted(ends))
     documents = []
     for group, committed in there:

@@ -19,7 +19,7 @@ from barnabas.client.offsets import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
     FoundOffset,
-    look_up_offsets,
+    offsets_in_part,
 )
 from barnabas.client.topics import describe_topics
 
@@ -78,7 +78,7 @@ def _print_offsets(connection: AdminConnection, given: argparse.Namespace, wante
     if not partitions:
         hint = did_you_mean(given.topic, [topic.name for topic in topics]) if given.topic else ""
         raise BarnabasError(f"Could not match any topic-partitions with the specified filters{hint}")
-    outcomes = look_up_offsets(connection, dict.fromkeys(partitions, timestamp))
+    outcomes = offsets_in_part(connection, dict.fromkeys(partitions, timestamp))
     gaps = Gaps(connection)
     gaps.add_partitions(outcomes)
     rows = sorted(

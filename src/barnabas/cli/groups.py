@@ -10,7 +10,7 @@ from barnabas.cli.terminal import print_lines
 from barnabas.cli.times import parse_time_ms
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.errors import ClientError
-from barnabas.client.groups import alter_group_offsets, describe_group, group_offsets, look_at_groups, look_up_groups
+from barnabas.client.groups import alter_group_offsets, ask_coordinators, describe_group, group_offsets, groups_in_part
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from barnabas.client.topics import describe_topics
 
@@ -46,11 +46,11 @@ def main(argv: list[str]) -> int:
 
 
 def _list(connection: AdminConnection, *, as_json: bool) -> int:
-    found = look_up_groups(connection)
+    found = groups_in_part(connection)
     gaps = Gaps(connection)
     gaps.add_group_partitions(found.leaderless)
     ids = [group.group_id for group in found.groups]
-    described = look_at_groups(connection, ids, describe_group, found.coordinators)
+    described = ask_coordinators(connection, ids, describe_group, found.coordinators)
     gaps.add_groups(described)
     rows: list[tuple[str, str, int | None]] = []
     for listed in found.groups:

@@ -11,8 +11,8 @@ from barnabas.cli.terminal import escaped_for, print_lines
 from barnabas.cli.watching import show_repeatedly
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.errors import ClientError, UnknownTopicError
-from barnabas.client.groups import GroupDescription, describe_group, group_offsets, look_at_groups, look_up_groups
-from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, look_up_offsets
+from barnabas.client.groups import GroupDescription, ask_coordinators, describe_group, group_offsets, groups_in_part
+from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, offsets_in_part
 from barnabas.client.topics import TopicDescription, describe_topics
 
 __all__ = ["main"]
@@ -77,7 +77,7 @@ def _look(connection: AdminConnection, gaps: Gaps) -> dict[str, Any]:
 
 def _topics(connection: AdminConnection, topics: list[TopicDescription], gaps: Gaps) -> list[dict[str, Any]]:
     partitions = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
-    first, last = (look_up_offsets(connection, dict.fromkeys(partitions, spec)) for spec in (EARLIEST, LATEST))
+    first, last = (offsets_in_part(connection, dict.fromkeys(partitions, spec)) for spec in (EARLIEST, LATEST))
     gaps.add_partitions(first | last)
     records: dict[str, int | None] = {}
     for topic_partition in partitions:
@@ -100,17 +100,17 @@ def _topics(connection: AdminConnection, topics: list[TopicDescription], gaps: G
 
 
 def _groups(connection: AdminConnection, gaps: Gaps) -> list[dict[str, Any]]:
-    found = look_up_groups(connection)
+    found = groups_in_part(connection)
     gaps.add_group_partitions(found.leaderless)
 
     def ask(asking: AdminConnection, group_id: str) -> tuple[GroupDescription, dict[TopicPartition, int]]:
         return describe_group(asking, group_id), group_offsets(asking, group_id)
 
     states = {group.group_id: group.state for group in found.groups}
-    answers = look_at_groups(connection, states, ask, found.coordinators)
+    answers = ask_coordinators(connection, states, ask, found.coordinators)
     gaps.add_groups(answers)
     asked = [committed for answer in answers.values() if not isinstance(answer, ClientError) for committed in answer[1]]
-    ends = look_up_offsets(connection, dict.fromkeys(asked, LATEST))
+    ends = offsets_in_part(connection, dict.fromkeys(asked, LATEST))
     gaps.add_partitions(without_deleted(ends))
     groups: list[dict[str, Any]] = []
     for group_id, state in states.items():

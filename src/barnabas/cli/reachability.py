@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.client.deadline import Deadline
     from barnabas.client.errors import ClientError
 
-__all__ = ["ANSWER_S", "LIBRDKAFKA_S", "bounds_of", "partitions_of", "require_broker", "topics_of"]
+__all__ = ["ANSWER_S", "LIBRDKAFKA_S", "bounds_of", "existing_partitions", "require_broker", "topics_of"]
 
 ANSWER_S = 5.0
 """The deadline of a command, unless the user gives another one."""
@@ -117,7 +117,7 @@ def topics_of(consumer: "Consumer[Any, Any]", deadline: "Deadline") -> dict[str,
     return consumer.topics(deadline.left_s(at_least=LIBRDKAFKA_S))
 
 
-def partitions_of(
+def existing_partitions(
     consumer: "Consumer[Any, Any]", topic: str, wanted: int | None, deadline: "Deadline"
 ) -> list[TopicPartition]:
     """All partitions of a topic, or the ``wanted`` one. Raises an error for a topic or a partition that does not exist."""
@@ -173,9 +173,9 @@ def bounds_of(
 def _bounds(
     connection: "AdminConnection", partitions: Iterable[TopicPartition]
 ) -> "dict[TopicPartition, tuple[int, int] | ClientError]":
-    from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, look_up_offsets
+    from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, offsets_in_part
 
-    firsts, ends = (look_up_offsets(connection, dict.fromkeys(partitions, spec)) for spec in (EARLIEST, LATEST))
+    firsts, ends = (offsets_in_part(connection, dict.fromkeys(partitions, spec)) for spec in (EARLIEST, LATEST))
     found: dict[TopicPartition, tuple[int, int] | ClientError] = {}
     for topic_partition, first in firsts.items():
         end = ends[topic_partition]

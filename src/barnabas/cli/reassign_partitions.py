@@ -53,7 +53,7 @@ from barnabas.client.log_dirs import (
     alter_replica_log_dirs,
     describe_log_dirs,
     find_replicas,
-    look_up_replicas,
+    replicas_in_part,
 )
 from barnabas.client.reassignments import alter_reassignments, list_reassignments
 from barnabas.client.topics import describe_topics
@@ -292,7 +292,7 @@ def _verify(connection: AdminConnection, given: argparse.Namespace, say: Say) ->
         partitions.append({**_named(partition), "state": state, "replicas": replicas, "target": target})
     moves = []
     reported_moves = []
-    for replica, place in sorted(look_up_replicas(connection, plan.log_dirs).items(), key=itemgetter(0)):
+    for replica, place in sorted(replicas_in_part(connection, plan.log_dirs).items(), key=itemgetter(0)):
         if isinstance(place, RefusedError):
             raise place
         state, text = _move_state(replica, place, plan.log_dirs[replica])

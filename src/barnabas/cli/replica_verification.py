@@ -26,7 +26,7 @@ from barnabas.cli.terminal import print, print_document
 from barnabas.client.admin_connection import AdminConnection, ConnectError
 from barnabas.client.deadline import Deadline
 from barnabas.client.errors import ProtocolError
-from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, look_up_offsets
+from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, offsets_in_part
 from barnabas.client.topics import TopicDescription, describe_topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -88,7 +88,7 @@ def _begin(
 def _offsets(
     connection: AdminConnection, partitions: list[TopicPartition], when: int, gaps: Gaps
 ) -> dict[TopicPartition, int]:
-    found = look_up_offsets(connection, dict.fromkeys(partitions, when))
+    found = offsets_in_part(connection, dict.fromkeys(partitions, when))
     gaps.add_partitions(found)
     return {partition: item.offset for partition, item in found.items() if isinstance(item, FoundOffset)}
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, client_properties_file
-from barnabas.cli.reachability import LIBRDKAFKA_S, bounds_of, partitions_of, require_broker
+from barnabas.cli.reachability import LIBRDKAFKA_S, bounds_of, existing_partitions, require_broker
 from barnabas.cli.readable import json_line, record_text
 from barnabas.cli.standard_streams import in_blocks
 from barnabas.cli.terminal import print_document, print_lines
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
             print_lines(record_text(record, pretty=pretty))
 
     with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
-        partitions = partitions_of(consumer, given.topic, given.partition, deadline)
+        partitions = existing_partitions(consumer, given.topic, given.partition, deadline)
         ends, code = bounds_of(consumer, properties, partitions, deadline, waits=not given.no_follow)
         since_ms = None if given.since is None else parse_time_ms(given.since, datetime.now().astimezone(), "--since")
         # A partition that cannot be read now is read from its end on when it can.

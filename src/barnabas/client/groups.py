@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection, Broker
-from barnabas.client.each_broker import ask_each
+from barnabas.client.each_broker import ask_each, raise_first
 from barnabas.client.errors import ClientError, RefusedError, refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -22,13 +22,13 @@ __all__ = [
     "GroupMember",
     "GroupsFound",
     "alter_group_offsets",
+    "ask_coordinators",
     "delete_group",
     "delete_group_offsets",
     "describe_group",
     "group_offsets",
+    "groups_in_part",
     "list_groups",
-    "look_at_groups",
-    "look_up_groups",
     "prepare_groups",
     "remove_members",
 ]
@@ -78,10 +78,9 @@ def list_groups(
     connection: AdminConnection, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[GroupListing]:
     """The consumer groups of all brokers, by id; raises when a broker does not answer, for the list would lack its groups."""
-    found: list[GroupListing] = []
-    for broker in connection.describe_cluster(fresh=True).brokers:
-        found += _list_groups_of(connection, broker.id, states, types)
-    return _by_id(found)
+    connection.describe_cluster(fresh=True)
+    answers = raise_first(_ask_for_groups(connection, states, types))
+    return _by_id([group for listed in answers.values() for group in listed])
 
 
 class GroupsFound(NamedTuple):
@@ -96,17 +95,13 @@ class GroupsFound(NamedTuple):
     """The partitions of the groups' own topic without a leader: groups in them have no broker at present."""
 
 
-def look_up_groups(connection: AdminConnection, states: Sequence[str] = (), types: Sequence[str] = ()) -> GroupsFound:
+def groups_in_part(connection: AdminConnection, states: Sequence[str] = (), types: Sequence[str] = ()) -> GroupsFound:
     """The same for a reader that does not wait: all brokers are asked at once, and those that do not answer are named.
 
     Raises `ConnectError` when none answers.
     """
     leaderless = _partitions_without_leader(connection)
-    answers = ask_each(
-        connection,
-        [broker.id for broker in connection.describe_cluster().brokers],
-        lambda asking, broker_id: _list_groups_of(asking, broker_id, states, types),
-    )
+    answers = _ask_for_groups(connection, states, types)
     found: list[GroupListing] = []
     coordinators: dict[str, int] = {}
     unreachable: dict[int, ClientError] = {}
@@ -121,6 +116,17 @@ def look_up_groups(connection: AdminConnection, states: Sequence[str] = (), type
     if answers and len(unreachable) == len(answers):
         raise next(iter(unreachable.values()))
     return GroupsFound(_by_id(found), coordinators, unreachable, leaderless)
+
+
+def _ask_for_groups(
+    connection: AdminConnection, states: Sequence[str], types: Sequence[str]
+) -> dict[int, list[GroupListing] | ClientError]:
+    """The groups of each broker, or why it does not list them; all are asked at once."""
+    return ask_each(
+        connection,
+        [broker.id for broker in connection.describe_cluster().brokers],
+        lambda asking, broker_id: _list_groups_of(asking, broker_id, states, types),
+    )
 
 
 def _list_groups_of(
@@ -168,7 +174,7 @@ def _partitions_without_leader(connection: AdminConnection) -> list[TopicPartiti
     return found
 
 
-def look_at_groups(
+def ask_coordinators(
     connection: AdminConnection,
     group_ids: Iterable[str],
     ask: Callable[[AdminConnection, str], T],

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.each_broker import ask_each
+from barnabas.client.each_broker import ask_each, raise_first
 from barnabas.client.errors import ClientError, refusal
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
@@ -32,7 +32,7 @@ __all__ = [
     "alter_replica_log_dirs",
     "describe_log_dirs",
     "find_replicas",
-    "look_up_replicas",
+    "replicas_in_part",
 ]
 
 
@@ -109,15 +109,10 @@ def describe_log_dirs(
 
 def find_replicas(connection: AdminConnection, replicas: Iterable[Replica]) -> dict[Replica, ReplicaPlace]:
     """The log dir of each of these replicas, from its broker."""
-    found: dict[Replica, ReplicaPlace] = {}
-    for replica, place in look_up_replicas(connection, replicas).items():
-        if isinstance(place, ClientError):
-            raise place
-        found[replica] = place
-    return found
+    return raise_first(replicas_in_part(connection, replicas))
 
 
-def look_up_replicas(
+def replicas_in_part(
     connection: AdminConnection, replicas: Iterable[Replica]
 ) -> dict[Replica, ReplicaPlace | ClientError]:
     """The same for a reader that does not wait: all brokers are asked at once, and errors stand in place of answers."""

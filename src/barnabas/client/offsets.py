@@ -3,7 +3,6 @@
 In Kafka: `Admin.listOffsets`.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -32,13 +31,13 @@ __all__ = [
     "FoundOffset",
     "delete_records",
     "list_offsets",
-    "look_up_offsets",
+    "offsets_in_part",
 ]
 
 _NO_REPLICA = -1
 _MOST_PARTITIONS = 20_000
 """In one request: our brokers take 100,000 elements in all, and other clients wait while one request is answered."""
-_SECOND_LOOK_AFTER_S = 0.25
+_SECOND_LOOK_S = 0.5
 
 
 class FoundOffset(NamedTuple):
@@ -53,48 +52,28 @@ def list_offsets(
 ) -> dict[TopicPartition, FoundOffset | RefusedError]:
     """For each partition the first offset at or after a time in ms, or one of the constants; all leaders are asked at once.
 
-    Raises `ConnectError` for a leader that does not answer. Partitions whose leader moves are asked again; what stays wrong is a `RefusedError` in place of the offset.
+    Raises `ConnectError` for a leader that does not answer. Partitions whose leader moves are asked again; what stays
+    wrong is a `RefusedError` in place of the offset.
     """
-
-    found: dict[TopicPartition, FoundOffset | RefusedError] = {}
     ask = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
-    for partition, outcome in _ask_leaders(connection, wanted, ask).items():
+    found: dict[TopicPartition, FoundOffset | RefusedError] = {}
+    for topic_partition, outcome in _ask_leaders(connection, wanted, ask).items():
         if isinstance(outcome, ClientError) and not isinstance(outcome, RefusedError):
             raise outcome
-        found[partition] = outcome
+        found[topic_partition] = outcome
     return found
 
 
-def look_up_offsets(
+def offsets_in_part(
     connection: AdminConnection, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, FoundOffset | ClientError]:
-    """The same for a reader that does not wait: all leaders are asked at once, and after an election begun just now once more.
+    """The same for a reader that does not wait: leaders are asked again for a moment only, as after an election.
 
     What cannot be had is a `ClientError` in place of the offset: of a partition without a leader, or of a leader that
     does not answer.
     """
-    found: dict[TopicPartition, FoundOffset | ClientError] = {}
-    ask_offsets = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
-    for is_last in (False, True):
-        left = [partition for partition in wanted if _passes(found.get(partition))]
-        metadata = connection.metadata(sorted({partition.topic for partition in left}))
-        leaders, homeless = _by_leader(metadata, left)
-        found.update(homeless)
-
-        def ask(asking: AdminConnection, leader: int) -> dict[TopicPartition, FoundOffset | ClientError]:
-            return dict(ask_offsets(asking, leader, leaders[leader]))  # noqa: B023  # called at once
-
-        for leader, answer in ask_each(connection, leaders, ask).items():
-            found.update(dict.fromkeys(leaders[leader], answer) if isinstance(answer, ClientError) else answer)
-        if is_last or not any(_passes(found.get(partition)) for partition in wanted):
-            break
-        time.sleep(_SECOND_LOOK_AFTER_S)
-    return {partition: found[partition] for partition in wanted}
-
-
-def _passes(outcome: FoundOffset | ClientError | None) -> bool:
-    """Whether a second look may show more."""
-    return outcome is None or (isinstance(outcome, RefusedError) and outcome.code in ROUTING_ERRORS)
+    ask = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
+    return _ask_leaders(connection, wanted, ask, in_part=True)
 
 
 def _ask_offsets(
@@ -163,10 +142,12 @@ def _ask_leaders(
     ask: Callable[[AdminConnection, int, list[TopicPartition]], Iterator[_Outcome[Answer]]],
     *,
     changes: bool = False,
+    in_part: bool = False,
 ) -> dict[TopicPartition, Answer | ClientError]:
     """What ``ask(connection, leader, partitions)`` yields, for all leaders; where a leader is moving, asked again.
 
-    With a deadline a leader that does not answer is an outcome, and asked once.
+    With a deadline a leader that does not answer is an outcome, and asked once. With ``in_part`` every leader's error is
+    an outcome, and what may pass is waited for only a moment.
     """
     asked = list(wanted)
     found: dict[TopicPartition, Answer | ClientError] = {}
@@ -180,7 +161,8 @@ def _ask_leaders(
         outcomes = ask_each(connection, leaders, lambda asking, leader: list(ask(asking, leader, leaders[leader])))
         for leader, answers in outcomes.items():
             if isinstance(answers, ClientError):
-                if connection.deadline is None or not isinstance(answers, ConnectError):
+                is_outcome = in_part or (connection.deadline is not None and isinstance(answers, ConnectError))
+                if not is_outcome:
                     raise answers
                 answers = [(partition, answers) for partition in leaders[leader]]
             for topic_partition, answer in answers:
@@ -194,7 +176,7 @@ def _ask_leaders(
         return metadata
 
     try:
-        connection.retry(attempt, lambda _: (), changes=changes)
+        connection.retry(attempt, lambda _: (), changes=changes, second_look_s=_SECOND_LOOK_S if in_part else None)
     except KafkaError as error:
         if error.code not in ROUTING_ERRORS:
             raise
@@ -223,14 +205,16 @@ def _by_leader(
     refused = {topic.name: topic.error_code for topic in metadata.topics if topic.error_code}
     groups: dict[int, list[TopicPartition]] = {}
     homeless: dict[TopicPartition, RefusedError] = {}
-    for partition in wanted:
-        item = known.get(partition)
-        if item is None and refused.get(partition.topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            homeless[partition] = refusal(refused[partition.topic], about=f"topic {partition.topic}")
+    for topic_partition in wanted:
+        item = known.get(topic_partition)
+        if item is None and refused.get(topic_partition.topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            homeless[topic_partition] = refusal(refused[topic_partition.topic], about=f"topic {topic_partition.topic}")
         elif item is None:
-            homeless[partition] = refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} does not exist")
+            homeless[topic_partition] = refusal(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {topic_partition} does not exist"
+            )
         elif item.leader_id < 0:
-            homeless[partition] = no_leader(partition, item.replica_nodes)
+            homeless[topic_partition] = no_leader(topic_partition, item.replica_nodes)
         else:
-            groups.setdefault(item.leader_id, []).append(partition)
+            groups.setdefault(item.leader_id, []).append(topic_partition)
     return groups, homeless
