@@ -1,13 +1,14 @@
 """SASL mechanisms against their specification and against each other, and the files with their secrets."""
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
-from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server, _response
+from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server, _quoted, _response
 from barnabas.security.errors import SaslError
 from barnabas.security.jaas import digest_credentials, digest_users, login_module, parse_jaas
 
@@ -94,6 +95,21 @@ def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
     with pytest.raises(SaslError):
         theirs.evaluate(b"rspauth=00000000000000000000000000000000")
     assert not theirs.is_complete
+
+
+@given(
+    st.sampled_from(["rspauth", "response", "username", "nonce", "cnonce", "realm", "digest-uri"]), st.text(min_size=1)
+)
+def test_any_text_in_a_directive_is_refused_and_never_an_exception_of_another_kind(name: str, text: str) -> None:
+    """Outside ASCII too, on both sides; the text may be what a directive has already."""
+    ours, theirs = server({"bob": "another password"}), client("bob", "bobsecret")
+    right = theirs.evaluate(ours.evaluate(b"")).decode()
+    wrong = re.sub(rf'\b{name}=("[^"]*"|[^,]*)', lambda _: f"{name}={_quoted(text)}", right)
+    for side in (ours, theirs):
+        with pytest.raises(SaslError):
+            side.evaluate(f"{name}={_quoted(text)}".encode(errors="replace"))
+    with pytest.raises(SaslError):
+        ours.evaluate(wrong.encode(errors="replace"))
 
 
 @given(st.binary(max_size=300))

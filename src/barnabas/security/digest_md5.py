@@ -145,7 +145,8 @@ class DigestMd5Client:
         """The answer to the server's message; None when the server has proven its identity too. Raises `SaslError`."""
         said = _parse(token)
         if self._said:
-            if not hmac.compare_digest(said.get("rspauth", ""), _response(self._password, self._said, "")):
+            expected = _response(self._password, self._said, "")
+            if not hmac.compare_digest(expected.encode(), said.get("rspauth", "").encode()):
                 raise SaslError("the server does not know the password")
             self.is_complete = True
             return None
