@@ -19,6 +19,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from barnabas.base.private_files import make_private_dirs
+
 __all__ = ["Buffer", "File", "FileSlice", "Files", "OsFiles", "is_descriptor_shortage", "make_dirs_durably"]
 
 logger = logging.getLogger(__name__)
@@ -356,7 +358,7 @@ class OsFiles:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def make_dirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        make_private_dirs(path)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

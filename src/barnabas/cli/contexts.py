@@ -14,6 +14,7 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError
 from barnabas.base.installation import install_command
 from barnabas.base.json_text import parse_json
+from barnabas.base.private_files import make_private_dirs
 from barnabas.base.user_folders import user_folder
 from barnabas.cli.credentials import open_keyring
 
@@ -99,7 +100,7 @@ def save_contexts(contexts: dict[str, Context], used: str | None) -> None:
     path = contexts_file()
     draft = path.with_suffix(".new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_dirs(path.parent)
         draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(json.dumps({"used": used, "contexts": entries}, indent=2) + "\n")

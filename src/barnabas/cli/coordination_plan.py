@@ -7,6 +7,7 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
+from barnabas.base.private_files import make_private_dirs
 from barnabas.cli.held_cluster import HeldCluster, missing_file
 from barnabas.cli.server_names import COORDINATION_NAME, coordination_config
 from barnabas.cli.up_files import ServerFile, free_ports
@@ -41,7 +42,7 @@ class CoordinationPlan:
         """Write each server's file, and make its data directory with its number; returns names and paths."""
         for name, file in self.files.items():
             data = Path(file.texts["dataDir"])
-            data.mkdir(parents=True, exist_ok=True)
+            make_private_dirs(data)
             number = name.removeprefix(COORDINATION_NAME)
             if number and not (data / "myid").exists():
                 (data / "myid").write_text(f"{number}\n", encoding="utf-8")

@@ -18,6 +18,7 @@ from shlex import quote
 from typing import IO
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.private_files import make_private_dirs
 from barnabas.base.user_folders import writable_user_folder
 from barnabas.cli.local_processes import is_alive, started_by
 from barnabas.cli.server_names import COORDINATION_NAME, server_of, server_title
@@ -80,7 +81,7 @@ def record(cluster: LocalCluster) -> None:
     (directory / _RECORD).write_text(json.dumps(asdict(cluster), indent=2), encoding="utf-8")
     with contextlib.suppress(OSError):
         pointer = _pointer(directory)
-        pointer.parent.mkdir(parents=True, exist_ok=True)
+        make_private_dirs(pointer.parent)
         pointer.write_bytes(os.fsencode(directory))
 
 

@@ -21,6 +21,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.private_files import make_private_dirs
 from barnabas.cli.colours import print_error
 from barnabas.cli.exit_codes import exit_code_of
 from barnabas.cli.server_names import COORDINATION_NAME, log_of, server_title
@@ -91,7 +92,7 @@ class Supervisor:
             signal.signal(number, self._signalled)
         can_fork = "fork" in multiprocessing.get_all_start_methods()
         context = multiprocessing.get_context("fork") if can_fork else multiprocessing.get_context("spawn")
-        self._logs.mkdir(exist_ok=True)
+        make_private_dirs(self._logs)
         _import_servers()
         for plan in self._plans.values():
             theirs, ours = context.Pipe()

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.private_files import write_private
+from barnabas.base.private_files import make_private_dirs, write_private
 from barnabas.base.settings import properties_text
 from barnabas.cli.broker_plan import check_settings
 from barnabas.cli.cluster_plan import plan_cluster
@@ -62,7 +62,7 @@ def _data_dir(given: str | None) -> Iterator[Path]:
     if given:
         path = Path(given).absolute()
         _check_name(path)
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_dirs(path)
         yield path
     else:
         with tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True) as temporary:

@@ -311,7 +311,7 @@ class Checkpoint:
         name = f"before-{datetime.now(UTC):%Y%m%dT%H%M%S}"
         number = sum(each.name.startswith(name) for each in self.folder.iterdir())
         kept = self.folder / (f"{name}-{number}" if number else name)
-        kept.mkdir()
+        kept.mkdir(mode=0o700)
         for each in self._parts():
             if each.name != "flow.json" and not _BEFORE.fullmatch(each.name):
                 each.rename(kept / each.name)

@@ -20,6 +20,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
+from barnabas.base.private_files import make_private_dirs
 from barnabas.pipelines.admission import admission_file
 from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
@@ -139,7 +140,7 @@ def _note_end(notes: Checkpoint, status: str, reason: str | None = None) -> None
 @contextlib.contextmanager
 def _locked(checkpoint: Path) -> Iterator[None]:
     try:
-        checkpoint.mkdir(parents=True, exist_ok=True)
+        make_private_dirs(checkpoint)
         lock = OsFiles().lock(str(checkpoint / ".lock"))
         with contextlib.ExitStack() as stack:
             try:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.private_files import make_private_dirs
 from barnabas.base.settings import list_text
 from barnabas.broker.apis.releases import check_release
 from barnabas.broker.metadata.cache import MetadataCache
@@ -484,7 +485,7 @@ def _plan_coordination(data_dir: Path, count: int) -> dict[int, dict[str, str]]:
     common = {"clientPortAddress": _HOST, "tickTime": "2000", "maxClientCnxns": "0"}
     if count == 1:
         data = data_dir / "zookeeper"
-        data.mkdir(parents=True, exist_ok=True)
+        make_private_dirs(data)
         return {1: {**common, "dataDir": str(data), "clientPort": "0"}}
     ids = range(1, count + 1)
     ports = iter(_free_ports(3 * count))
@@ -493,7 +494,7 @@ def _plan_coordination(data_dir: Path, count: int) -> dict[int, dict[str, str]]:
     plans = {}
     for n in ids:
         data = data_dir / f"zookeeper{n}"
-        data.mkdir(parents=True, exist_ok=True)
+        make_private_dirs(data)
         (data / "myid").write_text(f"{n}\n", encoding="utf-8")
         plans[n] = {**common, "dataDir": str(data), "clientPort": str(next(ports))}
     return plans

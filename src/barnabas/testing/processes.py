@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.private_files import make_private_dirs
 from barnabas.base.settings import read_properties
 from barnabas.coordination.quorum.members import QuorumServer
 from barnabas.testing.process_faults import FaultLinks
@@ -98,7 +99,7 @@ class ProcessCluster:
 
     def start(self) -> Self:
         """Start everything; clients can work when this returns. Raises `BarnabasError`."""
-        self.data_dir.mkdir(parents=True, exist_ok=True)
+        make_private_dirs(self.data_dir)
         if self._has_faults:
             self._fault_links = self._processes.fault_links = FaultLinks()
         output, errors = self.data_dir / "up.out", self.data_dir / "up.err"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
-from barnabas.base.private_files import write_private
+from barnabas.base.private_files import make_private_dirs, write_private
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.scram_users import ScramPassword, alter_scram_users
 from barnabas.security.jaas import LoginModule, jaas_text, login_module
@@ -86,7 +86,7 @@ class ClusterSecurity:
 
     def prepare(self) -> None:
         """Make the certificates, unless they are there. Raises `BarnabasError`."""
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_dirs(self.directory)
         self.directory.chmod(0o700)
         if self.has_tls:
             for name in ("broker", "client"):
