@@ -101,7 +101,7 @@ def test_dates_have_the_form_that_is_declared(spark: Any, tmp_path: Path) -> Non
     columns = 'columns = { day = "date", at = "timestamp" }\ndate_format = "dd/MM/yyyy"'
     for kind, good, wrong in (
         ("json", '{"day": "31/01/2026", "at": "2026-01-31T10:00:00Z"}', '{"day": "2026-01-31"}'),
-        ("csv", "31/01/2026,2026-01-31T10:00:00Z", "2026-01-31,"),
+        ("csv", "31/01/2026,2026-01-31T10:00:00Z", "2026-01-31,2026-01-31T10:00:00Z"),
         ("logfmt", "day=31/01/2026 at=2026-01-31T10:00:00Z", "day=2026-01-31"),
     ):
         (row,), bad = parsed(spark, tmp_path, f'type = "{kind}"\n{columns}', good, wrong)

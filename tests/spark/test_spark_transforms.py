@@ -266,7 +266,7 @@ def test_json_becomes_typed_columns(spark: Any) -> None:
     bad = transforms.bad_messages(parsed, "f").collect()
     assert [bytes(row.headers[1].value).decode() for row in bad] == [
         "the value is no JSON object",
-        "column id is x, which is no bigint",
+        "column id is x, which is no bigint but a text",
     ]
 
 
@@ -277,8 +277,8 @@ def test_every_wrong_column_of_a_row_is_named_with_its_value(spark: Any) -> None
     bad = transforms.bad_messages(transforms.parse_records(records(spark, *values), how), "f").collect()
     assert [bytes(row.headers[1].value).decode() for row in bad] == [
         "column id is 3.5, which is no int; column at is noon, which is no timestamp",
-        'column tags is {"a":1}, which is no array<int>',
-        f"column id is {'x' * 100}, which is no int",
+        'column tags is {"a":1}, which is no array<int> but an object',
+        f"column id is {'x' * 100}, which is no int but a text",
     ]
 
 

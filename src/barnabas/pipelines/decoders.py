@@ -5,17 +5,25 @@ The struct has the format's columns and `CORRUPT`, which is not null where the v
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType, VariantType
 
 from barnabas.pipelines.formats import Format
+from barnabas.pipelines.reasons import shown
+from barnabas.pipelines.strict_values import column_types, is_misfit, parsed_types, strict_value, typed_value
 
-__all__ = ["CORRUPT", "HAVE_REASONS", "decoded_struct"]
+__all__ = ["CORRUPT", "HAVE_REASONS", "decoded_struct", "typed_struct", "untyped_struct"]
 
 CORRUPT = "_barnabas_corrupt"
+_NO_NULL = "\x01no null\x01"
+"""A text that no field has."""
 HAVE_REASONS = ("avro", "protobuf", "logfmt", "web_log", "syslog")
 """Formats whose decoder gives the reason itself."""
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
@@ -31,9 +39,7 @@ def decoded_struct(how: Format, value: Column) -> Column:
     """The value as a struct."""
     if how.type in ("avro", "protobuf"):
         return _decoded(how, value)
-    if how.type == "json" and how.registry:  # what follows the schema's id
-        value = F.when(F.substring(value, 1, 1) == F.lit(b"\0"), F.substring(value, 6, 2**31 - 1))
-    text = value.cast("string")
+    text = _payload(how, value).cast("string")
     if how.type == "text":
         return F.struct(F.make_valid_utf8(text).alias("value"))
     if how.type == "web_log":
@@ -42,20 +48,68 @@ def decoded_struct(how: Format, value: Column) -> Column:
         return _syslog(how, text)
     if how.type == "logfmt":
         return _logfmt(how, text)
-    ddl = ", ".join(f"`{name}` {type_name}" for name, type_name in {**how.columns, CORRUPT: "string"}.items())
+    return _spark_parsed(how, text, parsed_types(how))
+
+
+def typed_struct(how: Format, row: Column, value: Column) -> Column:
+    """What `decoded_struct` gave as the columns' types; what is no value of its column's type is in `CORRUPT`, too."""
+    if how.type not in ("json", "csv"):
+        return row
+    kinds, parsed = column_types(how), parsed_types(how)
+    text = value.cast("string")
+    pairs = list(zip(kinds, parsed, strict=True))
+    misfits = [is_misfit(row[a.name], a.dataType, b.dataType, text) for a, b in pairs]
+    found = [F.coalesce(each, F.lit(False)) for each in misfits if each is not None]
+    if not found:
+        return row
+    columns = [typed_value(row[a.name], a.dataType, b.dataType).alias(a.name) for a, b in pairs]
+    corrupt = F.coalesce(row[CORRUPT], F.when(reduce(or_, found), text)).alias(CORRUPT)
+    return F.when(row.isNotNull(), F.struct(*columns, corrupt))
+
+
+def untyped_struct(how: Format, value: Column) -> Column:
+    """The columns as they stand in the value, whatever their types: texts in CSV, variants in JSON."""
+    leaf = VariantType() if how.type == "json" else StringType()
+    return _spark_parsed(
+        replace(how, timestamp_format=None, date_format=None),
+        _payload(how, value).cast("string"),
+        StructType([StructField(name, leaf) for name in how.columns]),
+    )
+
+
+def _payload(how: Format, value: Column) -> Column:
+    """What follows the id of a schema of a registry."""
+    if how.type == "json" and how.registry:
+        return F.when(F.substring(value, 1, 1) == F.lit(b"\0"), F.substring(value, 6, 2**31 - 1))
+    return value
+
+
+def _spark_parsed(how: Format, text: Column, types: StructType) -> Column:
+    """A value of JSON or CSV as a struct of these types, by Spark's parsers."""
+    schema = StructType([*types, StructField(CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     if how.timestamp_format:
         options |= {"timestampFormat": how.timestamp_format, "timestampNTZFormat": how.timestamp_format}
     if how.date_format:
         options["dateFormat"] = how.date_format
     if how.type == "json":
-        return F.when(_is_one_object(text), F.from_json(text, ddl, options))
+        return F.when(_is_one_object(text), F.from_json(text, schema, options))
     # RFC 4180: a quote in quotes is doubled. What ends a line of a file is no part of its last field.
     separator = how.delimiter.replace("\\", r"\\")  # Spark reads \t and the like in it
-    options |= {"sep": separator, "nullValue": how.null, "escape": '"'}
+    options |= {"sep": separator, "nullValue": _NO_NULL if how.null is None else how.null, "escape": '"'}
     line = F.rtrim(text, F.lit("\r\n"))
-    row = F.from_csv(line, F.lit(ddl), options)
+    shown = line if how.null == "" else _with_empty_fields(line, how.delimiter)
+    row = F.from_csv(shown, F.lit(schema.toDDL()), options)
     return F.when(line != "", row) if len(how.columns) > 1 else row
+
+
+def _with_empty_fields(line: Column, delimiter: str) -> Column:
+    """The line with quotes in the place of nothing: Spark takes an empty field for null, whatever is declared, but for quoted ones."""
+    mark = rf"\Q{delimiter}\E"
+    is_outside = r'(?=(?:[^"]*"[^"]*")*[^"]*\z)'
+    has_empty = line.contains(delimiter * 2) | line.startswith(delimiter) | line.endswith(delimiter) | (line == "")
+    quoted = F.regexp_replace(line, rf"(?<=^|{mark})(?={mark}|\z){is_outside}", '""')
+    return F.when(has_empty, quoted).otherwise(line)
 
 
 def _is_one_object(text: Column) -> Column:
@@ -114,7 +168,7 @@ def _syslog(how: Format, text: Column) -> Column:
     return F.struct(
         F.floor(priority / 8).cast("int").alias("facility"),
         (priority % 8).cast("int").alias("severity"),
-        F.when(is_new, _group(text, _SYSLOG, 2).try_cast("timestamp")).otherwise(old_time).alias("time"),
+        F.when(is_new, strict_value(_group(text, _SYSLOG, 2), TimestampType())).otherwise(old_time).alias("time"),
         pick(3, 3).alias("host"),
         pick(4, 4).alias("app"),
         pick(5, 5).alias("process_id"),
@@ -130,17 +184,20 @@ def _logfmt(how: Format, text: Column) -> Column:
     pairs = F.arrays_zip(names.alias("n"), values.alias("v"))
     columns: list[Column] = []
     problems: list[Column] = []
+    kinds = column_types(how)
     for name, type_name in how.columns.items():
         found = F.get(F.filter(pairs, _is_named(name)), F.lit(0))["v"]
         is_quoted = found.startswith('"') & found.endswith('"') & (F.length(found) > 1)
         unquoted = F.regexp_replace(F.regexp_extract(found, _QUOTED, 1), r"\\(.)", "$1")
         plain = F.when(is_quoted, unquoted).when(found != "", found)
         pattern = how.pattern(name) if type_name.lower() != "timestamp_ntz" else None
-        typed = (F.try_to_timestamp(plain, F.lit(pattern)) if pattern else plain).try_cast(type_name)
-        columns.append(typed.alias(name))
-        reason = F.concat(
-            F.lit(f"column {name} is "), F.substring(plain, 1, 100), F.lit(f", which is no {how.kind(name)}")
+        typed = (
+            F.try_to_timestamp(plain, F.lit(pattern)).try_cast(type_name)
+            if pattern
+            else strict_value(plain, kinds[name].dataType)
         )
+        columns.append(typed.alias(name))
+        reason = F.concat(F.lit(f"column {name} is "), shown(plain), F.lit(f", which is no {how.kind(name)}"))
         problems.append(F.when(plain.isNotNull() & typed.isNull(), reason))
     wrong = F.concat_ws("; ", *problems)
     whole = F.when(~text.rlike(_PAIR), F.lit(f"the value is no {how.what}")).when(wrong != "", wrong)
@@ -214,6 +271,7 @@ def _fitting(row: dict[str, Any], kind: pa.StructType) -> dict[str, Any]:
                 result[field.name] = str(value)
                 continue
             declared = from_arrow_type(field.type).simpleString()
-            problems.append(f"column {field.name} is {str(value)[:100]}, which is no {declared}")
+            excerpt = "".join(c if c.isprintable() else "\ufffd" for c in str(value)[:100]) or '""'
+            problems.append(f"column {field.name} is {excerpt}, which is no {declared}")
             result[field.name] = None
     return {**result, CORRUPT: "; ".join(problems)} if problems else result

@@ -68,7 +68,8 @@ class Format:
 
     type: str
     columns: dict[str, str]
-    null: str = ""
+    null: str | None = None
+    """The text of CSV that stands for null; without one an empty field is an empty text."""
     delimiter: str = ","
     timestamp_format: str | None = None
     date_format: str | None = None
@@ -135,7 +136,7 @@ def read_format(table: SpecTable, *, of_source: bool) -> Format:
     delimiter = table.text("delimiter", ",") or ""
     if len(delimiter) != 1:
         raise table.fail("delimiter", "must be one character")
-    null = table.text("null", "") or ""
+    null = table.text("null")
     if kind != "csv" and (table.has("null") or table.has("delimiter")):
         raise table.fail("null" if table.has("null") else "delimiter", f"is for the format csv, not {kind}")
     timestamp_format, date_format = table.text("timestamp_format"), table.text("date_format")

@@ -8,6 +8,7 @@ Values of files and databases come as texts and are cast by Spark to the columns
 
 import csv
 import json
+import math
 import os
 import sqlite3
 import time
@@ -20,15 +21,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.json_text import parse_json
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.postgres import open_postgres, postgres_reason
+from barnabas.pipelines.reasons import shown
 from barnabas.pipelines.spec import POSITION, Lookup
 from barnabas.pipelines.spec_fields import duration_s
+from barnabas.pipelines.strict_values import strict_value
 from barnabas.pipelines.topic_table import TABLE_RECORDS, read_topic_table
 from barnabas.pipelines.transforms import good_rows, mark_keyless, parse_records, table_counts
 
@@ -57,7 +60,7 @@ def open_lookup(spark: SparkSession, lookup: Lookup, *, observed: bool = False) 
         "place": lookup.place,
         "query": lookup.query or "",
         "columns": json.dumps(list(lookup.columns)),
-        "null": lookup.null,
+        **({} if lookup.null is None else {"null": lookup.null}),
         "delimiter": lookup.delimiter,
         "refresh_s": str(duration_s(lookup.refresh)),
         "name": lookup.name,
@@ -73,10 +76,11 @@ def open_lookup(spark: SparkSession, lookup: Lookup, *, observed: bool = False) 
 def _typed(lookup: Lookup, name: str, kind: str) -> Column:
     """The column of texts as its type; a text that does not fit ends the flow with its table, column and value."""
     place = lookup.place if lookup.type != "postgresql" else "PostgreSQL"
-    text, value = F.col(name), F.col(name).try_cast(kind)
+    text = F.col(name)
+    value = strict_value(text, DataType.fromDDL(kind))
     problem = F.concat(
         F.lit(f"the table {lookup.name} cannot be read from {place}: column {name} is "),
-        text,
+        shown(text),
         F.lit(f", which is no {kind}"),
     )
     return F.when(text.isNotNull() & value.isNull(), F.raise_error(problem).cast(kind)).otherwise(value).alias(name)
@@ -211,7 +215,7 @@ def _csv_rows(place: str, names: Sequence[str], options: Mapping[str, str]) -> I
                     raise ValueError(
                         f"line {reader.line_num} has {len(row)} fields, but the first line has {len(header)}"
                     )
-                yield [None if row[at] == options["null"] else row[at] for at in places]
+                yield [None if row[at] == options.get("null") else row[at] for at in places]
         except csv.Error as error:
             raise ValueError(f"line {reader.line_num}: {error}") from error
 
@@ -273,4 +277,6 @@ def _postgres_rows(place: str, query: str) -> list[tuple[Any, ...]]:
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)  # NaN and Infinity, as in columns of records
     return json.dumps(value) if isinstance(value, bool | list | dict) else str(value)

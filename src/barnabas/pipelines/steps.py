@@ -114,7 +114,7 @@ class Lookup:
     place: str
     query: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
-    null: str = ""
+    null: str | None = None
     delimiter: str = ","
     refresh: str | None = None
     topic: str | None = None
@@ -297,7 +297,7 @@ def read_lookups(root: SpecTable, known: list[str], servers: str, kafka: Mapping
         if kind in _LOOKUP_DATABASES and not query:
             names = ", ".join(f'"{each}"' for each in columns)
             query = f"SELECT {names} FROM {_table_name(table)}"  # noqa: S608  # checked names
-        null, delimiter = table.text("null", "") or "", table.text("delimiter", ",") or ","
+        null, delimiter = table.text("null"), table.text("delimiter", ",") or ","
         refresh = table.duration("refresh") or ("1 minute" if kind in _LOOKUP_DATABASES else None)
         found.append(Lookup(name, kind, place, query, columns, null, delimiter, refresh))
     return tuple(found)

@@ -7,7 +7,6 @@ MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED, EXPRESSION, NO_KEY or QUARAN
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import and_, or_
 from typing import cast
@@ -16,10 +15,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
-from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
+from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct, typed_struct, untyped_struct
 from barnabas.pipelines.expectations import is_met
 from barnabas.pipelines.formats import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER, WITH_QUOTES
 from barnabas.pipelines.outputs.table import DELETION_MARK
+from barnabas.pipelines.reasons import begins_with_mark, json_problem, wrong_columns
 from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS, RECORD_TIME_OUT_OF_RANGE, TIME_OUT_OF_RANGE
 
@@ -70,8 +70,7 @@ _WINDOW_TIME = "_barnabas_window_time"
 _TIME_TYPE = "timestampType"
 _RECORD = ("_barnabas_key", "_barnabas_value")
 _OFFSET = "source_offset"
-_SHOWN = 100
-"""Characters of a wrong value that a reason shows."""
+_TEXTUAL = ("csv", "json", "logfmt", "web_log", "syslog")
 
 
 def record_types(source: Source, *, headers: bool = False) -> dict[str, str]:
@@ -107,10 +106,10 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
         originals.append(F.col(_TIME_TYPE))
     beside = [_of_record(name).alias(f"source_{name}") for name in record_columns]
     parsed = records.select(decoded_struct(how, F.col("value")).alias(_ROW), *position, *originals, *beside)
+    parsed = parsed.withColumn(_ROW, typed_struct(how, F.col(_ROW), F.col(_RECORD[1])))
     if how.type != "text" and how.type not in HAVE_REASONS:
-        # Parsed again, all columns as texts, in a column of its own: a reason looks at each of them.
-        texts = replace(how, columns=dict.fromkeys(how.columns, "string"), timestamp_format=None, date_format=None)
-        parsed = parsed.withColumn(_TEXTS, F.when(_is_misfit(), decoded_struct(texts, F.col(_RECORD[1]))))
+        # Parsed again, as the columns stand there, in a column of its own: a reason looks at each of them.
+        parsed = parsed.withColumn(_TEXTS, F.when(_is_misfit(), untyped_struct(how, F.col(_RECORD[1]))))
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
     columns += [F.col(f"source_{name}") for name in record_columns]
     kept = [name for name in (*_RECORD, _HEADERS) if name in parsed.columns]
@@ -130,6 +129,9 @@ def _marks(how: Format, *, has_time: bool) -> tuple[Column, Column]:
             F.lit(None if is_row else "NO_VALUE"),
         )
     ]
+    if how.type in _TEXTUAL:
+        reason = F.lit(f"the value is no {how.what}, but begins with a byte order mark")
+        problems.append((begins_with_mark(F.col(_RECORD[1])), reason, F.lit("MALFORMED")))
     if how.type != "text":
         reason, is_typed = _misfit(how)
         error = F.when(is_typed, F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED"))
@@ -164,10 +166,12 @@ def _misfit(how: Format) -> tuple[Column, Column]:
     if how.type in HAVE_REASONS:
         reason = F.col(f"{_ROW}.{CORRUPT}")
         return reason, reason.startswith("column ")
-    found = _wrong_columns(how)
+    found = wrong_columns(how, F.col(_ROW), F.col(_TEXTS), F.col(f"{_TEXTS}.{CORRUPT}"))
     is_typed = found != ""
     if how.type != "csv":
-        return F.when(is_typed, found).otherwise(F.lit(f"the value is no {how.what}")), is_typed
+        return F.when(is_typed, found).otherwise(
+            json_problem(how.what, F.col(_RECORD[1]).cast("string"), F.col(_ROW).isNotNull())
+        ), is_typed
     reason = F.when(is_typed, found).otherwise(_line_problem(how))
     return F.when(_has_names(how), F.lit(NAMES_AS_VALUES)).otherwise(reason), is_typed & ~_has_names(how)
 
@@ -239,30 +243,6 @@ def _any_odd_time(values: Column, kind: DataType) -> Column | None:
     if _has_odd_time(values, kind) is None:
         return None
     return F.exists(values, lambda each: F.coalesce(cast(Column, _has_odd_time(each, kind)), F.lit(False)))
-
-
-def _wrong_columns(how: Format) -> Column:
-    """The columns whose text is not of their type, with the text; empty if the value as a whole does not fit.
-
-    They are those of the value parsed again, all columns as strings; Spark does so for these rows only.
-    """
-    is_json = how.type == "json"
-    again = F.col(_TEXTS)
-    problems = [
-        F.when(
-            F.col(f"{_ROW}.{name}").isNull() & again[name].isNotNull() & again[CORRUPT].isNull(),
-            F.concat(
-                F.lit(f"column {name} is "),
-                F.substring(again[name], 1, _SHOWN),
-                F.lit(f", which is no {how.kind(name)}"),
-                F.when(again[name].try_cast(type_name).isNotNull(), " but a text").otherwise("")
-                if is_json and "<" not in type_name and not how.pattern(name)
-                else F.lit(""),
-            ),
-        )
-        for name, type_name in how.columns.items()
-    ]
-    return F.concat_ws("; ", *problems)
 
 
 def _has_names(how: Format) -> Column:
@@ -380,7 +360,9 @@ def bad_counts(how: Format, expectations: Sequence[str] = ()) -> list[Column]:
         counts.append(F.count_if(is_one).alias(f"error:MALFORMED, {name}"))
         counts.append(F.min(F.when(is_one, example)).alias(f"example:MALFORMED, {name}"))
     for name in list(how.columns)[:_COUNTED_COLUMNS]:
-        is_wrong = (F.col(_ERROR) == "WRONG_TYPE") & F.col(_BAD).contains(f"column {name} is ")
+        is_wrong = (F.col(_ERROR) == "WRONG_TYPE") & (
+            F.col(_BAD).contains(f"column {name} is ") | F.col(_BAD).contains(f"column {name}.")
+        )
         counts.append(F.count_if(is_wrong).alias(f"column:{name}"))
         counts.append(F.min(F.when(is_wrong, example)).alias(f"example:column {name}"))
     for name in expectations:

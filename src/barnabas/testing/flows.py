@@ -196,6 +196,8 @@ def encode_row(row: Any, how: Format) -> bytes:
     if how.type == "json":
         return json.dumps(row, default=_json).encode()
     if how.type == "csv":
+        if how.null is None and any(row.get(name) is None for name in how.columns):
+            raise TypeError('the format has no text for null: declare one, such as null = ""')
         line = io.StringIO()
         csv.writer(line, delimiter=how.delimiter, lineterminator="").writerow(
             [how.null if row.get(name) is None else row[name] for name in how.columns]

@@ -1,0 +1,192 @@
+"""What does not fit is no value: every type, in every format that has texts, against what is right for it."""
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
+
+from barnabas.pipelines import transforms  # noqa: E402
+from barnabas.pipelines.formats import Format  # noqa: E402
+from barnabas.pipelines.lookup import open_lookup  # noqa: E402
+from barnabas.pipelines.spec import Lookup  # noqa: E402
+
+NOON = datetime.datetime(2026, 1, 2, 12, 0, tzinfo=datetime.UTC)
+FITS: dict[str, dict[str, Any]] = {
+    "int": {"12": 12, "-7": -7, "+5": 5, "007": 7, "2147483647": 2147483647},
+    "bigint": {"9223372036854775807": 9223372036854775807},
+    "double": {"1.5": 1.5, "1e2": 100.0, "-.5": -0.5, "NaN": "nan", "-Infinity": "-inf", "1e-400": 0.0},
+    "decimal(10,2)": {"12.34": Decimal("12.34"), "5": Decimal("5.00"), "-1.500": Decimal("-1.50"), "1e2": Decimal(100)},
+    "decimal(38,0)": {"12345678901234567890123456789012345678": Decimal(12345678901234567890123456789012345678)},
+    "boolean": {"true": True, "FALSE": False},
+    "date": {"2026-01-02": NOON.date(), "2026-1-2": NOON.date()},
+    "timestamp": {
+        "2026-01-02T12:00:00Z": NOON,
+        "2026-01-02 12:00": NOON,
+        "2026-01-02T13:00:00.000000000+01:00": NOON,
+        "2026-01-02": NOON.replace(hour=0),
+    },
+    "timestamp_ntz": {"2026-01-02T12:00:00": NOON.replace(tzinfo=None)},
+}
+MISFITS: dict[str, list[str]] = {
+    "int": ["1.5", "1_000", "1,5", " 5", "2147483648", "0x10", "x"],
+    "double": ["1,5", "1d", "0x1p3", "1e400", " 5", "inf.", "1_000"],
+    "decimal(10,2)": ["12,34", "1.234,56", "1.005", "1e-3", "123456789.00", " 5", "NaN"],
+    "boolean": ["yes", "1", "t"],
+    "date": ["2020", "2020-01", "12:30", "2026-02-30", "2026-01-02Tx", "2026-01-02T12:00:00Z", "5"],
+    "timestamp": [
+        "12:30",
+        "T12:30",
+        "2020",
+        "2020-01",
+        "2026-01-02 10",
+        "2026-02-30",
+        "2026-01-02T25:00:00",
+        "now",
+        "20260102",
+    ],
+    "timestamp_ntz": ["12:30", "2020", "2026-01-02T12:00:00Z"],
+}
+TEXT_ONLY = ("decimal(10,2)", "date", "timestamp", "timestamp_ntz", "decimal(38,0)")
+"""Types for which a text of JSON may stand; numbers and booleans have their own there."""
+
+
+def parsed(spark: Any, how: Format, values: list[bytes]) -> list[tuple[Any, str | None]]:
+    """Each value's first column, and the reason of a bad row."""
+    rows = [(None, value, "t", 0, number) for number, value in enumerate(values)]
+    found = transforms.parse_records(spark.createDataFrame(rows, transforms.RECORD_SCHEMA), how)
+    name = next(iter(how.columns))
+    collected = found.orderBy("source_offset").toArrow().to_pylist()
+    return [(None if row["_barnabas_bad"] else row[name], row["_barnabas_bad"]) for row in collected]
+
+
+def value_of(text: str, kind: str) -> bytes:
+    return {"json": f'{{"v":"{text}"}}', "csv": f"{text};x", "logfmt": f'v="{text}"'}[kind].encode()
+
+
+def format_of(kind: str, type_name: str, **more: Any) -> Format:
+    columns = {"v": type_name, "w": "string"} if kind == "csv" else {"v": type_name}
+    return Format(kind, columns, delimiter=";", **more)
+
+
+def same(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and (value != value or abs(value) == float("inf")) else value
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "logfmt"])
+def test_a_text_is_a_value_of_its_type_or_makes_a_bad_row(spark: Any, kind: str) -> None:
+    """No comma is left out, no digit rounded away, no day added: the same today and tomorrow."""
+    for type_name, texts in FITS.items():
+        wrong = MISFITS.get(type_name, [])
+        if kind == "json" and type_name not in TEXT_ONLY:
+            texts = {"NaN": "nan", "-Infinity": "-inf"} if type_name == "double" else {}
+        found = parsed(spark, format_of(kind, type_name), [value_of(text, kind) for text in (*texts, *wrong)])
+        assert [same(value) for value, _ in found[: len(texts)]] == list(texts.values()), (type_name, found)
+        for text, (value, reason) in zip(wrong, found[len(texts) :], strict=True):
+            assert value is None
+            assert reason is not None
+            assert reason.startswith(f"column v is {text}, which is no {type_name}"), (type_name, reason)
+
+
+def test_numbers_of_json_are_values_of_their_columns_or_make_bad_rows(spark: Any) -> None:
+    """Exactly: also with more digits than a double has, and in parts of values."""
+    for type_name, number, value in (
+        ("decimal(10,2)", "12.34", Decimal("12.34")),
+        ("decimal(30,2)", "12345678901234567890.12", Decimal("12345678901234567890.12")),
+        ("decimal(10,2)", "1e2", Decimal(100)),
+        ("decimal(10,2)", "1.005", None),
+        ("double", "1e400", None),
+        ("float", "1e39", None),
+        ("double", "1e40", 1e40),
+        ("timestamp", "1767355200", NOON),
+        ("timestamp", "1767355200.5", None),
+        ("date", "20000", None),
+        ("boolean", "1", None),
+        ("array<decimal(4,2)>", '[1.25,"2,5"]', None),
+        ("array<decimal(4,2)>", '[1.25,"2.5",null]', [Decimal("1.25"), Decimal("2.50"), None]),
+        ("struct<at:timestamp>", '{"at":"12:30"}', None),
+        ("struct<at:timestamp>", '{"at":"2026-01-02T12:00:00Z"}', {"at": NOON}),
+        ("struct<at:timestamp>", "null", None),
+        ("array<double>", "[1e400]", None),
+        ("map<string,date>", '{"a":"2026"}', None),
+    ):
+        ((found, reason),) = parsed(spark, Format("json", {"v": type_name}), [f'{{"v":{number}}}'.encode()])
+        assert found == value, (type_name, number, reason)
+        assert (reason is None) == (value is not None or number == "null"), (type_name, number, reason)
+
+
+def test_a_reason_names_the_column_what_is_expected_and_what_was_found(spark: Any) -> None:
+    """In parts of objects, too; what cannot be printed is not printed, and a mark that no editor shows has a name."""
+    columns = {
+        "id": "bigint",
+        "b": "boolean",
+        "n": "struct<y:int,z:struct<at:date>>",
+        "m": "map<string,int>",
+        "xs": "array<int>",
+    }
+    how = Format("json", columns)
+    values = {
+        '{"id":1,"n":{"y":"z"}}': "column n.y is z, which is no int but a text",
+        '{"id":1,"n":{"y":true,"z":{"at":"2026"}}}': "column n.y is true, which is no int but a boolean; "
+        "column n.z.at is 2026, which is no date",
+        '{"id":1,"n":5}': "column n is 5, which is no struct<y:int,z:struct<at:date>> but a number",
+        '{"id":1,"b":1}': "column b is 1, which is no boolean but a number",
+        '{"id":"7"}': "column id is 7, which is no bigint but a text",
+        '{"id":[1]}': "column id is [1], which is no bigint but a list",
+        '{"id":1.5}': "column id is 1.5, which is no bigint",
+        '{"id":1,"xs":[1,"a"]}': 'column xs is [1,"a"], which is no array<int>',
+        '{"id":1,"xs":{"a":1}}': 'column xs is {"a":1}, which is no array<int> but an object',
+        '{"id":"a\\u0007\\u202eb"}': "column id is a\ufffd\ufffdb, which is no bigint but a text",
+        '{"id":""}': 'column id is "", which is no bigint but a text',
+        '{"id":1,"m":{"a":1,"a":2}}': "column m is a map with the key a twice",
+        '\ufeff{"id":1}': "the value is no JSON object, but begins with a byte order mark",
+        "[1]": "the value is no JSON object",
+        '{"id":1': "the value is no JSON object",
+    }
+    found = parsed(spark, how, [value.encode() for value in values])
+    assert [reason for _, reason in found] == list(values.values())
+    csv = format_of("csv", "int")
+    lines = [b"\xef\xbb\xbf1;x", "1;x".encode("utf-16"), b"a\x07;x", b";x"]
+    assert [reason for _, reason in parsed(spark, csv, lines)] == [
+        "the value is no line of 2 fields, but begins with a byte order mark",
+        "the value is no line of 2 fields, but begins with a byte order mark",
+        "column v is a\ufffd, which is no int",
+        'column v is "", which is no int (null = "" in the format makes empty fields null)',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("null", "line", "fields"),
+    [
+        (None, ";x", ["", "x"]),
+        (None, ";", ["", ""]),
+        (None, '"a;;b";', ["a;;b", ""]),
+        (None, '"";"say ""hi;;"""', ["", 'say "hi;;"']),
+        ("NA", "NA;", [None, ""]),
+        ("", ";", [None, None]),
+        ("", '"";x', [None, "x"]),
+    ],
+)
+def test_an_empty_field_is_null_only_where_the_flow_declares_it(
+    spark: Any, null: str | None, line: str, fields: list[str | None]
+) -> None:
+    """Without `null` it is an empty text, with another one, too; quotes hold delimiters that divide nothing."""
+    rows = spark.createDataFrame([(None, line.encode(), "t", 0, 0)], transforms.RECORD_SCHEMA)
+    (row,) = transforms.parse_records(rows, format_of("csv", "string", null=null)).collect()
+    assert ([row.v, row.w], row._barnabas_bad) == (fields, None)
+
+
+def test_a_table_beside_the_stream_is_read_as_strictly(spark: Any, tmp_path: Path) -> None:
+    """The flow ends with the table, the column and the text."""
+    file = tmp_path / "prices.csv"
+    table = Lookup("prices", "csv", str(file), None, {"id": "string", "price": "decimal(10,2)"}, None, ",", None)
+    for text, problem in (('"12,34"', "12,34"), ("1.005", "1.005"), ("", '""')):
+        file.write_text(f"id,price\na,{text}\n")
+        with pytest.raises(Exception, match=f"column price is {problem}, which is no decimal"):
+            open_lookup(spark, table).collect()
+    file.write_text("id,price\na,12.34\n,5\n")
+    assert [tuple(row) for row in open_lookup(spark, table).collect()] == [("a", Decimal("12.34")), ("", Decimal(5))]
