@@ -99,7 +99,7 @@ def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: De
             consumer.subscribe([given.topic])
         else:
             partitions = existing_partitions(consumer, given.topic, given.p, deadline)
-            marks, code = bounds_of(consumer, properties, partitions, deadline, waits=not given.e)
+            marks, code = bounds_of(consumer, properties, partitions, deadline, waits=not given.e, is_last=True)
             starts = {topic_partition: _start(given.o, *mark) for topic_partition, mark in marks.items()}
             ends = {
                 topic_partition: end for topic_partition, (_, end) in marks.items() if starts[topic_partition] < end

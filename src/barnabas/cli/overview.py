@@ -12,7 +12,7 @@ from barnabas.cli.watching import show_repeatedly
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.client.groups import GroupDescription, ask_coordinators, describe_group, group_offsets, groups_in_part
-from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, offsets_in_part
+from barnabas.client.offsets import LATEST, FoundOffset, bounds_in_part, offsets_in_part
 from barnabas.client.topics import TopicDescription, describe_topics
 
 __all__ = ["main"]
@@ -77,15 +77,16 @@ def _look(connection: AdminConnection, gaps: Gaps) -> dict[str, Any]:
 
 def _topics(connection: AdminConnection, topics: list[TopicDescription], gaps: Gaps) -> list[dict[str, Any]]:
     partitions = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
-    first, last = (offsets_in_part(connection, dict.fromkeys(partitions, spec)) for spec in (EARLIEST, LATEST))
-    gaps.add_partitions(first | last)
+    bounds = bounds_in_part(connection, partitions)
+    gaps.add_partitions(bounds)
     records: dict[str, int | None] = {}
-    for topic_partition in partitions:
-        low, high, before = first[topic_partition], last[topic_partition], records.get(topic_partition.topic, 0)
-        if before is None or isinstance(low, ClientError) or isinstance(high, ClientError):
+    for topic_partition, found in bounds.items():
+        before = records.get(topic_partition.topic, 0)
+        if before is None or isinstance(found, ClientError):
             records[topic_partition.topic] = None
         else:
-            records[topic_partition.topic] = before + high.offset - low.offset
+            first, end = found
+            records[topic_partition.topic] = before + end - first
     return [
         {
             "name": topic.name,

@@ -142,21 +142,23 @@ def bounds_of(
     deadline: "Deadline",
     *,
     waits: bool,
+    is_last: bool,
 ) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
     """The first offset and the end of each partition for which they are known at the deadline, and the exit code.
 
     The others are named; with ``waits`` as what is waited for. Raises an error where none is known and nothing is waited
-    for, and what waiting does not mend.
+    for, and what waiting does not mend. It may use all of the deadline if it ``is_last``.
     """
     from barnabas.cli.incomplete import Gaps
     from barnabas.client.errors import AuthorizationError, ClientError, UnknownTopicError
+    from barnabas.client.offsets import bounds_in_part
 
     connection = _connection("", properties, deadline.left_s())
     with connection or contextlib.nullcontext():
         if connection is None:
             outcomes = _bounds_by_librdkafka(consumer, partitions, deadline)
         else:
-            outcomes = _bounds(connection, partitions)
+            outcomes = bounds_in_part(connection, partitions, is_last=is_last)
     gaps = Gaps(connection)
     gaps.add_partitions(outcomes)
     known = {}
@@ -168,22 +170,6 @@ def bounds_of(
     if outcomes and not known and not waits:
         raise BarnabasError("; ".join(gaps.lines))
     return known, gaps.report(waiting=waits)
-
-
-def _bounds(
-    connection: "AdminConnection", partitions: Iterable[TopicPartition]
-) -> "dict[TopicPartition, tuple[int, int] | ClientError]":
-    from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, offsets_in_part
-
-    firsts, ends = (offsets_in_part(connection, dict.fromkeys(partitions, spec)) for spec in (EARLIEST, LATEST))
-    found: dict[TopicPartition, tuple[int, int] | ClientError] = {}
-    for topic_partition, first in firsts.items():
-        end = ends[topic_partition]
-        if not isinstance(first, FoundOffset):
-            found[topic_partition] = first
-        else:
-            found[topic_partition] = (first.offset, end.offset) if isinstance(end, FoundOffset) else end
-    return found
 
 
 def _bounds_by_librdkafka(

@@ -53,8 +53,10 @@ def main(argv: list[str]) -> int:
 
     with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
         partitions = existing_partitions(consumer, given.topic, given.partition, deadline)
-        ends, code = bounds_of(consumer, properties, partitions, deadline, waits=not given.no_follow)
         since_ms = None if given.since is None else parse_time_ms(given.since, datetime.now().astimezone(), "--since")
+        ends, code = bounds_of(
+            consumer, properties, partitions, deadline, waits=not given.no_follow, is_last=since_ms is None
+        )
         # A partition that cannot be read now is read from its end on when it can.
         later = {} if given.no_follow else dict.fromkeys(set(partitions) - ends.keys(), LATEST)
         starts = _starts(consumer, ends, since_ms, given.last, deadline.left_s(at_least=LIBRDKAFKA_S))

@@ -29,6 +29,7 @@ __all__ = [
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
     "FoundOffset",
+    "bounds_in_part",
     "delete_records",
     "list_offsets",
     "offsets_in_part",
@@ -74,6 +75,26 @@ def offsets_in_part(
     """
     ask = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
     return _ask_leaders(connection, wanted, ask, in_part=True)
+
+
+def bounds_in_part(
+    connection: AdminConnection, partitions: Iterable[TopicPartition], *, is_last: bool = False
+) -> dict[TopicPartition, tuple[int, int] | ClientError]:
+    """The first offset and the end of each partition, for such a reader. ``is_last`` as for `ask_each`."""
+
+    def ask(asking: AdminConnection, leader: int, some: list[TopicPartition]) -> Iterator[_Outcome[tuple[int, int]]]:
+        firsts, ends = (
+            dict(_ask_offsets(asking, leader, some, wanted=dict.fromkeys(some, spec), read_committed=False))
+            for spec in (EARLIEST, LATEST)
+        )
+        for topic_partition, first in firsts.items():
+            end = ends[topic_partition]
+            if isinstance(first, ClientError):
+                yield topic_partition, first
+            else:
+                yield topic_partition, end if isinstance(end, ClientError) else (first.offset, end.offset)
+
+    return _ask_leaders(connection, partitions, ask, in_part=True, is_last=is_last)
 
 
 def _ask_offsets(
@@ -143,6 +164,7 @@ def _ask_leaders(
     *,
     changes: bool = False,
     in_part: bool = False,
+    is_last: bool = False,
 ) -> dict[TopicPartition, Answer | ClientError]:
     """What ``ask(connection, leader, partitions)`` yields, for all leaders; where a leader is moving, asked again.
 
@@ -158,7 +180,9 @@ def _ask_leaders(
         metadata = connection.metadata(sorted({topic_partition.topic for topic_partition in left}))
         leaders, homeless = _by_leader(metadata, left)
         found.update(homeless)
-        outcomes = ask_each(connection, leaders, lambda asking, leader: list(ask(asking, leader, leaders[leader])))
+        outcomes = ask_each(
+            connection, leaders, lambda asking, leader: list(ask(asking, leader, leaders[leader])), is_last=is_last
+        )
         for leader, answers in outcomes.items():
             if isinstance(answers, ClientError):
                 is_outcome = in_part or (connection.deadline is not None and isinstance(answers, ConnectError))
