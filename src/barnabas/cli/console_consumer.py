@@ -31,7 +31,7 @@ from barnabas.client.consumer import Consumer
 from barnabas.client.errors import TimedOutError
 from barnabas.client.properties import OFFSET_RESETS
 
-__all__ = ["main"]
+__all__ = ["main", "record_comes"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ _END = -1
 _TERMINATED = 143
 _LEAVE_S = 5.0
 _JOIN_S = 60.0
+_LOOK_S = 0.1  # how often to look whether there is an assignment
 _INTERNAL = "^__consumer_offsets$,^__transaction_state$,^__share_group_state$"
 
 
@@ -79,8 +80,7 @@ def _print_records(
         while limit < 0 or count < limit:
             if not consumer.has_record:
                 output.flush()
-                counts = joined.is_set()  # a wait that began before the assignment does not
-                if not consumer.wait(timeout_s) and (counts or time.monotonic() >= latest):
+                if not record_comes(consumer, timeout_s, joined, latest - time.monotonic()):
                     break
             record = consumer.poll()
             if record is None:
@@ -98,6 +98,17 @@ def _print_records(
             output.write(data)
         output.flush()
     return 0
+
+
+def record_comes(
+    consumer: Consumer[bytes, bytes], timeout_s: float | None, joined: threading.Event, join_s: float
+) -> bool:
+    """Whether a record comes in time (None: wait for ever). The time counts from the assignment on, or after ``join_s``."""
+    while timeout_s is not None and not joined.is_set() and join_s > 0:
+        if consumer.wait(_LOOK_S):
+            return True
+        join_s -= _LOOK_S
+    return consumer.wait(timeout_s)
 
 
 def _leave(consumer: Consumer[bytes, bytes]) -> None:
