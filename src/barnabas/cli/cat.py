@@ -125,7 +125,7 @@ def _start(text: str, first: int, end: int) -> int:
         return first
     if text in ("end", "latest"):
         return end
-    if not re.fullmatch(r"-?\d+", text):
+    if not re.fullmatch("-?[0-9]+", text):
         raise ConfigError(f"-o {text}: beginning, end, an offset, or -N for the last N are expected")
     offset = int(text)
     return max(first, end + offset) if offset < 0 else offset

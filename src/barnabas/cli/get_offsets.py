@@ -7,6 +7,7 @@ from collections.abc import Callable
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
+from barnabas.base.numbers import whole_number
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
 from barnabas.cli.incomplete import Gaps
 from barnabas.cli.terminal import print
@@ -110,7 +111,7 @@ def _timestamp(text: str) -> int:
     if known is not None:
         return known
     try:
-        return int(text)
+        return whole_number(text)
     except ValueError:
         raise ConfigError(
             f"Malformed time argument {text}. Please use -1 or latest / -2 or earliest / -3 or max-timestamp / -4 or "
@@ -128,7 +129,7 @@ def _pattern(text: str, option: str) -> "re.Pattern[str]":
 def _topic_and_partitions(given: argparse.Namespace) -> Wanted:
     pattern = _pattern(given.topic or ".*", "--topic")
     try:
-        numbers = {int(part) for part in given.partitions.split(",")} if given.partitions else None
+        numbers = {whole_number(part) for part in given.partitions.split(",")} if given.partitions else None
     except ValueError:
         raise ConfigError(
             f"--partitions expects a comma separated list of numeric partition ids, but received: {given.partitions}"

@@ -6,6 +6,7 @@ import sys
 from typing import Any, NoReturn
 
 from barnabas.base.hints import did_you_mean
+from barnabas.base.numbers import number_from, whole_number
 from barnabas.cli.colours import print_error
 from barnabas.cli.help_text import HelpText
 
@@ -23,6 +24,9 @@ class HelpfulParser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"formatter_class": HelpText, **settings})
         self._typed: list[str] = []
+        # Options with type=int take a number as Kafka's tools do, without 1_000 or the digits of other scripts.
+        self.register("type", int, whole_number)
+        self.register("type", float, number_from)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's; what was typed is kept for errors."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.numbers import whole_number
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
 from barnabas.cli.incomplete import Gaps
 from barnabas.cli.json_files import compact
@@ -60,7 +61,7 @@ def main(argv: list[str]) -> int:
 
 def _brokers(text: str) -> list[int]:
     try:
-        return sorted({int(part) for part in text.split(",") if part})
+        return sorted({whole_number(part) for part in text.split(",") if part})
     except ValueError:
         raise ConfigError(f"--broker-list {text}: broker ids are expected, such as 0,1,2") from None
 

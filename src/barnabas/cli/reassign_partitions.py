@@ -15,6 +15,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.numbers import whole_number
 from barnabas.cli.colours import Style, painted
 from barnabas.cli.common import (
     ToolParser,
@@ -149,7 +150,7 @@ def _generate(connection: AdminConnection, given: argparse.Namespace, say: Say) 
 
 def _brokers(text: str) -> list[int]:
     try:
-        brokers = [int(part) for part in text.split(",")]
+        brokers = [whole_number(part) for part in text.split(",")]
     except ValueError:
         raise ConfigError(f"--broker-list {text}: broker ids are expected, such as 0,1,2") from None
     twice = duplicates(brokers)

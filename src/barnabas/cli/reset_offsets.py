@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.numbers import LARGEST_INT64
+from barnabas.base.numbers import LARGEST_INT64, whole_number
 from barnabas.base.record_times import searched_ms
 from barnabas.cli.colours import print_error, print_warning
 from barnabas.cli.common import aligned, print_json
@@ -100,7 +100,7 @@ def parse_partitions(connection: AdminConnection, topics: Iterable[str]) -> list
             whole.append(name)
             continue
         try:
-            partitions += [TopicPartition(name, int(number)) for number in numbers.split(",")]
+            partitions += [TopicPartition(name, whole_number(number)) for number in numbers.split(",")]
         except ValueError:
             raise ConfigError(f"--topic {text}: TOPIC or TOPIC:0,1,2 is expected") from None
     if whole:
@@ -214,8 +214,14 @@ def _plan_file(given: argparse.Namespace) -> dict[str, _Offsets] | None:
     if not given.from_file:
         return None
     try:
-        with open(given.from_file, encoding="utf-8", newline="") as file:
+        with open(
+            given.from_file, encoding="utf-8-sig", newline=""
+        ) as file:  # spreadsheets write a mark before the first line
             return parse_reset_plan(file.read(), given.group, given.from_file)
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{given.from_file}: this is no text in UTF-8 (byte {error.start + 1}): save it as CSV in UTF-8"
+        ) from None
     except OSError as error:
         raise BarnabasError(f"cannot read {given.from_file}: {error.strerror}") from None
 
@@ -231,7 +237,7 @@ def parse_reset_plan(text: str, groups: Sequence[str], path: str) -> dict[str, _
                 group, (topic, partition, offset) = groups[0], row
             else:
                 group, topic, partition, offset = row
-            plan.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
+            plan.setdefault(group, {})[TopicPartition(topic, whole_number(partition))] = whole_number(offset)
         except ValueError:
             raise ConfigError(f"{path}, line {number}: [group,]topic,partition,offset is expected") from None
     return plan

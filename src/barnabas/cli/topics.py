@@ -9,6 +9,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import ZERO_UUID, TopicPartition, uuid_from_text, uuid_text
+from barnabas.base.numbers import whole_number
 from barnabas.cli.colours import print_warning
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, key_values, print_json
 from barnabas.cli.incomplete import Gaps
@@ -160,7 +161,7 @@ def _assignment(text: str | None) -> list[list[int]]:
     partitions: list[list[int]] = []
     for number, part in enumerate(text.split(",")):
         try:
-            replicas = [int(broker) for broker in part.split(":")]
+            replicas = [whole_number(broker) for broker in part.split(":")]
         except ValueError:
             raise ConfigError(f"--replica-assignment {text}: broker ids are expected, such as 0:1,1:2") from None
         if len(set(replicas)) < len(replicas):
