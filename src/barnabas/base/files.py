@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from barnabas.base.private_files import make_private_dirs
+from barnabas.base.private_files import is_trusted, make_private_dirs, require_own_folder
 
 __all__ = ["Buffer", "File", "FileSlice", "Files", "OsFiles", "is_descriptor_shortage", "make_dirs_durably"]
 
@@ -309,19 +309,44 @@ class _Reserve:
 _reserve = _Reserve(8)
 
 
+def _open_to_write(path: str, flags: int) -> int:
+    """A descriptor. A link of another user is not followed: it may lead to any of this user's files."""
+    if not hasattr(os, "O_NOFOLLOW"):
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        found = os.lstat(path)
+        if not is_trusted(found):
+            why = f"a link of another user (uid {found.st_uid}), which is not followed: remove it"
+            raise PermissionError(errno.EPERM, why, path) from None
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+
+def _create_anew(path: str) -> int:
+    """A descriptor of a new file; what is left there of a crash, or is a link, goes."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
 class OsFiles:
     """The machine's file system."""
 
     __slots__ = ()
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False, keep: bool = False) -> File:
-        flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
-        if create:
-            flags |= os.O_CREAT
+        flags = os.O_RDWR | os.O_CREAT if create else os.O_RDWR
+
+        def opened() -> int:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC) if read_only else _open_to_write(path, flags)
+
         if not keep:
-            return _OsFile(path, _reserve.call(lambda: os.open(path, flags, 0o644)))
+            return _OsFile(path, _reserve.call(opened))
         try:
-            return _OsFile(path, os.open(path, flags, 0o644))
+            return _OsFile(path, opened())
         except OSError as error:
             if is_descriptor_shortage(error):
                 _reserve.note_shortage(error)
@@ -333,7 +358,7 @@ class OsFiles:
 
     def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         temporary = path + ".tmp"
-        with _reserve.call(lambda: open(temporary, "wb")) as file:
+        with _reserve.call(lambda: open(_create_anew(temporary), "wb")) as file:
             file.write(data)
             if sync:
                 file.flush()
@@ -389,7 +414,8 @@ class OsFiles:
     def lock(self, path: str):  # type: ignore[no-untyped-def]  # the return type is the protocol's
         import fcntl
 
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        require_own_folder(os.path.dirname(path) or ".")
+        descriptor = _open_to_write(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield

@@ -68,8 +68,9 @@ class Storage:
 
     def open(self) -> None:
         """Make the directories and lock them. Raises BlockingIOError when another server uses them."""
-        make_dirs_durably(self._files, self.snapshots_dir)
-        make_dirs_durably(self._files, self.logs_dir)
+        for directory in (self.snapshots_dir, self.logs_dir):
+            make_dirs_durably(self._files, posixpath.dirname(directory))  # by itself, for it must not be another user's
+            make_dirs_durably(self._files, directory)
         self._lock.enter_context(self._files.lock(posixpath.join(self._data_dir, ".lock")))
 
     def close(self) -> None:
