@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     parser.require(given, "bootstrap-server")
     with connect(given, "barnabas-broker-api-versions") as connection:
         brokers = connection.describe_cluster().brokers
-        answers = ask_each(connection, [broker.id for broker in brokers], _ask)
+        answers = ask_each(connection, [broker.id for broker in brokers], _ask, is_last=True)
         gaps = Gaps(connection)
     found = [(broker, answers[broker.id]) for broker in brokers]
     if given.output == "json":

@@ -215,7 +215,7 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
     described = {group_id: answers[group_id] for group_id in ids}
     there = [answer for answer in described.values() if not isinstance(answer, ClientError)]
     partitions = {partition for group, committed in there for partition in _partitions(group, committed)}
-    ends: _Ends = offsets_in_part(connection, dict.fromkeys(partitions, LATEST)) if with_offsets else {}
+    ends: _Ends = offsets_in_part(connection, dict.fromkeys(partitions, LATEST), is_last=True) if with_offsets else {}
     gaps.add_partitions(without_deleted(ends))
     documents = []
     for group, committed in there:

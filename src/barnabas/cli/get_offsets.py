@@ -79,7 +79,7 @@ def _print_offsets(connection: AdminConnection, given: argparse.Namespace, wante
     if not partitions:
         hint = did_you_mean(given.topic, [topic.name for topic in topics]) if given.topic else ""
         raise BarnabasError(f"Could not match any topic-partitions with the specified filters{hint}")
-    outcomes = offsets_in_part(connection, dict.fromkeys(partitions, timestamp))
+    outcomes = offsets_in_part(connection, dict.fromkeys(partitions, timestamp), is_last=True)
     gaps = Gaps(connection)
     gaps.add_partitions(outcomes)
     rows = sorted(

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         asked = wanted or there
         if given.output == "text":
             print("Querying brokers for log directories information")
-        found = reached(ask_each(connection, asked, describe_log_dirs))
+        found = reached(ask_each(connection, asked, describe_log_dirs, is_last=True))
         gaps = Gaps(connection)
     # Names stand in the order in which Kafka's tool happens to write them, for scripts that look at the text.
     document: dict[str, Any] = {

@@ -111,7 +111,7 @@ def _groups(connection: AdminConnection, gaps: Gaps) -> list[dict[str, Any]]:
     answers = ask_coordinators(connection, states, ask, found.coordinators)
     gaps.add_groups(answers)
     asked = [committed for answer in answers.values() if not isinstance(answer, ClientError) for committed in answer[1]]
-    ends = offsets_in_part(connection, dict.fromkeys(asked, LATEST))
+    ends = offsets_in_part(connection, dict.fromkeys(asked, LATEST), is_last=True)
     gaps.add_partitions(without_deleted(ends))
     groups: list[dict[str, Any]] = []
     for group_id, state in states.items():

@@ -66,21 +66,25 @@ def list_offsets(
 
 
 def offsets_in_part(
-    connection: AdminConnection, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    connection: AdminConnection,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool = False,
+    is_last: bool = False,
 ) -> dict[TopicPartition, FoundOffset | ClientError]:
     """The same for a reader that does not wait: leaders are asked again for a moment only, as after an election.
 
     What cannot be had is a `ClientError` in place of the offset: of a partition without a leader, or of a leader that
-    does not answer.
+    does not answer. ``is_last`` as for `ask_each`.
     """
     ask = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
-    return _ask_leaders(connection, wanted, ask, in_part=True)
+    return _ask_leaders(connection, wanted, ask, in_part=True, is_last=is_last)
 
 
 def bounds_in_part(
     connection: AdminConnection, partitions: Iterable[TopicPartition], *, is_last: bool = False
 ) -> dict[TopicPartition, tuple[int, int] | ClientError]:
-    """The first offset and the end of each partition, for such a reader. ``is_last`` as for `ask_each`."""
+    """The first offset and the end of each partition, for such a reader."""
 
     def ask(asking: AdminConnection, leader: int, some: list[TopicPartition]) -> Iterator[_Outcome[tuple[int, int]]]:
         firsts, ends = (
