@@ -223,6 +223,28 @@ def test_without_a_broker_every_command_ends_with_a_clear_error(
     assert "127.0.0.1:1 refused the connection: is a broker running there?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e400", "soon"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "overview --bootstrap-server h:1 --watch",
+        "consumer-groups --bootstrap-server h:1 --describe --all-groups --watch",
+        "down --timeout",
+        "zookeeper-server-stop --timeout",
+    ],
+)
+def test_a_time_that_is_none_is_wrong_usage(words: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing could wait for so long."""
+    assert main([*words.split()[:-1], f"{words.split()[-1]}={text}"]) == 2
+    assert f"{text}: a number of seconds above 0 is expected" in capsys.readouterr().err
+
+
+def test_only_a_description_of_groups_is_watched(capsys: pytest.CaptureFixture[str]) -> None:
+    """With another action the option would have no effect."""
+    assert main(["consumer-groups", "--bootstrap-server", "h:1", "--list", "--watch"]) == 2
+    assert "Option [watch] is only for [describe]" in capsys.readouterr().err
+
+
 def test_a_watch_goes_on_when_brokers_are_away_for_a_while(capsys: pytest.CaptureFixture[str]) -> None:
     """The first time an error ends it: there is no broker at all."""
     outcomes: list[Exception | str] = ["first", ConnectError("no broker answers"), "again", KeyboardInterrupt()]

@@ -38,6 +38,7 @@ __all__ = [
     "print_json",
     "properties_file",
     "read_properties_file",
+    "seconds",
     "where_to_name_brokers",
 ]
 
@@ -167,21 +168,22 @@ def add_connect_timeout(parser: argparse.ArgumentParser, *, has_own_timeout: boo
     parser.add_argument(
         *options,
         dest="connect_timeout",
-        type=_seconds,
+        type=seconds,
         default=ANSWER_S,
         metavar="S",
         help=_START_HELP if waits else _ANSWER_HELP,
     )
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """The type of an option that is a time in seconds. Raises `argparse.ArgumentTypeError`."""
     try:
-        seconds = float(text)
+        found = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= _MAX_S:
+        found = 0.0
+    if not 0 < found <= _MAX_S:
         raise argparse.ArgumentTypeError(f"{text}: a number of seconds above 0 is expected, such as 5 or 0.5")
-    return seconds
+    return found
 
 
 def add_output_option(parser: argparse.ArgumentParser) -> None:

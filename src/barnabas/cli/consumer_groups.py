@@ -10,7 +10,15 @@ from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.colours import print_error, print_warning
-from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
+from barnabas.cli.common import (
+    ToolParser,
+    add_connection_options,
+    add_output_option,
+    aligned,
+    connect,
+    print_json,
+    seconds,
+)
 from barnabas.cli.incomplete import Gaps, without_deleted
 from barnabas.cli.suggestions import explained
 from barnabas.cli.terminal import print, print_lines
@@ -101,7 +109,7 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
         parser.error("--delete forgets whole groups: use --delete-offsets for a topic's offsets")
     if given.delete_offsets and (not given.topic or len(given.group) != 1):
         parser.error("Option [delete-offsets] takes one [group] and at least one [topic]")
-    for option in ("members", "offsets", "verbose"):
+    for option in ("members", "offsets", "verbose", "watch"):
         if parser.has(given, option) and not given.describe:
             parser.error(f"Option [{option}] is only for [describe]")
     if given.reset_offsets:
@@ -427,7 +435,7 @@ def _parser() -> ToolParser:
         "--watch",
         nargs="?",
         const=2.0,
-        type=float,
+        type=seconds,
         metavar="S",
         help="with --describe: again every S seconds (2 without S), until Ctrl-C",
     )

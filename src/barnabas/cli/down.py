@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from barnabas.cli.common import ToolParser, add_output_option
+from barnabas.cli.common import ToolParser, add_output_option, seconds
 from barnabas.cli.local_clusters import (
     choose_cluster,
     running_cluster,
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--data-dir", metavar="DIR", help="which, if several run")
     parser.add_argument("--all", action="store_true", help="all that run")
-    parser.add_argument("--timeout", type=float, default=60, metavar="S", help="how long to wait (default 60)")
+    parser.add_argument("--timeout", type=seconds, default=60, metavar="S", help="how long to wait (default 60)")
     add_output_option(parser)
     given = parser.parse_args(argv)
     parser.refuse_together(given, "all", ["data-dir"])

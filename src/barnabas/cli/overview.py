@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
+from barnabas.cli.common import (
+    ToolParser,
+    add_connection_options,
+    add_output_option,
+    aligned,
+    connect,
+    print_json,
+    seconds,
+)
 from barnabas.cli.incomplete import Gaps, without_deleted
 from barnabas.cli.terminal import escaped_for, print_lines
 from barnabas.cli.watching import show_repeatedly
@@ -23,7 +31,7 @@ def main(argv: list[str]) -> int:
     parser = ToolParser("overview", "Show a cluster at a glance: brokers, topics, groups with their lag.")
     add_connection_options(parser)
     parser.add_argument(
-        "--watch", nargs="?", const=2.0, type=float, metavar="S", help="again every S seconds (2 without S)"
+        "--watch", nargs="?", const=2.0, type=seconds, metavar="S", help="again every S seconds (2 without S)"
     )
     add_output_option(parser)
     given = parser.parse_args(argv)

@@ -11,7 +11,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.record_times import searched_ms
 from barnabas.cli.colours import Style, painted
-from barnabas.cli.common import padded, print_json
+from barnabas.cli.common import padded, print_json, seconds
 from barnabas.cli.pipeline_waiting import trial_session
 from barnabas.cli.terminal import print, print_lines
 from barnabas.pipelines import spec
@@ -45,7 +45,7 @@ def add_operation_actions(commands: Any) -> list[argparse.ArgumentParser]:
     status = commands.add_parser("status", help="say whether a flow runs, how far it is, and what it has done")
     lag = commands.add_parser("lag", help="show for each partition the records that a flow has not read yet")
     stop = commands.add_parser("stop", help="stop a flow that runs on this machine, after its micro-batch")
-    stop.add_argument("--timeout", type=float, default=60, help="seconds to wait for its end (default: %(default)s)")
+    stop.add_argument("--timeout", type=seconds, default=60, help="seconds to wait for its end (default: %(default)s)")
     reset = commands.add_parser("reset", help="forget position and state: the flow begins as if it were new")
     rewind = commands.add_parser(
         "rewind", help="let the next run begin elsewhere; says first what is repeated in which sink"

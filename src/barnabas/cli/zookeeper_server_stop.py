@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.common import ToolParser
+from barnabas.cli.common import ToolParser, seconds
 from barnabas.cli.local_processes import is_alive, servers_to_stop
 from barnabas.cli.terminal import print
 
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     """0 when all have ended, 1 when there was none, as Kafka's script."""
     parser = ToolParser("zookeeper-server-stop", "Stop the coordination servers of this user on this machine.")
     parser.add_argument("--config", metavar="zoo.cfg", help="only the servers that were started with this file")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to wait (default 60)")
+    parser.add_argument("--timeout", type=seconds, default=60.0, metavar="S", help="seconds to wait (default 60)")
     arguments = parser.parse_args(argv)
     wanted = Path(os.path.abspath(arguments.config)) if arguments.config else None
     pids = [pid for pid, path in servers_to_stop(_COMMAND) if wanted in (None, path)]
