@@ -15,7 +15,7 @@ import pytest
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
 from barnabas.base.slices import Sliced, at_once
-from barnabas.coordination.admin.commands import ADMIN_COMMANDS, answer_command
+from barnabas.coordination.admin.commands import ADMIN_COMMANDS, CHANGING_COMMANDS, answer_command
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.core.access import digest_id
 from barnabas.coordination.core.connections import Limits
@@ -108,7 +108,8 @@ def test_every_command_answers_in_json_under_all_its_names(tmp_path: Path) -> No
         for name, (_, others) in ADMIN_COMMANDS.items():
             assert f'href="/commands/{name}"' in get(http_ports[0], "/commands")
             for one in (name, *others.split()):
-                answers[name] = json.loads(get(http_ports[0], f"/commands/{one}"))
+                data = b"" if name in CHANGING_COMMANDS else None
+                answers[name] = json.loads(ask_http(http_ports[0], one, data=data)[2])
                 assert answers[name]["command"] == name
         assert answers["dump"]["session_id_to_ephemeral_paths"] == {str(session): ["/e"]}
         assert answers["watches_by_path"]["path_to_session_ids"] == {"/watched": [session]}
@@ -121,9 +122,59 @@ def test_every_command_answers_in_json_under_all_its_names(tmp_path: Path) -> No
         assert (answers["zabstate"]["voting"], answers["zabstate"]["zabstate"]) == (False, "")
         connections = json.loads(get(http_ports[0], "/commands/connections"))["connections"]
         assert [each["session_id"] for each in connections] == [session]
-        assert json.loads(get(http_ports[0], "/commands/set_trace_mask?traceMask=7"))["tracemask"] == 7
+        assert json.loads(ask_http(http_ports[0], "set_trace_mask?traceMask=7", data=b"")[2])["tracemask"] == 7
         assert json.loads(get(http_ports[0], "/commands/nonsense"))["error"] == "Unknown command: nonsense"
         client.close()
+
+    serve(tmp_path, ask, **ON)
+
+
+def test_no_command_changes_the_server_by_get(tmp_path: Path) -> None:
+    """A link or a picture on a page of another site makes a browser send a GET: 405, under each name."""
+
+    def ask(port: int, http_ports: list[int]) -> None:
+        RawClient(port).close()
+        before = json.loads(get(http_ports[0], "/commands/monitor"))["packets_received"]
+        for name in ADMIN_COMMANDS:
+            if "reset" in name or name.startswith("set_"):
+                assert name in CHANGING_COMMANDS
+        for name in CHANGING_COMMANDS:
+            for one in (name, *ADMIN_COMMANDS[name][1].split()):
+                status, _, body = ask_http(http_ports[0], f"{one}?traceMask=7")
+                assert (status, body) == (405, f"{one} is a POST request\n".encode())
+        assert json.loads(get(http_ports[0], "/commands/monitor"))["packets_received"] >= before
+        assert json.loads(get(http_ports[0], "/commands/get_trace_mask"))["tracemask"] != 7
+
+    serve(tmp_path, ask, **ON)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *(("evil.example", 421), ("127.0.0.1.evil.example:8080", 421), ("", 421), ("zk.example.evil", 421)),
+        *(("127.0.0.1:8080", 200), ("[::1]:8080", 200), ("localhost", 200), ("ZK.example.:8080", 200)),
+        (socket.gethostname(), 200),
+    ],
+)
+def test_a_browser_that_asks_by_the_name_of_another_site_is_refused(tmp_path: Path, host: str, status: int) -> None:
+    """Its page would read what the server shows (DNS rebinding); the server's own names are known."""
+
+    def ask(_port: int, http_ports: list[int]) -> None:
+        assert ask_http(http_ports[0], "ruok", headers={"Host": host})[0] == status
+        assert ask_http(http_ports[0], "stat_reset", data=b"", headers={"Host": host})[0] == status
+
+    serve(tmp_path, ask, **ON, **{"admin.allowedHosts": "zk.example,other"})
+
+
+@pytest.mark.parametrize(("origin", "status"), [("http://evil.example", 403), ("null", 403), ("same", 200)])
+def test_a_form_on_a_page_of_another_site_changes_nothing(tmp_path: Path, origin: str, status: int) -> None:
+    """A browser sends its POST without a question, and names the page's site."""
+
+    def ask(_port: int, http_ports: list[int]) -> None:
+        of = f"http://127.0.0.1:{http_ports[0]}" if origin == "same" else origin
+        assert ask_http(http_ports[0], "stat_reset", data=b"", headers={"Origin": of})[0] == status
+        expected = 403 if status == 403 else 401
+        assert ask_http(http_ports[0], "restore", data=b"x", headers={"Origin": of})[0] == expected
 
     serve(tmp_path, ask, **ON)
 
@@ -137,7 +188,7 @@ def test_no_command_shows_a_secret(tmp_path: Path) -> None:
     }
 
     def ask(_port: int, http_ports: list[int]) -> None:
-        for name in ADMIN_COMMANDS:
+        for name in ADMIN_COMMANDS.keys() - CHANGING_COMMANDS:
             assert "geheim" not in get(http_ports[0], f"/commands/{name}")
         assert "clientPort=0" in get(http_ports[0], "/commands/icfg").replace("\\n", "\n")
 

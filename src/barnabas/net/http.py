@@ -3,13 +3,23 @@
 In ZooKeeper: Jetty.
 """
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["BadRequestError", "HttpRequest", "HttpResponse", "encode_head", "encode_http_response", "parse_head"]
+__all__ = [
+    "BadRequestError",
+    "HttpRequest",
+    "HttpResponse",
+    "encode_head",
+    "encode_http_response",
+    "is_expected_host",
+    "is_of_this_site",
+    "parse_head",
+]
 
 _MAX_PARAMETERS = 50
 
@@ -72,6 +82,29 @@ def parse_head(data: bytes) -> HttpRequest:
     except ValueError:
         raise BadRequestError(HTTPStatus.BAD_REQUEST, "this is not a URL") from None
     return HttpRequest(words[0], target.path, parameters, headers)
+
+
+def is_expected_host(header: str | None, names: Collection[str]) -> bool:
+    """Whether a browser that sends this header Host has asked for this server.
+
+    A page of another site can make a browser take this server for its own: it lets its name lead to this machine's address (DNS
+    rebinding). Then the browser sends that name. Addresses cannot be led elsewhere.
+    """
+    if header is None:
+        return False
+    host = header.strip().lower()
+    host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host.rstrip(".") in {"localhost", *(each.lower().rstrip(".") for each in names)}
+    return True
+
+
+def is_of_this_site(request: HttpRequest) -> bool:
+    """Whether no page of another site has made a browser send this request: a browser names that site in the header Origin."""
+    origin = request.headers.get("origin")
+    return origin is None or origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
 
 
 def encode_head(

@@ -16,10 +16,12 @@ from barnabas.wire.jute.quorum import epoch_of
 
 __all__ = [
     "ADMIN_COMMANDS",
+    "CHANGING_COMMANDS",
     "NOT_SERVING",
     "STATE_COMMANDS",
     "answer_command",
     "json_response",
+    "method_of",
 ]
 
 Fields = dict[str, object]
@@ -312,6 +314,12 @@ ADMIN_COMMANDS: dict[str, tuple[_Command, str]] = {
 }
 """Commands with the other names that they have. Those that take or replace the state are in `state_commands`."""
 
+CHANGING_COMMANDS = frozenset(
+    ("connection_stat_reset", "observer_connection_stat_reset", "set_trace_mask", "stat_reset")
+)
+"""Those that change the server, which a GET must not do: a link, or a picture on a page, makes a browser send it. ZooKeeper has
+them as GET requests."""
+
 _JSON = json.JSONEncoder(indent=2, separators=(",", " : "), default=str)
 _PARTS_A_STEP = 1000
 """They take half a millisecond."""
@@ -333,6 +341,12 @@ _BY_NAME = {
     for primary, (command, others) in ADMIN_COMMANDS.items()
     for name in (primary, *others.split())
 }
+
+
+def method_of(name: str) -> str:
+    """The method of a command, by any of its names."""
+    found = _BY_NAME.get(name)
+    return "POST" if found is not None and found[0] in CHANGING_COMMANDS else "GET"
 
 
 def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> Sliced[HttpResponse]:

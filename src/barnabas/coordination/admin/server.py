@@ -8,6 +8,7 @@ In ZooKeeper: JettyAdminServer, and the Jetty server of PrometheusMetricsProvide
 import asyncio
 import errno
 import logging
+import socket
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Protocol
@@ -16,7 +17,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values
 from barnabas.base.sliced_futures import future_of
 from barnabas.base.slices import Slices
-from barnabas.coordination.admin.commands import answer_command, json_response
+from barnabas.coordination.admin.commands import answer_command, json_response, method_of
 from barnabas.coordination.admin.metrics_page import metrics_page
 from barnabas.coordination.admin.state_commands import StateCommands, state_command_of
 from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
@@ -24,7 +25,7 @@ from barnabas.coordination.server.view import ServerView
 from barnabas.coordination.storage.restoration import NoRoomError
 from barnabas.coordination.storage.service import SnapshotService
 from barnabas.net.event_loop import budget_of
-from barnabas.net.http import BadRequestError, HttpRequest, HttpResponse, encode_head
+from barnabas.net.http import BadRequestError, HttpRequest, HttpResponse, encode_head, is_expected_host, is_of_this_site
 from barnabas.net.http_server import HttpExchange, HttpHandler, HttpServer, metrics_handler
 from barnabas.net.prometheus import slow_place_lines
 
@@ -100,6 +101,7 @@ class AdminServer:
         self._servers.append(server)
 
     async def _command(self, request: HttpRequest, exchange: HttpExchange) -> HttpResponse | None:
+        self._require_this_site(request)
         root = self._settings["admin.commandURL"].rstrip("/")
         path = request.path
         if path != root and not path.startswith(root + "/"):
@@ -113,9 +115,31 @@ class AdminServer:
             if refusal is not None:
                 return refusal
             return await (self._snapshot if command == "snapshot" else self._restore)(request, exchange)
-        if request.method != "GET":
-            raise BadRequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"{name[:100]} is a GET request")
+        if request.method != method_of(name):
+            raise BadRequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"{name[:100]} is a {method_of(name)} request")
         return await future_of(self._administered.slices, answer_command(view, name, request.parameters, root))
+
+    def _require_this_site(self, request: HttpRequest) -> None:
+        """Raises `BadRequestError` for what a page of another site makes a browser ask."""
+        host = request.headers.get("host")  # a browser always sends it
+        if host is not None and not is_expected_host(host, self._names()):
+            raise BadRequestError(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "this is not a name of the admin server: ask for it by its address, or add the name to admin.allowedHosts",
+            )
+        if request.method == "POST" and not is_of_this_site(request):
+            raise BadRequestError(HTTPStatus.FORBIDDEN, "a page of another site sends this request")
+
+    def _names(self) -> set[str]:
+        settings, quorum = self._settings, self._administered.view().state.quorum
+        members = [] if quorum is None else quorum.configuration.servers.values()
+        return {
+            socket.gethostname(),
+            settings["admin.serverAddress"],
+            settings["clientPortAddress"],
+            *settings["admin.allowedHosts"],
+            *(each.host for each in members),
+        }
 
     async def _snapshot(self, request: HttpRequest, exchange: HttpExchange) -> HttpResponse | None:
         """Take one, and send it unless the client does not want it."""

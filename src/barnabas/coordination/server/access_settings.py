@@ -148,6 +148,11 @@ OPERATOR_SETTINGS = [
         "Whether the commands of the four-letter words, and more, are offered as JSON over HTTP, to all who can connect.",
     ),
     Setting("admin.serverAddress", Kind.STRING, _ALL, "The address that the admin server listens on."),
+    Setting(
+        "admin.allowedHosts", Kind.LIST, "",
+        "Names of hosts by which browsers may ask for the admin server, beside addresses, localhost and the names of this machine "
+        "and of the ensemble's servers. ZooKeeper has no such setting.",
+    ),
     Setting("admin.serverPort", Kind.INT, "8080", "Its port; 0 takes any free one.", between(0, 65535)),
     Setting("admin.commandURL", Kind.STRING, "/commands", "The path below which it has the commands."),
     Setting("admin.idleTimeout", Kind.INT, "30000", "Ms that each step of a request and its answer may take.", at_least(1)),

@@ -4,10 +4,7 @@ The script is a file of its own, because the policy lets no script run that stan
 as markup would have no effect. Plotly sets styles in the page.
 """
 
-__all__ = ["HEADERS", "PAGE", "SCRIPT", "is_expected_host"]
-
-import ipaddress
-from collections.abc import Collection
+__all__ = ["HEADERS", "PAGE", "SCRIPT"]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -20,24 +17,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 """Of every answer."""
-
-
-def is_expected_host(header: str | None, names: Collection[str]) -> bool:
-    """Whether a browser that sends this header Host has asked for this server.
-
-    A page of another site can make a browser take this server for its own: it lets its name lead to this machine's address (DNS
-    rebinding). Then the browser sends that name. Addresses cannot be led elsewhere.
-    """
-    if header is None:
-        return False
-    host = header.strip().lower()
-    host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return host.rstrip(".") in {"localhost", *(each.lower().rstrip(".") for each in names)}
-    return True
-
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{name}</title>

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
+from barnabas.net.http import is_expected_host
 from barnabas.pipelines.charts_spec import Chart
 from barnabas.pipelines.checkpoints import Checkpoint
 from barnabas.pipelines.dashboard.charts import (
@@ -30,7 +31,7 @@ from barnabas.pipelines.dashboard.charts import (
     run_metrics_text,
     series_of,
 )
-from barnabas.pipelines.dashboard.page import HEADERS, PAGE, SCRIPT, is_expected_host
+from barnabas.pipelines.dashboard.page import HEADERS, PAGE, SCRIPT
 from barnabas.pipelines.dashboard.queries import run_query
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader, readable_sinks
 from barnabas.pipelines.spec import Flow
