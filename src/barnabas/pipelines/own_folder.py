@@ -8,10 +8,10 @@ from pathlib import Path
 
 from barnabas.pipelines.spec_fields import SpecTable
 
-__all__ = ["require_own_folder"]
+__all__ = ["require_checkpoint_folder"]
 
 
-def require_own_folder(root: SpecTable, checkpoint: str, file: str, places: Mapping[str, str]) -> None:
+def require_checkpoint_folder(root: SpecTable, checkpoint: str, file: str, places: Mapping[str, str]) -> None:
     """Raise `SpecError` if the checkpoint holds the flow's file or one of the places, given by their fields, or lies in one."""
     folder = Path(checkpoint).resolve()
     advice = "give position and state a folder of their own"

@@ -24,7 +24,7 @@ from barnabas.pipelines.limits_spec import Limit, read_limit
 from barnabas.pipelines.masters import MASTER, task_problem
 from barnabas.pipelines.models.declared import Model, declare_model
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
-from barnabas.pipelines.own_folder import require_own_folder
+from barnabas.pipelines.own_folder import require_checkpoint_folder
 from barnabas.pipelines.sinks_spec import (
     DatabaseSink,
     FunctionSink,
@@ -255,7 +255,7 @@ def read_flow(
     flow = _flow(root)
     root.refuse_rest()
     root.problems.raise_any()
-    require_own_folder(root, flow.checkpoint, file, _local_places(flow))
+    require_checkpoint_folder(root, flow.checkpoint, file, _local_places(flow))
     return replace(flow, places=places)
 
 
