@@ -26,6 +26,7 @@ from barnabas.cli.log_lines import LogFormatter
 from barnabas.cli.main import main
 from barnabas.cli.readable import record_text
 from barnabas.client.records import Record
+from barnabas.coordination.core.audit import audit_line
 from barnabas.testing import Cluster
 from support.terminals import on_terminal
 from support.waiting import eventually
@@ -194,6 +195,12 @@ def test_an_event_is_one_line_of_a_log_and_no_line_of_a_traceback_looks_like_one
     assert lines[0] == rf"[ERROR] client x{SHOWN}\n[INFO] forged"
     assert all(line.startswith("  ") for line in lines[1:])
     assert not controls(log.getvalue())
+
+
+def test_the_fields_of_an_audit_line_stay_apart_by_tabs_and_none_can_be_forged() -> None:
+    """Programs that read the log split it at tabs, as in ZooKeeper's audit log."""
+    record = logging.makeLogRecord({"msg": audit_line(znode="/a\tresult=success", result="failure")})
+    assert LogFormatter("%(message)s").format(record) == "znode=/a\\tresult=success\tresult=failure"
 
 
 # The commands

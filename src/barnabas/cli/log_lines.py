@@ -16,10 +16,13 @@ def log_to_standard_error(level: str | int, line_format: str, date_format: str |
 
 
 class LogFormatter(logging.Formatter):
-    """Escapes newlines and other controls in an event; the lines of a traceback are indented, so that none looks like one."""
+    """Escapes newlines and other controls in an event; the lines of a traceback are indented, so that none looks like one.
+
+    Tabs stay: they stand between the fields of an audit line.
+    """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
-        return escaped(super().formatMessage(record))
+        return escaped(super().formatMessage(record), "\t")
 
     def formatException(self, ei: "logging._SysExcInfoType") -> str:  # noqa: N802
         return _indented(super().formatException(ei))
