@@ -36,6 +36,12 @@ def test_a_configuration_of_kraft_mode_gets_an_answer_that_explains(
     assert "barnabas up" in shown
 
 
+def test_an_empty_data_dir_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """As from a variable that is not set: a temporary cluster would lose what its user wants to keep."""
+    assert main(["up", "--data-dir", ""]) == 1
+    assert "--data-dir is empty" in capsys.readouterr().err
+
+
 def test_a_full_disk_is_one_line_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,16 @@ import pytest
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli import configs, consumer_groups, get_offsets, mirror_maker, tail, topics, zookeeper_shell
+from barnabas.cli import (
+    configs,
+    consumer_groups,
+    get_offsets,
+    mirror_maker,
+    producer_perf_test,
+    tail,
+    topics,
+    zookeeper_shell,
+)
 from barnabas.cli.config_changes import parse_changes
 from barnabas.cli.get_offsets import _rules
 from barnabas.cli.reset_offsets import duration_ms, parse_reset_plan, timestamp_ms
@@ -14,6 +23,7 @@ from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError
 from barnabas.client.errors import ConnectError
 from barnabas.testing import Cluster
 
+PERF = ("--topic", "t", "--num-records", "1", "--throughput", "1")
 BROKER = ["--bootstrap-server", "localhost:1"]
 
 
@@ -78,6 +88,9 @@ BROKER = ["--bootstrap-server", "localhost:1"]
         (get_offsets, [*BROKER, "--topic", "t", "--topic-partitions", "t:0"], "cannot be used with --topic"),
         (get_offsets, ["--topic", "t"], 'Missing required argument "[bootstrap-server]"'),
         (tail, ["t", "--last", "-5"], "-5 is not a number of records"),
+        (producer_perf_test, [*PERF, "--record-size", "0"], "0 is not a number above 0"),
+        (producer_perf_test, [*PERF, "--record-size", "9" * 20], f"{'9' * 20} is not a number above 0"),
+        (producer_perf_test, [*PERF, "--record-size", "2147483648"], "more than the 2147483647 bytes"),
     ],
 )
 def test_a_command_line_that_makes_no_sense_ends_with_2(

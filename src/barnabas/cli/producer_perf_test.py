@@ -1,6 +1,7 @@
 """``barnabas producer-perf-test``: how fast records go to a topic. Kafka's ``ProducerPerformance``, its options and its output."""
 
 import argparse
+import contextlib
 import json
 import random
 import string
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.numbers import LARGEST_INT32, whole_number
 from barnabas.cli.colours import print_error
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file, key_values
 from barnabas.cli.reachability import require_broker
@@ -175,9 +177,16 @@ def _flat(groups: list[list[str]]) -> list[str]:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return int(text)
+    with contextlib.suppress(ValueError):
+        if (number := whole_number(text)) > 0:
+            return number
+    raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+
+
+def _size(text: str) -> int:
+    if (size := _positive(text)) > LARGEST_INT32:
+        raise argparse.ArgumentTypeError(f"{text} is more than the {LARGEST_INT32} bytes that a record may have")
+    return size
 
 
 def _parser() -> ToolParser:
@@ -186,7 +195,7 @@ def _parser() -> ToolParser:
     add("--topic", required=True, help="the topic to send to")
     add("--num-records", type=_positive, required=True, metavar="N", help="how many records")
     size = parser.add_mutually_exclusive_group(required=True)
-    size.add_argument("--record-size", type=_positive, metavar="BYTES", help="the size of each record")
+    size.add_argument("--record-size", type=_size, metavar="BYTES", help="the size of each record")
     size.add_argument("--payload-file", metavar="FILE", help="a file of payloads, from which each record takes one")
     size.add_argument("--payload-monotonic", action="store_true", help="payloads are the numbers 0, 1, 2 ...")
     add("--payload-delimiter", default="\\n", metavar="TEXT", help="separator of payloads in the file")

@@ -59,7 +59,9 @@ def main(argv: list[str]) -> int:
 
 @contextlib.contextmanager
 def _data_dir(given: str | None) -> Iterator[Path]:
-    if given:
+    if given == "":
+        raise BarnabasError("--data-dir is empty (a variable that is not set?): name a folder, or leave the option out")
+    if given is not None:
         path = Path(given).absolute()
         _check_name(path)
         make_private_dirs(path)
