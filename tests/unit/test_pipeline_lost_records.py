@@ -1,4 +1,4 @@
-"""Lost records are counted once each, and whoever asks sees them."""
+"""Lost records are counted once each, and everything that shows the state of a flow shows them."""
 
 import json
 from pathlib import Path

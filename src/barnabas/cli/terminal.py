@@ -8,7 +8,7 @@ file or a pipe everything goes as it is; on a terminal what is not printable is 
 Two places apply the rule, and commands need not think of it:
 
 - `TerminalStream` takes the place of standard output or error where it is a terminal. It escapes all controls but newline
-  and tab, whoever writes: a command, argparse, a warning, a library, bytes through ``buffer``. It cannot know which
+  and tab, whatever writes: a command, argparse, a warning, a library, bytes through ``buffer``. It cannot know which
   newlines are ours, and therefore:
 - `print` takes the place of Python's in every command; ruff refuses the other one (T201). Its arguments are single lines
   that may come from outside, so newlines and tabs in them are escaped too. ``sep`` and ``end`` are ours and stay. What

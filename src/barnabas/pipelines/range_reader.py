@@ -148,7 +148,7 @@ class RangeReader:
                 ahead = fetcher.submit(self._perform, step, progress, left)
             yield batch
 
-    # What came, for the one who decides
+    # What came, for the code that decides
 
     def _take(
         self, came: _Came, step: NextStep, progress: RangeProgress, schema: pa.Schema
