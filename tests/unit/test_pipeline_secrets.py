@@ -192,12 +192,94 @@ compute = {{ n = "count(aes_decrypt(k, '${{AES_KEY}}'))" }}
     described: dict[str, Any] = describe_flow(flow("the first key"))
     assert "the first key" not in json.dumps(described)
     as_before = json.loads(json.dumps(described).replace("${AES_KEY}", "the first key"))
+    del as_before["digests"]
     assert compare_flows(as_before, flow("the first key")) == []
     assert compare_flows(described, flow("the other key")) == []
     checkpoint = Checkpoint(flow("the first key"))
     checkpoint.folder.mkdir()
     checkpoint.note_flow(operations=["count(aes_decrypt(k, 'the first key'))"], version="4")
     assert "the first key" not in (checkpoint.folder / "flow.json").read_text()
+
+
+GROUPED = """
+[[steps]]
+name = "s"
+sql = "SELECT orders AS texts FROM source"
+[aggregate]
+group_by = ["%s"]
+compute = { n = "count(%s)" }
+"""
+
+
+@pytest.mark.parametrize("secret", ["orders", "texts", "aggregate", "digests", "group_by", "version", "count"])
+def test_a_checkpoint_fits_whatever_word_a_password_is_and_after_it_has_changed(secret: str, tmp_path: Path) -> None:
+    """A password of a database may be the name of a column, or of what the checkpoint's own file has."""
+    sink = (POSTGRESQL % "postgresql://ann:${DB_PASSWORD}@h/db").replace('key = ["k"]', "")
+
+    def flow(password: str, column: str = "orders") -> spec.Flow:
+        text = FLOW + GROUPED % (column, column) + sink
+        return spec.parse(text, file=str(tmp_path / "flow.toml"), environ={"DB_PASSWORD": password})
+
+    def noted(flow: spec.Flow) -> Checkpoint:
+        checkpoint = Checkpoint(flow)
+        (checkpoint.folder / "main/offsets").mkdir(parents=True, exist_ok=True)
+        (checkpoint.folder / "main/offsets/0").touch()
+        checkpoint.note_flow(operations=["Aggregate [orders], [count(texts)]"], version="4")
+        return checkpoint
+
+    noted(flow(secret))
+    for password in (secret, "something else"):
+        after = Checkpoint(flow(password))
+        assert after.changes() == []
+        assert after.state_problem(["Aggregate [orders], [count(texts)]"], "4") == ""
+        assert "was made by" in after.state_problem(["Aggregate [user], [count(texts)]"], "4")
+        assert "was made by" in after.state_problem([], "4")
+        assert [each.field for each in Checkpoint(flow(password, "k")).changes()] == [
+            "aggregate.compute",
+            "aggregate.group_by",
+        ]
+
+
+def test_state_is_other_state_though_it_is_the_same_without_secrets() -> None:
+    """A password and the column of its name, another password and the column of its name."""
+    sink = POSTGRESQL.replace('key = ["k"]', "")
+    before = describe_flow(parse(GROUPED % ("orders", "k") + sink % "postgresql://ann:orders@h/db"))
+    now = parse(GROUPED % ("users", "k") + sink % "postgresql://ann:users@h/db")
+    assert before["state"] == describe_flow(now)["state"]
+    assert [each.field for each in compare_flows(before, now)] == ["aggregate.group_by"]
+
+
+def test_state_changes_with_a_variable_that_is_no_secret_and_not_with_one_that_is() -> None:
+    """Each in a field of its own, and both in one."""
+    text = "\n".join(
+        (
+            "[aggregate]",
+            'group_by = ["${COLUMN}"]',
+            "compute = { n = \"count(aes_decrypt(${COLUMN}, '${AES_KEY}'))\" }",
+            SQLITE,
+        )
+    )
+    before = describe_flow(parse(text, {"COLUMN": "a", "AES_KEY": "the first"}))
+    assert compare_flows(before, parse(text, {"COLUMN": "a", "AES_KEY": "the other"})) == []
+    changes = compare_flows(before, parse(text, {"COLUMN": "b", "AES_KEY": "the first"}))
+    assert [each.field for each in changes] == ["aggregate.compute", "aggregate.group_by"]
+
+
+def test_operations_are_the_same_after_a_secret_in_an_expression_has_changed(tmp_path: Path) -> None:
+    """Spark's texts have its value."""
+    text = "[aggregate]\ngroup_by = ['k']\n" + "compute = { n = \"count(aes_decrypt(k, '${AES_KEY}'))\" }" + SQLITE
+
+    def checkpoint(secret: str) -> Checkpoint:
+        return Checkpoint(spec.parse(FLOW + text, file=str(tmp_path / "flow.toml"), environ={"AES_KEY": secret}))
+
+    first = checkpoint("the first key")
+    (first.folder / "main/offsets").mkdir(parents=True)
+    (first.folder / "main/offsets/0").touch()
+    first.note_flow(operations=["Aggregate aes_decrypt(k, the first key)"], version="4")
+    assert checkpoint("the other key").state_problem(["Aggregate aes_decrypt(k, the other key)"], "4") == ""
+    problem = checkpoint("the other key").state_problem(["Aggregate aes_encrypt(k, the other key)"], "4")
+    assert "key" not in problem
+    assert "aes_encrypt" in problem
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,14 @@ Sinks of a user may be in the folder, too, and other flows: only these names are
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
@@ -151,13 +152,23 @@ class Checkpoint:
 
     def state_problem(self, operations: Sequence[str], version: str) -> str:
         """How the operations differ from those that made the state; "" if they do not, or nothing can be said."""
-        before = _hidden(self._flow, self._flow_note("operations", {}))
-        operations = [self._flow.hide(each) for each in operations]
-        if not self.has_begun or before.get("version") != version or before.get("texts") == list(operations):
+        before = self._flow_note("operations", {})
+        if not self.has_begun or before.get("version") != version:
             return ""
-        pairs = zip_longest(before["texts"], operations, fillvalue="nothing")
-        was, now = _around_difference(*next((old, new) for old, new in pairs if old != new))
+        texts, shown = before["texts"], [self._flow.hide(each) for each in operations]
+        if "digests" in before:
+            old, new = before["digests"], self._digests(operations)
+        else:  # of an earlier version
+            old, new = [self._flow.hide(each) for each in texts], shown
+        at = next((number for number, (was, now) in enumerate(zip_longest(old, new)) if was != now), None)
+        if at is None:
+            return ""
+        was, now = _around_difference(*(dict(enumerate(each)).get(at, "nothing") for each in (texts, shown)))
         return f"the state in the checkpoint {self.folder} was made by {was}, and the flow has {now} now"
+
+    def _digests(self, operations: Sequence[str]) -> list[str]:
+        """What tells operations apart, also if their texts are the same without all secrets, and not by a secret that changes."""
+        return [_digest(self._flow.places.expression_secrets.redact(each)) for each in operations]
 
     def _flow_note(self, name: str, otherwise: Any) -> Any:
         with contextlib.suppress(OSError, ValueError):  # `changes` reports what is damaged
@@ -225,7 +236,8 @@ class Checkpoint:
         """Keep what the checkpoint depends on from now on, and which sinks get micro-batches from now on."""
         described = {**describe_flow(self._flow), "order": list(order)}
         if version:
-            described["operations"] = {"version": version, "texts": [self._flow.hide(each) for each in operations]}
+            texts = [self._flow.hide(each) for each in operations]
+            described["operations"] = {"version": version, "texts": texts, "digests": self._digests(operations)}
         known, now = self._since(), self.batches()
         described["since"] = {name: min(known.get(name, now), now) for name in described["sinks"]}
         OsFiles().write_atomically(str(self.folder / "flow.json"), json.dumps(described, indent=1).encode())
@@ -321,9 +333,9 @@ class Checkpoint:
         return kept
 
 
-def _hidden(flow: Flow, value: Any) -> Any:
-    """Plain values without the flow's secrets: they are kept in files."""
-    return json.loads(flow.hide(json.dumps(value)))
+def _digest(value: Any) -> str:
+    """Of plain values: what is compared, for texts may hold secrets."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
 def _around_difference(*texts: str) -> list[str]:
@@ -357,37 +369,44 @@ def describe_flow(flow: Flow) -> dict[str, Any]:
         }
         for each in flow.sources
     }
-    state: dict[str, Any] = {}
-    code: dict[str, Any] = {}
-    for number, step in enumerate(flow.steps):
-        place = f"steps[{number}]"
-        if step.deduplicate:
-            state[f"{place}.deduplicate"] = list(step.deduplicate)
-        if step.aggregate:
-            state |= _aggregate_state(f"{place}.aggregate", step.aggregate)
-        if step.sql or step.function:
-            code[f"{place}.{'sql' if step.sql else 'function'}"] = step.sql or getattr(step.function, "__name__", "")
-    if flow.aggregate:
-        state |= _aggregate_state("aggregate", flow.aggregate)
+    state, code = _state_and_code(flow, lambda _, text: flow.hide(text))
+    lasting_state, lasting_code = _state_and_code(flow, flow.places.lasting)
     return {
         "name": flow.name,
         "sources": sources,
-        "state": _hidden(flow, state),
-        "code": _hidden(flow, code),
+        "state": state,
+        "code": code,
+        "digests": {name: _digest(value) for name, value in (lasting_state | lasting_code).items()},
         "sinks": [sink_name(each) for each in flow.sinks],
         "shuffle_partitions": flow.resources.shuffle_partitions,
     }
 
 
-def _aggregate_state(place: str, how: Aggregate) -> dict[str, Any]:
-    fields = {
-        "group_by": list(how.group_by),
-        "compute": dict(how.compute),
-        "time": how.time,
-        "window": how.window,
-        "slide": how.slide,
-        "session": how.session,
+def _state_and_code(flow: Flow, text: Callable[[str, str], str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What state depends on by its fields; ``text`` says what a field's text becomes here."""
+    state: dict[str, Any] = {}
+    code: dict[str, Any] = {}
+    for number, step in enumerate(flow.steps):
+        place = f"steps[{number}]"
+        if step.deduplicate:
+            state[f"{place}.deduplicate"] = [text(f"{place}.deduplicate", each) for each in step.deduplicate]
+        if step.aggregate:
+            state |= _aggregate_state(f"{place}.aggregate", step.aggregate, text)
+        if step.sql or step.function:
+            field = f"{place}.{'sql' if step.sql else 'function'}"
+            code[field] = text(field, step.sql or str(getattr(step.function, "__name__", "")))
+    if flow.aggregate:
+        state |= _aggregate_state("aggregate", flow.aggregate, text)
+    return state, code
+
+
+def _aggregate_state(place: str, how: Aggregate, text: Callable[[str, str], str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "group_by": [text(f"{place}.group_by", each) for each in how.group_by],
+        "compute": {name: text(f"{place}.compute.{name}", each) for name, each in how.compute.items()},
     }
+    for name in ("time", "window", "slide", "session"):
+        fields[name] = text(f"{place}.{name}", getattr(how, name) or "")
     return {f"{place}.{name}": value for name, value in fields.items() if value}
 
 
@@ -413,7 +432,6 @@ def sink_file(sink: Any) -> Path | None:
 def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
     """What of the flow differs from the description of the one before, and whether the checkpoint still fits."""
     now = describe_flow(flow)
-    before = {**before, **{name: _hidden(flow, before[name]) for name in ("state", "code")}}
     changes: list[Change] = []
     if (name := before.get("name", flow.name)) != flow.name:
         kept = all(isinstance(sink, TopicSink | FunctionSink) for sink in flow.sinks)
@@ -425,15 +443,14 @@ def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
         return [Change("sources", text, fits=False)]
     for source in flow.sources:
         changes += _source_changes(source.field, old_sources[source.name], new_sources[source.name], source)
-    for name in sorted({*before["state"], *now["state"]}):
-        old, new = before["state"].get(name), now["state"].get(name)
-        if old != new:
-            was = "was not there" if old is None else f"was {_shown(old)}"
-            changes.append(Change(name, f"{was}; the state in the checkpoint was made with it", fits=False))
-    for name in sorted({*before["code"], *now["code"]}):
-        if before["code"].get(name) != now["code"].get(name):
-            text = "is different; that is fine unless it joins, groups or deduplicates otherwise, which `run` and `dry-run` refuse"
-            changes.append(Change(name, text, fits=True))
+    differing = _differing(before, now, flow)
+    for name in sorted(differing & {*before["state"], *now["state"]}):
+        old = before["state"].get(name)
+        was = "was not there" if old is None else f"was {_shown(old)}"
+        changes.append(Change(name, f"{was}; the state in the checkpoint was made with it", fits=False))
+    for name in sorted(differing & {*before["code"], *now["code"]}):
+        text = "is different; that is fine unless it joins, groups or deduplicates otherwise, which `run` and `dry-run` refuse"
+        changes.append(Change(name, text, fits=True))
     for name in now["sinks"]:
         if name not in before["sinks"]:
             changes.append(Change("sinks", f"{name} is new; it gets results from now on only", fits=True))
@@ -441,6 +458,25 @@ def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
         text = f"has no effect: the state is kept in {before['shuffle_partitions']} partitions since the first run"
         changes.append(Change("resources.shuffle_partitions", text, fits=True))
     return changes
+
+
+def _differing(before: Mapping[str, Any], now: Mapping[str, Any], flow: Flow) -> set[str]:
+    """The fields of state and code that are not as they were."""
+    if "digests" in before:
+        old, new = before["digests"], now["digests"]
+    else:  # of an earlier version: with secrets, or without those that it knew
+        old = _hidden({**before["state"], **before["code"]}, flow)
+        new = {**now["state"], **now["code"]}
+    return {name for name in {*old, *new} if old.get(name) != new.get(name)}
+
+
+def _hidden(value: Any, flow: Flow) -> Any:
+    """Plain values, their texts without the flow's secrets."""
+    if isinstance(value, dict):
+        return {name: _hidden(each, flow) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_hidden(each, flow) for each in value]
+    return flow.hide(value) if isinstance(value, str) else value
 
 
 def _source_changes(field: str, old: Mapping[str, Any], new: Mapping[str, Any], source: Any) -> list[Change]:

@@ -16,7 +16,7 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.redaction import Redactor, is_secret_name, redacted_address, redacted_setting
-from barnabas.pipelines.addresses import expand_keywords, expand_text, local_path
+from barnabas.pipelines.addresses import VARIABLE, expand_keywords, expand_text, local_path
 
 __all__ = [
     "NAME",
@@ -34,6 +34,8 @@ __all__ = [
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BROKER = re.compile(r"([A-Z_]+://)?(\[[0-9a-fA-F:.%\w]+\]|[^\s:/,]+):\d{1,5}")
+_EXPRESSIONS = re.compile(r"(transform|aggregate|steps\[\d+\]|expectations\[\d+\])(\.|$)")
+"""Tables with expressions that Spark computes."""
 _DURATION = re.compile(
     r"(\d+ (millisecond|minute|hour|day|week)s?|\d+(\.\d+)? seconds?)( \d+ (second|minute|hour|day)s?)*"
 )
@@ -79,6 +81,14 @@ class Places:
     lines: Mapping[str, int] = field(default_factory=dict)
     redactor: Redactor = field(default_factory=Redactor, compare=False, repr=False)
     """The secrets of the file and of its variables, as far as they have been read."""
+    unexpanded: dict[tuple[str, str], str] = field(default_factory=dict, compare=False, repr=False)
+    """By a field and its text: the text with ``${NAME}`` in place of secrets, for fields with such variables."""
+    expression_secrets: Redactor = field(default_factory=Redactor, compare=False, repr=False)
+    """The secrets that variables put into expressions; others cannot be in the operations of a flow."""
+
+    def lasting(self, path: str, text: str) -> str:
+        """The text of a field in a form that stays the same when a secret changes; other variables have their values."""
+        return self.unexpanded.get((path, text), text)
 
     def line_of(self, path: str) -> int | None:
         """The line of the field, or of the table around it; None if neither is in the file."""
@@ -369,7 +379,17 @@ class SpecTable:
             child.refuse_rest()
 
     def _expand(self, name: str, value: str) -> str:
-        return expand_text(value, self._variable(name))
+        text, path = expand_text(value, self._variable(name)), self.at(name)
+        secrets = {each for each in VARIABLE.findall(value) if _is_secret(name, each)}
+        if secrets:
+            lasting = expand_text(
+                value, lambda each: f"${{{each}}}" if each in secrets else self._environ.get(each, "")
+            )
+            self._places.unexpanded[path, text] = lasting
+        if _EXPRESSIONS.match(path):
+            for each in secrets:
+                self._places.expression_secrets.add(self._environ.get(each, ""), f"${{{each}}}")
+        return text
 
     def _variable(self, name: str) -> Callable[[str], str]:
         """The values of environment variables, for a field; secrets among them are hidden from now on."""
@@ -378,11 +398,15 @@ class SpecTable:
             if variable not in self._environ:
                 self.report(name, f"refers to the environment variable {variable}, which is not set")
             value = self._environ.get(variable, "")
-            if is_secret_name(variable) or is_secret_name(name):
+            if _is_secret(name, variable):
                 self._places.redactor.add(value, f"${{{variable}}}")
             return value
 
         return look_up
+
+
+def _is_secret(field_name: str, variable: str) -> bool:
+    return is_secret_name(variable) or is_secret_name(field_name)
 
 
 def check_name(table: SpecTable, field_name: str, name: str) -> None:
