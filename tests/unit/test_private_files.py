@@ -26,11 +26,12 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_folder_and_its_missing_parents_are_their_owners_alone(tmp_path: Path) -> None:
-    """With a slash at the end too; again is fine."""
+def test_a_folder_is_its_owners_alone_and_its_missing_parents_have_the_usual_mode(tmp_path: Path) -> None:
+    """Others may read what lies beside it. With a slash at the end too; again is fine."""
+    os.umask(0o027)
     for _ in range(2):
         make_private_dirs(f"{tmp_path}/a/b/c/")
-    assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/c")] == [0o700] * 3
+    assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/c")] == [0o750, 0o750, 0o700]
 
 
 def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
@@ -75,27 +76,79 @@ needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0,
 OTHER = 65534
 
 
-@needs_root
-@pytest.mark.parametrize("what", ["folder", "link", "link above"])
-def test_a_folder_or_a_link_of_another_user_is_refused(tmp_path: Path, what: str) -> None:
-    """For records, a checkpoint, and a lock file: with the path and what to do."""
-    directory = tmp_path / "a" / "logs"
-    directory.mkdir(parents=True)
-    wrong = {"folder": directory, "link": tmp_path / "link", "link above": tmp_path / "link"}[what]
-    if what != "folder":
-        wrong.symlink_to(directory if what == "link" else tmp_path / "a")
-    os.chown(wrong, OTHER, OTHER, follow_symlinks=False)
-    used = wrong / "logs" if what == "link above" else wrong
-    for use in (
+def uses(used: Path):
+    """For records, a checkpoint, and a lock file."""
+    return (
         lambda: OsFiles().make_dirs(str(used)),
         lambda: OsFiles().lock(f"{used}/.lock").__enter__(),
         lambda: run._locked(used).__enter__(),
         lambda: up._data_dir(str(used)).__enter__(),
         lambda: DataPath(used),
-    ):
-        with pytest.raises((OSError, BarnabasError), match=rf"belongs to another user \(uid {OTHER}\).*chown"):
+    )
+
+
+@needs_root
+@pytest.mark.parametrize("shared", [0o1777, 0o777, 0o1755])
+@pytest.mark.parametrize("what", ["folder", "link", "link above", "folder above", "behind own link", "to be made"])
+def test_a_folder_or_a_link_of_another_user_is_refused_where_anybody_can_make_it(
+    what: str, shared: int, tmp_path: Path
+) -> None:
+    """With the path and what to do."""
+    tmp = tmp_path / "tmp"
+    directory = tmp / "a" / "logs"
+    directory.mkdir(parents=True, mode=0o755)
+    tmp.chmod(shared)
+    (tmp / "a").chmod(0o755)
+    (tmp / "link").symlink_to(tmp / "a")
+    (tmp_path / "own").symlink_to("tmp/a")
+    wrong, used = {
+        "folder": (tmp / "a", tmp / "a"),
+        "link": (tmp / "link", tmp / "link"),
+        "link above": (tmp / "link", tmp / "link" / "logs"),
+        "folder above": (tmp / "a", directory),
+        "behind own link": (tmp / "a", tmp_path / "own" / "logs"),
+        "to be made": (tmp / "a", tmp / "a" / "new" / "logs"),
+    }[what]
+    os.chown(wrong, OTHER, OTHER, follow_symlinks=False)
+    for use in uses(used)[::2] if what == "to be made" else uses(used):
+        with pytest.raises((OSError, BarnabasError), match=rf"belongs to another user \(uid {OTHER}\).*chown.*choose"):
             use()
     assert os.listdir(directory) == []
+    assert os.listdir(tmp / "a") == ["logs"]
+
+
+@needs_root
+def test_a_folder_of_another_user_is_used_where_only_its_owner_can_have_made_it(tmp_path: Path) -> None:
+    """As of a user for whom root starts a flow in a container."""
+    directory = tmp_path / "home" / "flow"
+    directory.mkdir(parents=True, mode=0o755)
+    tmp_path.chmod(0o755)
+    directory.parent.chmod(0o755)
+    for each in (directory.parent, directory):
+        os.chown(each, OTHER, OTHER)
+    make_private_dirs(directory)
+    make_private_dirs(directory / "new")
+    with run._locked(directory):
+        assert (directory / ".lock").exists()
+
+
+@needs_root
+def test_a_folder_that_shared_storage_gives_to_another_user_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS with all_squash: what is made belongs to a user of the server."""
+    real = os.mkdir
+
+    def mkdir(path: str, mode: int = 0o777) -> None:
+        real(path, mode)
+        os.chown(path, OTHER, OTHER)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    tmp_path.chmod(0o755)
+    os.umask(0o022)
+    for _ in range(2):
+        with run._locked(tmp_path / "flows" / "orders"):
+            assert mode(tmp_path / "flows" / "orders") == 0o700
 
 
 @needs_root

@@ -7,13 +7,14 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 __all__ = ["is_trusted", "make_private_dirs", "require_own_folder", "write_private"]
 
 
 def make_private_dirs(path: str | os.PathLike[str]) -> None:
-    """Make a folder and its missing parents with mode 0700, for they will hold records or credentials.
+    """Make a folder with mode 0700, for it will hold records or credentials, and its missing parents with the usual mode.
 
     A folder that is there keeps its mode: its owner has chosen it. Raises `PermissionError` as `require_own_folder`.
     """
@@ -21,9 +22,12 @@ def make_private_dirs(path: str | os.PathLike[str]) -> None:
     if os.path.isdir(path):
         require_own_folder(path)
         return
-    parent = os.path.dirname(path)
-    if not os.path.exists(parent):
-        make_private_dirs(parent)
+    parent = there = os.path.dirname(path)
+    while not os.path.exists(there):
+        there = os.path.dirname(there)
+    require_own_folder(there)
+    if there != parent:
+        os.makedirs(parent, exist_ok=True)
     with contextlib.suppress(FileExistsError):  # another process has made it meanwhile
         os.mkdir(path, 0o700)
         return
@@ -38,26 +42,34 @@ def is_trusted(found: os.stat_result) -> bool:
 
 
 def require_own_folder(path: str) -> None:
-    """Raises `PermissionError` for a folder of another user, and for a link of another user on the way to it.
+    """Raises `PermissionError` if a folder, or a folder or link on the way to it, is another user's and lies where anybody can put it.
 
-    In a shared folder, such as /tmp with the default of log.dirs, anybody can make it first, and then put links in it
-    through which this user's other files are overwritten.
+    That is a sticky folder or one that all can write in, such as /tmp with the default of log.dirs: another user can make the
+    folder first, and then put links in it through which this user's other files are overwritten. Elsewhere the owner of the
+    parent has let it be there. It may be another user's: shared storage gives files owners of its own, and root starts on what a user has made.
     """
-    place = os.path.abspath(path)
-    _require_own(place, os.stat(place))
-    while True:
-        found = os.lstat(place)
-        if stat.S_ISLNK(found.st_mode):
-            _require_own(place, found)
-        place, below = os.path.dirname(place), place
-        if place == below:
-            return
+    for place in _way_to(os.path.abspath(path)):
+        found, parent = os.lstat(place), os.stat(os.path.dirname(place))
+        if not is_trusted(found) and parent.st_mode & (stat.S_ISVTX | stat.S_IWOTH):
+            why = (
+                f"it belongs to another user (uid {found.st_uid}), in a folder where anybody can make it: give it to the user who "
+                "starts this (chown), or choose one in a folder that others cannot write in"
+            )
+            raise PermissionError(errno.EPERM, why, place)
 
 
-def _require_own(place: str, found: os.stat_result) -> None:
-    if not is_trusted(found):
-        why = f"it belongs to another user (uid {found.st_uid}): give it to the user who starts this (chown)"
-        raise PermissionError(errno.EPERM, why, place)
+def _way_to(path: str) -> Iterator[str]:
+    """A folder and those around it, also those that links on the way lead to."""
+    seen: set[str] = set()
+    ahead = [path]
+    while ahead:
+        place = ahead.pop()
+        while place not in seen:
+            seen.add(place)
+            yield place
+            if os.path.islink(place):
+                ahead.append(os.path.abspath(os.path.join(os.path.dirname(place), os.readlink(place))))
+            place = os.path.dirname(place)
 
 
 def write_private(path: Path, data: bytes) -> None:
