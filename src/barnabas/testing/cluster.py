@@ -141,6 +141,7 @@ class Cluster:
         It waits for the brokers' metadata for 30 s at most, and returns in any case.
         """
         try:
+            make_private_dirs(self.data_dir)
             if self._security is not None:
                 self._security.prepare()
             plans = _plan_coordination(self.data_dir, self._zk_servers)
@@ -482,7 +483,6 @@ async def _kill(server: _Server) -> None:
 
 def _plan_coordination(data_dir: Path, count: int) -> dict[int, dict[str, str]]:
     """The settings of each coordination server; the members of an ensemble must know all ports beforehand."""
-    make_private_dirs(data_dir)
     common = {"clientPortAddress": _HOST, "tickTime": "2000", "maxClientCnxns": "0"}
     if count == 1:
         data = data_dir / "zookeeper"
