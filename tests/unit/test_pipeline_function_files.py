@@ -9,7 +9,7 @@ import pytest
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.pipeline import main
 from barnabas.pipelines import spec
-from barnabas.pipelines.function_files import ANY_PARAMETERS, parse_function
+from barnabas.pipelines.function_files import ANY_PARAMETERS, FunctionUse, parse_function
 from barnabas.pipelines.spec_fields import SpecError
 
 FLOW = """
@@ -76,13 +76,13 @@ def test_what_can_be_known_of_a_function_is_checked_without_running_it(
         (folder / "flow.toml").write_text(FLOW.replace('[[steps]]\nfunction = "functions.py:late"\n', ""))
     (folder / "functions.py").write_text(text)
     with pytest.raises(SpecError, match=problem):
-        spec.load(folder / "flow.toml", runs_code=False)
+        spec.load(folder / "flow.toml", functions=FunctionUse.PARSE)
     assert not (folder / "written").exists()
 
 
 def test_a_function_that_was_not_run_has_its_name_and_cannot_be_called(folder: Path) -> None:
     """It stands for the function in what is shown and compared."""
-    flow = spec.load(folder / "flow.toml", runs_code=False)
+    flow = spec.load(folder / "flow.toml", functions=FunctionUse.PARSE)
     function = flow.steps[0].function
     assert function is not None
     assert (flow.steps[0].name, flow.steps[0].inputs("source")) == ("late", ("source",))
@@ -101,6 +101,19 @@ def test_a_function_that_was_not_run_has_its_name_and_cannot_be_called(folder: P
         ("if True:\n  def f(a): pass\nelse:\n  f = None", None),
         ("try:\n  import f\nexcept ImportError:\n  pass", None),
         ("for f in (1,): pass", None),
+        ("from shared import *", None),
+        ("def f(a): pass\nfrom shared import *", None),
+        ("match 1:\n  case 1:\n    def f(a): pass", "(a)"),
+        ("match 1:\n  case f: pass", None),
+        ("match [1]:\n  case [*f]: pass", None),
+        ("match {}:\n  case {**f}: pass", None),
+        ("try:\n  pass\nexcept* OSError:\n  def f(a): pass", "(a)"),
+        ("globals()['f'] = print", None),
+        ("exec('f = print')", None),
+        ("import sys\nsetattr(sys.modules[__name__], 'f', print)", None),
+        ("import sys\nsys.modules[__name__].f = print", None),
+        ("def make():\n  global f\n  f = print\nmake()", None),
+        ("print(f := print)", None),
         ("class f:\n  def __init__(self, a): pass", None),
     ],
 )
@@ -112,6 +125,19 @@ def test_parameters_are_those_of_a_plain_definition(text: str, parameters: str |
     assert found is not None
     signature = inspect.signature(found)
     assert (signature is ANY_PARAMETERS) if parameters is None else str(signature) == parameters
+
+
+@pytest.mark.parametrize("action", ["status", "stop", "reset"])
+@pytest.mark.parametrize("functions", [None, "def (", "def late(nothing): pass\ndef keep(): pass", "late = keep = 1"])
+def test_a_flow_is_watched_and_stopped_whatever_its_functions_are(
+    action: str, functions: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their file may be gone, or be changed at the moment."""
+    monkeypatch.setattr("barnabas.cli.pipeline._act", lambda *_: 0)
+    (folder / "functions.py").unlink()
+    if functions is not None:
+        (folder / "functions.py").write_text(functions)
+    assert main([action, str(folder / "flow.toml")]) == 0
 
 
 @pytest.mark.parametrize("text", ["def g():\n  f = 1", "class A:\n  def f(self): pass", "print(f)", ""])

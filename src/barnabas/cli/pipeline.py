@@ -19,6 +19,7 @@ from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import sink_name
 from barnabas.pipelines.errors import secrets_hidden
 from barnabas.pipelines.flows import load_flow
+from barnabas.pipelines.function_files import FunctionUse
 from barnabas.pipelines.spec_fields import SpecError, SpecProblem
 from barnabas.pipelines.summary_text import wrong_lines
 
@@ -74,7 +75,7 @@ def main(argv: list[str]) -> int:
     master = getattr(arguments, "master", None)
     try:
         overrides = [*arguments.set, *([f"resources.master={master}"] if master else [])]
-        flow = load_flow(arguments.file, overrides, runs_code=_runs_code(arguments))
+        flow = load_flow(arguments.file, overrides, functions=_function_use(arguments))
         if arguments.action == "check":
             _require_consistent_properties(flow)
     except SpecError as error:
@@ -85,9 +86,11 @@ def main(argv: list[str]) -> int:
         return _act(flow, arguments)
 
 
-def _runs_code(arguments: argparse.Namespace) -> bool:
-    """Whether the action needs the functions that the flow's file names, and so runs their files."""
-    return arguments.action in _WITH_FUNCTIONS and not getattr(arguments, "without_spark", False)
+def _function_use(arguments: argparse.Namespace) -> FunctionUse:
+    """What the action needs of the functions that the flow's file names."""
+    if arguments.action not in _WITH_FUNCTIONS:
+        return FunctionUse.NAME
+    return FunctionUse.PARSE if getattr(arguments, "without_spark", False) else FunctionUse.RUN
 
 
 def _act(flow: spec.Flow, arguments: argparse.Namespace) -> int:

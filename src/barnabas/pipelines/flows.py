@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.pipelines import spec
+from barnabas.pipelines.function_files import FunctionUse
 from barnabas.pipelines.spec_fields import SpecError, SpecProblem
 
 __all__ = [
@@ -117,14 +118,16 @@ def _sink(type_name: str, key: Sequence[str], **values: Any) -> Table:
     return {"type": type_name, **values, **({"key": list(key)} if key else {})}
 
 
-def load_flow(path: str | os.PathLike[str], overrides: Sequence[str] = (), *, runs_code: bool = True) -> spec.Flow:
+def load_flow(
+    path: str | os.PathLike[str], overrides: Sequence[str] = (), *, functions: FunctionUse = FunctionUse.RUN
+) -> spec.Flow:
     """A flow from a file of either kind; raises `SpecError`.
 
-    ``runs_code`` is that of `spec.load`. A flow in Python is code itself, which is run in any case.
+    ``functions`` is that of `spec.load`. A flow in Python is code itself, which is run in any case.
     """
     file = Path(path)
     if file.suffix != ".py":
-        return spec.load(file, overrides, runs_code=runs_code)
+        return spec.load(file, overrides, functions=functions)
     folder = str(file.absolute().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -5,6 +5,7 @@ known so: whether there is such a function, and its parameters if it is a plain 
 """
 
 import ast
+import enum
 import inspect
 import runpy
 from collections.abc import Callable, Iterator, Mapping
@@ -14,10 +15,23 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["ANY_PARAMETERS", "parse_function", "run_function_file"]
+__all__ = ["ANY_PARAMETERS", "FunctionUse", "find_function", "parse_function", "run_function_file"]
 
 ANY_PARAMETERS = inspect.Signature([inspect.Parameter("_", inspect.Parameter.VAR_POSITIONAL)])
 """Of a function whose parameters are not known before its file is run."""
+
+_NAME_MAKERS = ("exec", "eval", "globals", "locals", "vars", "setattr", "modules")
+
+
+class FunctionUse(enum.Enum):
+    """What becomes of a file with functions."""
+
+    RUN = enum.auto()
+    """It is run, so that they can be called."""
+    PARSE = enum.auto()
+    """It is parsed, so that they can be checked."""
+    NAME = enum.auto()
+    """Nothing: who asks for the state of a flow, or stops it, does not judge its functions."""
 
 
 @cache
@@ -27,21 +41,46 @@ def run_function_file(path: str) -> Mapping[str, Any]:
     return runpy.run_path(path, run_name="barnabas_flow_functions")
 
 
+def find_function(path: str, name: str, use: FunctionUse) -> object:
+    """What a file has under a name; None if it has nothing. Raises what the file raises, and as `parse_function`."""
+    if use is FunctionUse.RUN:
+        return run_function_file(path).get(name)
+    return parse_function(path, name) if use is FunctionUse.PARSE else _unloaded(path, name, ANY_PARAMETERS)
+
+
 def parse_function(path: str, name: str) -> Callable[..., Any] | None:
-    """A function of this name and these parameters that cannot be called; None if the file has none. Raises `OSError`, `SyntaxError`, `ValueError`."""
+    """A function of this name and these parameters that cannot be called; None if the file has none. Raises `OSError`, `SyntaxError`, `ValueError`.
+
+    A file that may make names which do not stand in it, by ``from x import *``, say, may have any function.
+    """
     tree = ast.parse(Path(path).read_bytes(), path)
     found = [each for each in _statements(tree.body) if name in _names(each)]
-    if not found:
+    found += [each for each in ast.walk(tree) if isinstance(each, ast.Global) and name in each.names]
+    makes_names = any(map(_makes_names, ast.walk(tree)))
+    if not found and not makes_names:
         return None
+    only = found[0] if len(found) == 1 and not makes_names else None
+    if isinstance(only, ast.FunctionDef) and not only.decorator_list:
+        return _unloaded(path, name, _signature(only.args))
+    return _unloaded(path, name, ANY_PARAMETERS)
 
+
+def _unloaded(path: str, name: str, signature: inspect.Signature) -> Callable[..., Any]:
     def unloaded(*_: object) -> object:
         raise BarnabasError(f"{path} was not run, so {name} cannot be called")
 
     unloaded.__name__ = name
-    last: Any = found[-1]
-    is_plain = isinstance(last, ast.FunctionDef) and not last.decorator_list and len(found) == 1
-    unloaded.__signature__ = _signature(last.args) if is_plain else ANY_PARAMETERS  # type: ignore[attr-defined]
+    unloaded.__signature__ = signature  # type: ignore[attr-defined]
     return unloaded
+
+
+def _makes_names(node: ast.AST) -> bool:
+    """Whether this may bind names of the module that do not stand in its file."""
+    if isinstance(node, ast.ImportFrom):
+        return any(each.name == "*" for each in node.names)
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("__dict__", "modules")
+    return isinstance(node, ast.Name) and node.id in _NAME_MAKERS
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -50,7 +89,9 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
         yield each
         if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             parts = [*ast.iter_child_nodes(each)]
-            parts += [part for handler in parts if isinstance(handler, ast.ExceptHandler) for part in handler.body]
+            parts += [
+                part for case in parts if isinstance(case, ast.ExceptHandler | ast.match_case) for part in case.body
+            ]
             yield from _statements([part for part in parts if isinstance(part, ast.stmt)])
 
 
@@ -60,8 +101,10 @@ def _names(statement: ast.stmt) -> set[str]:
         return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return {(each.asname or each.name).partition(".")[0] for each in statement.names}
-    targets = [each for each in ast.walk(statement) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
-    return {each.id for each in targets}
+    parts = [*ast.walk(statement)]
+    names = {each.id for each in parts if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    names |= {each.name for each in parts if isinstance(each, ast.MatchAs | ast.MatchStar) and each.name}
+    return names | {each.rest for each in parts if isinstance(each, ast.MatchMapping) and each.rest}
 
 
 def _signature(arguments: ast.arguments) -> inspect.Signature:

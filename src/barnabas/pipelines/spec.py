@@ -20,6 +20,7 @@ from barnabas.base.redaction import redacted_address
 from barnabas.client.properties import security_properties
 from barnabas.pipelines.charts_spec import Chart, declare_chart
 from barnabas.pipelines.formats import Format, read_format
+from barnabas.pipelines.function_files import FunctionUse
 from barnabas.pipelines.limits_spec import Limit, read_limit
 from barnabas.pipelines.masters import MASTER, task_problem
 from barnabas.pipelines.models.declared import Model, declare_model
@@ -203,11 +204,11 @@ def load(
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     *,
-    runs_code: bool = True,
+    functions: FunctionUse = FunctionUse.RUN,
 ) -> Flow:
     """Reads a flow's file; ``overrides`` are ``path.to.key=value``, ``environ`` fills in ``${NAME}``.
 
-    Without ``runs_code`` the Python files that it names are only parsed, and their functions cannot be called.
+    ``functions`` says what becomes of the Python files that it names.
 
     Relative paths in the file (checkpoint, SQLite) are taken from the file's folder. Raises `SpecError`.
     """
@@ -217,7 +218,7 @@ def load(
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
     environ = os.environ if environ is None else environ
-    return parse(text, file=str(file), overrides=overrides, environ=environ, runs_code=runs_code)
+    return parse(text, file=str(file), overrides=overrides, environ=environ, functions=functions)
 
 
 def parse(
@@ -226,7 +227,7 @@ def parse(
     file: str = "flow.toml",
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
-    runs_code: bool = True,
+    functions: FunctionUse = FunctionUse.RUN,
 ) -> Flow:
     """The flow that a TOML text declares; raises `SpecError`."""
     try:
@@ -235,7 +236,7 @@ def parse(
         found = re.search(r"at line (\d+)", str(error))  # else it is at the end
         line = int(found[1]) if found else len(text.splitlines())
         raise Places(file, {"": line}).error("", f"no valid TOML: {error}") from error
-    return read_flow(values, locate_keys(text), file=file, overrides=overrides, environ=environ, runs_code=runs_code)
+    return read_flow(values, locate_keys(text), file=file, overrides=overrides, environ=environ, functions=functions)
 
 
 def read_flow(
@@ -245,13 +246,13 @@ def read_flow(
     file: str,
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
-    runs_code: bool = True,
+    functions: FunctionUse = FunctionUse.RUN,
 ) -> Flow:
     """The flow that plain values declare, and the lines where they stand; raises `SpecError`."""
     for override in overrides:
         _override(values, override, lines)
     places = Places(file, lines)
-    root = SpecTable(values, "", places, environ or {}, runs_code=runs_code)
+    root = SpecTable(values, "", places, environ or {}, functions=functions)
     flow = _flow(root)
     root.refuse_rest()
     root.problems.raise_any()

@@ -17,6 +17,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.redaction import Redactor, is_secret_name, redacted_address, redacted_setting
 from barnabas.pipelines.addresses import VARIABLE, expand_keywords, expand_text, local_path
+from barnabas.pipelines.function_files import FunctionUse
 
 __all__ = [
     "NAME",
@@ -145,15 +146,15 @@ class SpecTable:
         environ: Mapping[str, str],
         problems: SpecProblems | None = None,
         *,
-        runs_code: bool = True,
+        functions: FunctionUse = FunctionUse.RUN,
     ) -> None:
-        """``runs_code`` says whether Python files that the flow names are run, to have their functions."""
+        """``functions`` says what becomes of Python files that the flow names."""
         self._values = values
         self._path = path
         self._places = places
         self._environ = environ
         self.problems = problems or SpecProblems()
-        self.runs_code = runs_code
+        self.functions = functions
         self._is_left = False
         """Its reading did not come to an end."""
         self._read: dict[str, None] = {}
@@ -363,7 +364,7 @@ class SpecTable:
         return {key: self._child(each, f"{self.at(name)}.{key}") for key, each in tables.items()}
 
     def _child(self, value: dict[str, Any], path: str) -> "SpecTable":
-        child = SpecTable(value, path, self._places, self._environ, self.problems, runs_code=self.runs_code)
+        child = SpecTable(value, path, self._places, self._environ, self.problems, functions=self.functions)
         self._children.append(child)
         return child
 

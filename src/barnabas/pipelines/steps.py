@@ -13,7 +13,7 @@ from typing import Any, cast
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines.addresses import postgres_problem
 from barnabas.pipelines.formats import Format, read_format
-from barnabas.pipelines.function_files import ANY_PARAMETERS, parse_function, run_function_file
+from barnabas.pipelines.function_files import ANY_PARAMETERS, find_function
 from barnabas.pipelines.spec_fields import (
     NAME,
     POSITION,
@@ -361,7 +361,7 @@ def read_function(table: SpecTable, name: str) -> Callable[..., Any] | None:
     file, _, function_name = value.partition(":")
     path = table.resolve(name, file)
     try:
-        found = run_function_file(path).get(function_name) if table.runs_code else parse_function(path, function_name)
+        found = find_function(path, function_name, table.functions)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         if "SESSION_OR_CONTEXT_NOT_EXISTS" in text:
