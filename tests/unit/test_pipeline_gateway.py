@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
 
 SCRIPT = """#!/bin/sh
@@ -44,3 +45,46 @@ def test_a_jvm_that_ends_before_it_can_be_connected_to_is_reported_and_leaves_it
     assert properties[2:] == ['"-Dx=a b"', r'"-Dy=c\""']
     assert not list(tmp_path.glob("barnabas-jvm-*"))
     assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("option", ["--properties-file {}", "--properties-file={}", "--properties-file other {0}"])
+def test_a_users_file_of_properties_is_read_below_the_settings(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would take the last file only, and with it another master and no secret."""
+    theirs = tmp_path / "their own.conf"
+    theirs.write_text("spark.master yarn\nspark.authenticate=false\nspark.theirs  \u00fc\n", encoding="utf-8")
+    script = tmp_path / "spark" / "bin" / "spark-submit"
+    script.parent.mkdir(parents=True)
+    script.write_text('#!/bin/sh\nprintf "%s\\n" "$#" "$1" "$3" "$4" "$5"\ncat "$2"\n')
+    script.chmod(0o755)
+    words = option.replace(" {0}", " --properties-file {0}").format(f"'{theirs}'")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--name x {words} pyspark-shell")
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        jvm = SparkJvm(tmp_path / "spark", {"spark.master": "local", "spark.authenticate": "true"}, {}, file.fileno())
+    assert jvm.process.wait(30) == 0
+    assert jvm.end()
+    assert log.read_text().splitlines() == [
+        *("5", "--properties-file", "--name", "x", "pyspark-shell"),
+        *("spark.master=local", "spark.authenticate=true", r"spark.theirs=\u00fc"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ("--properties-file none.conf pyspark-shell", "cannot read --properties-file none.conf: No such file"),
+        ("pyspark-shell --properties-file", "--properties-file needs a file"),
+        ("--name 'x pyspark-shell", "PYSPARK_SUBMIT_ARGS cannot be read: No closing quotation"),
+    ],
+)
+def test_arguments_that_cannot_be_read_are_refused_by_the_name_of_their_variable(
+    arguments: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a JVM is started; the folder of its settings goes."""
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(BarnabasError, match=problem):
+        SparkJvm(tmp_path / "spark", {}, {}, 1)
+    assert os.listdir(tmp_path) == []

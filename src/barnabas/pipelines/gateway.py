@@ -19,7 +19,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.private_files import write_private
-from barnabas.base.settings import properties_text
+from barnabas.base.settings import properties_text, read_properties
 from barnabas.pipelines.callback_auth import authenticate_callbacks
 from barnabas.pipelines.java_files import argument_file
 
@@ -27,6 +27,7 @@ __all__ = ["JvmEndedError", "SparkJvm", "ignore_interrupt"]
 
 _LOOK_EVERY_S = 0.02
 _ENDING_S = 10.0
+_PROPERTIES_FILE = "--properties-file"
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 """Settings that Spark's script passes to Java as arguments."""
 
@@ -51,8 +52,11 @@ class SparkJvm:
     def _start(
         self, spark: Path, settings: Mapping[str, str], environment: Mapping[str, str], log: int
     ) -> "subprocess.Popen[bytes]":
-        arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-        words = ["--properties-file", str(self._write_settings(settings)), "--load-spark-defaults"]
+        arguments, given = _take_properties(_submit_arguments(os.environ))
+        # Spark reads one file of properties, the last; defaults only in the place of a file, or if it is asked to.
+        words = ["--properties-file", str(self._write_settings({**(given or {}), **settings}))]
+        if given is None:
+            words.append("--load-spark-defaults")
         return subprocess.Popen(
             [str(spark / "bin" / "spark-submit"), *words, *arguments],
             stdin=subprocess.PIPE,  # its end is the JVM's end
@@ -118,6 +122,34 @@ class SparkJvm:
             self.process.kill()
             self.process.wait()
         return False
+
+
+def _submit_arguments(environ: Mapping[str, str]) -> list[str]:
+    """The user's arguments for Spark's script, which begin with its options."""
+    try:
+        return shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    except ValueError as error:
+        raise BarnabasError(f"PYSPARK_SUBMIT_ARGS cannot be read: {error}") from error
+
+
+def _take_properties(arguments: list[str]) -> tuple[list[str], dict[str, str] | None]:
+    """The arguments without the files of properties among them, and what is in the last one, if there is any; raises `BarnabasError`."""
+    rest: list[str] = []
+    file: str | None = None
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name != _PROPERTIES_FILE:
+            rest.append(word)
+        elif not (file := value if equals else next(words, "")):
+            raise BarnabasError(f"PYSPARK_SUBMIT_ARGS: {_PROPERTIES_FILE} needs a file")
+    if file is None:
+        return rest, None
+    try:
+        return rest, read_properties(Path(file).read_text(encoding="utf-8"))  # as Spark reads it
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BarnabasError(f"PYSPARK_SUBMIT_ARGS: cannot read {_PROPERTIES_FILE} {file}: {why}") from error
 
 
 def ignore_interrupt() -> None:
