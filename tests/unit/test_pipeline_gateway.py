@@ -3,13 +3,30 @@
 import os
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("pyspark")
 
 from barnabas.base.errors import BarnabasError
+from barnabas.pipelines import run, spec
+from barnabas.pipelines.callback_auth import authenticate_callbacks
 from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
+from barnabas.pipelines.protection import OPEN_CALLBACKS
+
+FLOW = """
+name = "flow"
+checkpoint = "state"
+[source]
+bootstrap_servers = "h:1"
+topics = ["t"]
+format = { type = "json", columns = { k = "string" } }
+[[sinks]]
+type = "sqlite"
+path = "out"
+table = "t"
+"""
 
 SCRIPT = """#!/bin/sh
 printf "<%s>" "$SPARK_HOME" "$JAVA_HOME" "$1" "$3" "$4" "$5" "$6"
@@ -88,3 +105,47 @@ def test_arguments_that_cannot_be_read_are_refused_by_the_name_of_their_variable
     with pytest.raises(BarnabasError, match=problem):
         SparkJvm(tmp_path / "spark", {}, {}, 1)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_gateway_that_is_not_the_known_one_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what it is, and by what it lacks; the JVM's owner can see it."""
+    from py4j.clientserver import ClientServer
+    from pyspark import java_gateway
+
+    class Other(ClientServer):
+        """Of another version."""
+
+        java_parameters = SimpleNamespace()
+
+        def __init__(self) -> None:
+            pass
+
+    for gateway in (SimpleNamespace(), Other()):
+        assert not authenticate_callbacks(gateway)
+    script = tmp_path / "spark" / "bin" / "spark-submit"
+    script.parent.mkdir(parents=True)
+    script.write_text(
+        "#!/bin/sh\nprintf '\\0\\0\\0\\1\\0\\0\\0\\1s' > new; mv new $_PYSPARK_DRIVER_CONN_INFO_PATH; read -r end"
+    )
+    script.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(java_gateway, "launch_gateway", SimpleNamespace)
+    with (tmp_path / "log").open("wb") as file:
+        jvm = SparkJvm(tmp_path / "spark", {}, {}, file.fileno())
+    jvm.connect()
+    assert jvm.has_open_callbacks
+    jvm.end()
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_flow_warns_if_other_processes_can_call_it(
+    is_open: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does for a cluster without a secret."""
+    session = SimpleNamespace(spark=None, jvm=SimpleNamespace(has_open_callbacks=is_open), close=lambda *_: None)
+    monkeypatch.setattr(run, "open_flow_session", lambda *_, **__: session)
+    monkeypatch.setattr(run, "_Run", lambda *_: SimpleNamespace(run=lambda **_: {"status": "stopped"}))
+    flow = spec.parse(FLOW, file=str(tmp_path / "flow.toml"))
+    said: list[str] = []
+    run.run_flow(flow, say=said.append)
+    assert [each for each in said if each.startswith("warning")] == ([f"warning: {OPEN_CALLBACKS}"] if is_open else [])

@@ -2,7 +2,7 @@
 
 For ``foreachBatch`` and listeners PySpark serves a port (py4j's callback server). py4j has a secret for both directions, but its Java side
 forgets that of the way back when PySpark reports the port. So the client in the JVM is replaced by one that has it, before there is a
-call. Where py4j is another one than expected, all stays as PySpark has it.
+call. Where py4j is another one than expected, all stays as PySpark has it, which the caller reports.
 
 Kafka has no counterpart.
 """
@@ -17,15 +17,16 @@ _CONNECTION_S = 30
 
 def authenticate_callbacks(gateway: Any) -> bool:
     """Let the callback server of a new gateway refuse calls without the gateway's secret; whether it does."""
-    from py4j.clientserver import ClientServer
-    from py4j.java_gateway import JavaObject
     from py4j.protocol import Py4JError
-    from pyspark.java_gateway import ensure_callback_server_started
 
-    if not isinstance(gateway, ClientServer):
-        return False
-    token = gateway.java_parameters.auth_token
     try:
+        from py4j.clientserver import ClientServer
+        from py4j.java_gateway import JavaObject
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        if not isinstance(gateway, ClientServer):
+            return False
+        token = gateway.java_parameters.auth_token
         start: Any = ensure_callback_server_started  # untyped
         start(gateway)
         jvm, server = gateway.jvm, JavaObject("GATEWAY_SERVER", gateway._gateway_client)
@@ -45,7 +46,7 @@ def authenticate_callbacks(gateway: Any) -> bool:
         field = jvm.java.lang.Class.forName("py4j.Gateway").getDeclaredField("cbClient")
         field.setAccessible(True)
         field.set(server.getGateway(), client)
-    except (Py4JError, TypeError, AttributeError):
+        gateway.callback_server_parameters.auth_token = token  # from now on: each connection looks here
+    except (Py4JError, ImportError, TypeError, AttributeError):
         return False
-    gateway.callback_server_parameters.auth_token = token  # from now on: each connection looks here
-    return True
+    return bool(token)

@@ -43,6 +43,8 @@ class SparkJvm:
         """``spark`` is the folder of PySpark, ``log`` the descriptor to which the JVM writes what it has to say."""
         self._folder = Path(tempfile.mkdtemp(prefix="barnabas-jvm-"))
         self._connection = self._folder / "connection"
+        self.has_open_callbacks = False
+        """Whether this process takes calls without a secret since it is connected."""
         try:
             self.process = self._start(spark, settings, environment, log)
         except BaseException:
@@ -107,7 +109,7 @@ class SparkJvm:
             for name in names:
                 os.environ.pop(name, None)
         gateway.proc = self.process
-        authenticate_callbacks(gateway)
+        self.has_open_callbacks = not authenticate_callbacks(gateway)
         return gateway
 
     def end(self, timeout_s: float = _ENDING_S) -> bool:

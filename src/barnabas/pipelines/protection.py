@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from barnabas.pipelines.masters import is_local
 
-__all__ = ["UNPROTECTED", "lacks_secret", "protection_settings"]
+__all__ = ["OPEN_CALLBACKS", "UNPROTECTED", "lacks_secret", "protection_settings"]
 
 _OWN = "spark.authenticate.secret"
 _NAMES = "secret|password|passwd|passphrase|token|credential|jaas|(access|private|account|api|encryption|shared|ssl)[._-]?key"
@@ -27,6 +27,12 @@ UNPROTECTED = (
     "resources.spark (docs/how-to/pipeline-cluster.md)"
 )
 """What is wrong with a flow that `lacks_secret`."""
+
+OPEN_CALLBACKS = (
+    "this process takes calls from every process of this machine while Spark runs, for its py4j is not the one that is known here: "
+    "install PySpark with the py4j that it names (pip install --force-reinstall pyspark)"
+)
+"""What is wrong with a session whose callbacks have no secret (`barnabas.pipelines.callback_auth`)."""
 
 
 def protection_settings(master: str, given: Mapping[str, str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ from barnabas.pipelines.lost_records import LostRecords, lost_file
 from barnabas.pipelines.masters import shown_master
 from barnabas.pipelines.offsets import from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
-from barnabas.pipelines.protection import UNPROTECTED, lacks_secret
+from barnabas.pipelines.protection import OPEN_CALLBACKS, UNPROTECTED, lacks_secret
 from barnabas.pipelines.restarts import Restarts, restarts_of, transient_fault
 from barnabas.pipelines.session import open_flow_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
@@ -87,6 +87,8 @@ def _run_flow(
                 say(f"warning: {UNPROTECTED}")
             session = open_flow_session(flow, imports=_IMPORTED)
             try:
+                if session.jvm.has_open_callbacks:
+                    say(f"warning: {OPEN_CALLBACKS}")
                 if stopped.is_set():
                     summary: dict[str, Any] = {"flow": flow.name, "status": "stopped"}
                 else:

@@ -8,6 +8,7 @@ from barnabas.pipelines.kafka import KafkaCluster
 from barnabas.pipelines.models.registry import ModelVersion
 from barnabas.pipelines.offsets import Offsets, to_json, to_spark
 from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.protection import OPEN_CALLBACKS
 from barnabas.pipelines.session import open_flow_session, require_extra
 from barnabas.pipelines.spec import Flow, Source
 
@@ -20,6 +21,8 @@ def train_flow(flow: Flow, say: Callable[[str], None] = lambda _: None) -> Model
     say("starting Spark")
     session = open_flow_session(flow)
     try:
+        if session.jvm.has_open_callbacks:
+            say(f"warning: {OPEN_CALLBACKS}")
         return train_on(session.spark, flow, say)
     finally:
         session.close()
