@@ -91,6 +91,8 @@ def test_any_password_from_a_variable_is_the_same_behind_keywords(password: str)
         *("postgresql://ann:geheim%zz@h/db", "postgresql://ann:a@geheim@h/db", "postgresql://ann:12/geheim@h/db"),
         *("postgresql://ann:geheim", "postgresql://h:geheim/db", "postgresql://h/db?password=a@geheim"),
         *("mysql://ann:geheim@h/db", "postgresql//ann:geheim@h/db", "ann:geheim@postgresql://h", "pg:geheim"),
+        *("postgresql://ann:1/x?y=geheim@h/db", "postgresql://ann:1/x?geheim@h", "postgresql://h?a=b@geheim@c"),
+        *("postgresql://h/db?application_name=a@b&sslpassword=a@geheim",),
         *("host=db password=a geheim", "host=db password='geheim", "postgresql:/ann:geheim@h/db"),
     ],
 )
@@ -118,6 +120,9 @@ def test_an_address_that_libpq_could_not_read_is_refused_without_a_part_of_the_p
             "host = db dbname=x",
             "postgresql://%2Fvar%2Frun/db",
             "postgresql://u:a#b?c@h/d",
+            "postgresql://h/db?application_name=a@b",
+            "postgresql://u:p@h?sslmode=require&application_name=a@b@c",
+            "postgresql:///db?host=/var/run&application_name=a@b",
         ),
     ],
 )
@@ -173,6 +178,12 @@ def test_a_secret_of_a_variable_or_a_setting_is_hidden_in_what_is_said_of_the_fl
     with pytest.raises(PipelineError) as raised, secrets_hidden(flow.hide):
         raise PipelineError(said)
     assert "p%w@rd" not in str(raised.value)
+
+
+def test_a_password_is_hidden_though_the_address_has_another_at_sign() -> None:
+    """In the query, where it may stand as it is."""
+    flow = parse(POSTGRESQL % "postgresql://ann:geheim@h/db?application_name=a@b")
+    assert flow.hide("password geheim is wrong") == "password *** is wrong"
 
 
 def test_a_checkpoint_keeps_no_secret_and_knows_the_flow_again(tmp_path: Path) -> None:

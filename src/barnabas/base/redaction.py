@@ -84,8 +84,10 @@ def secrets_of_address(address: str) -> Iterator[str]:
     """The passwords in an address, as they stand there and as they are meant."""
     found = _SCHEME.match(address)
     if found or address.startswith("//"):
-        login = address.partition("//")[2].rpartition("@")[0]
-        given = [login.partition(":")[2], *_IN_QUERY.findall(address)]
+        rest = address.partition("//")[2]
+        # Up to the last @, if the password is not encoded, and up to that of the host, if there is one in the query.
+        logins = [part.rpartition("@")[0] for part in (rest, re.split("[/?#]", rest, maxsplit=1)[0])]
+        given = [*(login.partition(":")[2] for login in logins), *_IN_QUERY.findall(address)]
     else:
         given = [quoted or plain for quoted, plain in _IN_KEYWORDS.findall(address)]
         given += [re.sub(r"\\(.)", r"\1", each) for each in given]

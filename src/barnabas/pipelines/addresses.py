@@ -19,8 +19,11 @@ _ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)*(?P<scheme>[A-Za-z][A-Za-z0
 _WITH_PATHS = ("http", "https", "postgresql", "postgres", "file")
 """Schemes whose paths are encoded; others may have an address in the place of a path."""
 _POSTGRESQL = re.compile(
-    r"postgres(?:ql)?://(?:[^:@/]*(?::[^@/]*)?@)?(?P<hosts>[^@/?#]*)(?:/[^@?#]*)?(?:\?[^@]*)?", re.DOTALL
+    r"postgres(?:ql)?://(?P<login>[^:@/]*(?::[^@/]*)?@)?(?P<hosts>[^@/?#]*)(?P<path>/[^@?#]*)?(?:\?(?P<query>.*))?",
+    re.DOTALL,
 )
+_PARAMETER = re.compile(r"(?!\w*password)\w+=(?:[^@]*|[^/?#]*)", re.IGNORECASE)
+"""With an ``@`` it is none if it may be a part of a password that is not encoded."""
 _HOST = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::\d*)?")
 _NOT_ENCODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _KEYWORDS = re.compile(r"(?:\s*\w+\s*=\s*(?:'(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)+)(?=\s|$))+\s*", re.DOTALL)
@@ -75,12 +78,18 @@ def postgres_problem(url: str) -> str | None:
         scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)", url)
         return f"begins with {scheme[0]}://, but {_LIKE}" if scheme else _LIKE
     found = _POSTGRESQL.fullmatch(url)
-    if found and not _NOT_ENCODED.search(url) and all(map(_HOST.fullmatch, found["hosts"].split(","))):
+    is_read = found and not _NOT_ENCODED.search(url) and all(map(_HOST.fullmatch, found["hosts"].split(",")))
+    if found and is_read and _is_query(found["query"] or "", follows=bool(found["login"] or found["path"])):
         return None
     return (
         f"cannot be read: it {_LIKE}. In a user's name and a password write @ as %40, / as %2F, % as %25, and so on; what a "
         "variable ${NAME} puts there is encoded already"
     )
+
+
+def _is_query(query: str, *, follows: bool) -> bool:
+    """Whether no ``@`` in a query is meant as the end of a login; libpq takes the first one so before a slash, unless the query ``follows``."""
+    return "@" not in query or (follows and all(map(_PARAMETER.fullmatch, query.split("&"))))
 
 
 def local_path(value: str, folder: Path) -> str:
