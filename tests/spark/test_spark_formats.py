@@ -96,6 +96,45 @@ def test_lines_of_logs_become_columns(spark: Any, tmp_path: Path) -> None:
     ]
 
 
+REQUEST = '"GET / HTTP/1.1" 200'
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "reason"),
+    [
+        ("web_log", f"h - - [31/Feb/2026:25:61:00 +0000] {REQUEST} 5", "column time is 31/Feb/2026:25:61:00 +0000"),
+        ("web_log", f"h - - [10/Oct/2000:13:55:36 -0700] {REQUEST} {'9' * 20}", f"column size is {'9' * 20}"),
+        ("web_log", f"h - - [-] {REQUEST} -", None),
+        ("syslog", "<34>1 not-a-time host app - - -", "column time is not-a-time"),
+        ("syslog", "<34>Feb 31 22:14:15 box su[12]: failed", "column time is Feb 31 22:14:15"),
+        ("syslog", "<34>1 - host app - - -", None),
+    ],
+)
+def test_a_time_or_size_of_a_log_that_is_none_makes_a_bad_row(
+    spark: Any, tmp_path: Path, kind: str, line: str, reason: str | None
+) -> None:
+    """A dash is no time and no size, and null."""
+    good, bad = parsed(spark, tmp_path, f'type = "{kind}"', line)
+    assert ([each["time"] for each in good], len(bad)) == (([], 1) if reason else ([None], 0))
+    assert all(error == "WRONG_TYPE" and why.startswith(f"{reason}, which is no ") for error, why in bad)
+
+
+def test_a_value_may_have_any_number_of_quotes(spark: Any, tmp_path: Path) -> None:
+    """Neither time nor the stack of Spark's tasks ends with them."""
+    many = 100_000
+    columns = 'columns = { v = "string", w = "string" }'
+    escaped, parameters = '\\"' * many, 'x="" ' * many
+    for how, line, name, length in (
+        ('type = "web_log"', f'h - - [-] "GET / HTTP/1.1" 200 5 "{escaped}" "a"', "referer", 2 * many),
+        ('type = "syslog"', f"<34>1 - host app - - [a {parameters}] m", "data", 5 * many + 4),
+        (f'type = "logfmt"\n{columns}', f'v="{escaped}"', "v", many),
+        (f'type = "csv"\n{columns}', f',"{escaped}"'.replace("\\", '"'), "w", many),
+    ):
+        good, bad = parsed(spark, tmp_path, how, line)
+        assert not bad
+        assert len(good[0][name]) == length
+
+
 def test_dates_have_the_form_that_is_declared(spark: Any, tmp_path: Path) -> None:
     """In JSON, CSV and logfmt; the reason of a bad row names it. Times have a form of their own."""
     columns = 'columns = { day = "date", at = "timestamp" }\ndate_format = "dd/MM/yyyy"'

@@ -21,7 +21,14 @@ FITS: dict[str, dict[str, Any]] = {
     "bigint": {"9223372036854775807": 9223372036854775807},
     "double": {"1.5": 1.5, "1e2": 100.0, "-.5": -0.5, "NaN": "nan", "-Infinity": "-inf", "1e-400": 0.0},
     "decimal(10,2)": {"12.34": Decimal("12.34"), "5": Decimal("5.00"), "-1.500": Decimal("-1.50"), "1e2": Decimal(100)},
-    "decimal(38,0)": {"12345678901234567890123456789012345678": Decimal(12345678901234567890123456789012345678)},
+    "decimal(38,0)": {
+        "12345678901234567890123456789012345678": Decimal(12345678901234567890123456789012345678),
+        "1.5e1": Decimal(15),
+        "150e-1": Decimal(15),
+        "0e-30": Decimal(0),
+    },
+    "decimal(38,18)": {"5e-18": Decimal("5e-18"), "1.23456789012E-7": Decimal("1.23456789012E-7")},
+    "decimal(38,2)": {"1.00" + "0" * 40: Decimal(1)},
     "boolean": {"true": True, "FALSE": False},
     "date": {"2026-01-02": NOON.date(), "2026-1-2": NOON.date()},
     "timestamp": {
@@ -31,11 +38,16 @@ FITS: dict[str, dict[str, Any]] = {
         "2026-01-02": NOON.replace(hour=0),
     },
     "timestamp_ntz": {"2026-01-02T12:00:00": NOON.replace(tzinfo=None)},
+    "decimal(20,2)": {},
 }
 MISFITS: dict[str, list[str]] = {
     "int": ["1.5", "1_000", "1,5", " 5", "2147483648", "0x10", "x"],
     "double": ["1,5", "1d", "0x1p3", "1e400", " 5", "inf.", "1_000"],
     "decimal(10,2)": ["12,34", "1.234,56", "1.005", "1e-3", "123456789.00", " 5", "NaN"],
+    "decimal(38,0)": ["1.5", "1.50e0", "15e-1", "1e38"],
+    "decimal(38,2)": ["1.005", "1005e-3"],
+    "decimal(38,18)": ["5e-19", "1.234567890123456789E-7"],
+    "decimal(20,2)": ["1.0000000000000000000000005", "0.000000000000000000001e1"],
     "boolean": ["yes", "1", "t"],
     "date": ["2020", "2020-01", "12:30", "2026-02-30", "2026-01-02Tx", "2026-01-02T12:00:00Z", "5"],
     "timestamp": [
@@ -51,7 +63,7 @@ MISFITS: dict[str, list[str]] = {
     ],
     "timestamp_ntz": ["12:30", "2020", "2026-01-02T12:00:00Z"],
 }
-TEXT_ONLY = ("decimal(10,2)", "date", "timestamp", "timestamp_ntz", "decimal(38,0)")
+TEXT_ONLY = ("date", "timestamp", "timestamp_ntz", *(each for each in FITS if each.startswith("decimal")))
 """Types for which a text of JSON may stand; numbers and booleans have their own there."""
 
 
@@ -119,6 +131,52 @@ def test_numbers_of_json_are_values_of_their_columns_or_make_bad_rows(spark: Any
         assert (reason is None) == (value is not None or number == "null"), (type_name, number, reason)
 
 
+LOST = "exact as a text in quotes only"
+INFINITE = "column x is Infinity, which is no double"
+
+
+@pytest.mark.parametrize(
+    ("columns", "text", "value", "reason"),
+    [
+        ({"x": "decimal(38,18)"}, '{"x":12345678901234567890.1234567890123456789}', None, LOST),
+        ({"x": "decimal(38,18)"}, '{"x":1.2345678901234567E-1,"id":"1"}', None, LOST),
+        ({"x": "decimal(38,18)"}, '{"x":1.5E-7,"id":"12345678901234567e"}', Decimal("1.5e-7"), None),
+        ({"x": "array<decimal(38,18)>"}, '{"x":[1,1.23456789012345678E-1]}', None, "a part of another type"),
+        ({"x": "double", "note": "string"}, '{"note":"Information","x":1e400}', None, INFINITE),
+        ({"x": "double", "note": "string"}, r'{"note":"\"x\":Infinity,","x":1e400}', None, INFINITE),
+        ({"x": "double", "y": "double"}, '{"y":Infinity,"x":1e400}', None, INFINITE),
+        ({"x": "double", "y": "double"}, '{"y":1e40,"x":-INF}', float("-inf"), None),
+        ({"x": "array<double>"}, '{"x":[Infinity,1e400]}', None, "no JSON object"),
+        ({"x": "array<double>"}, '{"x":[1.5,Infinity]}', [1.5, float("inf")], None),
+    ],
+)
+def test_a_number_of_json_that_a_double_cannot_hold_makes_a_bad_row(
+    spark: Any, columns: dict[str, str], text: str, value: Any, reason: str | None
+) -> None:
+    """Neither digits nor the size are lost, whatever else the record says."""
+    ((found, why),) = parsed(spark, Format("json", columns), [text.encode()])
+    assert found == value, why
+    assert (reason is None) == (why is None)
+    assert (reason or "") in (why or "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "found"),
+    [
+        ("struct<at:timestamp>", '{"at":"%s"}', {"at": NOON}),
+        ("array<timestamp>", '["%s"]', [NOON]),
+        ("map<string,timestamp>", '{"at":"%s"}', [("at", NOON)]),
+    ],
+)
+def test_times_in_parts_of_values_have_the_form_that_is_declared(spark: Any, kind: str, value: str, found: Any) -> None:
+    """Others make bad rows."""
+    how = Format("json", {"e": kind}, timestamp_format="dd.MM.yyyy HH:mm")
+    texts = [f'{{"e":{value % each}}}'.encode() for each in ("02.01.2026 12:00", "2026-01-02T12:00:00Z")]
+    (good, why), (_, reason) = parsed(spark, how, texts)
+    assert (good, why) == (found, None)
+    assert reason is not None
+
+
 def test_a_reason_names_the_column_what_is_expected_and_what_was_found(spark: Any) -> None:
     """In parts of objects, too; what cannot be printed is not printed, and a mark that no editor shows has a name."""
     columns = {
@@ -169,6 +227,8 @@ def test_a_reason_names_the_column_what_is_expected_and_what_was_found(spark: An
         ("NA", "NA;", [None, ""]),
         ("", ";", [None, None]),
         ("", '"";x', [None, "x"]),
+        (None, ';5" pipe', ["", '5" pipe']),
+        ("NA", '5" pipe;', ['5" pipe', ""]),
     ],
 )
 def test_an_empty_field_is_null_only_where_the_flow_declares_it(
@@ -178,6 +238,13 @@ def test_an_empty_field_is_null_only_where_the_flow_declares_it(
     rows = spark.createDataFrame([(None, line.encode(), "t", 0, 0)], transforms.RECORD_SCHEMA)
     (row,) = transforms.parse_records(rows, format_of("csv", "string", null=null)).collect()
     assert ([row.v, row.w], row._barnabas_bad) == (fields, None)
+
+
+def test_a_line_whose_quotes_do_not_end_is_bad_if_a_field_is_empty(spark: Any) -> None:
+    """Where the empty field is cannot be said."""
+    how = Format("csv", {"v": "string", "w": "string", "x": "string"}, delimiter=";")
+    reason = "the value is no line of 3 fields with the quotes that it has"
+    assert parsed(spark, how, [b';1;"x', b'"a"b;;']) == [(None, reason)] * 2
 
 
 def test_a_table_beside_the_stream_is_read_as_strictly(spark: Any, tmp_path: Path) -> None:

@@ -26,13 +26,16 @@ _NO_NULL = "\x01no null\x01"
 """A text that no field has."""
 HAVE_REASONS = ("avro", "protobuf", "logfmt", "web_log", "syslog")
 """Formats whose decoder gives the reason itself."""
-_QUOTED = r'"((?:[^"\\]|\\.)*)"'
+# Loops of groups are possessive: others take a frame of the task's stack for each turn, and a long value has more than there are.
+_QUOTED = r'"((?:[^"\\]|\\.)*+)"'
 _WEB_LOG = rf"^(\S+) (\S+) (\S+) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?\s*$"
 _REQUEST = r"^(\S+) (\S+)(?: (\S+))?$"
-_SYSLOG = r'(?s)^<(\d{1,3})>1 (\S+) (\S+) (\S+) (\S+) (\S+) (-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: (.*))?$'
+_SYSLOG = (
+    r'(?s)^<(\d{1,3})>1 (\S+) (\S+) (\S+) (\S+) (\S+) (-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*+")*+\])++)(?: (.*))?$'
+)
 _MAX_PRIORITY = 191
 _OLD_SYSLOG = r"(?s)^(?:<(\d{1,3})>)?([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S+) ([^:\[\s]+)(?:\[(\d+)\])?:? ?(.*)$"
-_PAIR = r'([^\s="]+)=("(?:[^"\\]|\\.)*"|\S*)'
+_PAIR = r'(?<![^\s="])([^\s="]++)=("(?:[^"\\]|\\.)*+"|\S*+)'
 
 
 def decoded_struct(how: Format, value: Column) -> Column:
@@ -58,11 +61,11 @@ def typed_struct(how: Format, row: Column, value: Column) -> Column:
     kinds, parsed = column_types(how), parsed_types(how)
     text = value.cast("string")
     pairs = list(zip(kinds, parsed, strict=True))
-    misfits = [is_misfit(row[a.name], a.dataType, b.dataType, text) for a, b in pairs]
+    misfits = [is_misfit(row[a.name], a.dataType, b.dataType, text, a.name) for a, b in pairs]
     found = [F.coalesce(each, F.lit(False)) for each in misfits if each is not None]
     if not found:
         return row
-    columns = [typed_value(row[a.name], a.dataType, b.dataType).alias(a.name) for a, b in pairs]
+    columns = [typed_value(row[a.name], a.dataType, b.dataType, text).alias(a.name) for a, b in pairs]
     corrupt = F.coalesce(row[CORRUPT], F.when(reduce(or_, found), text)).alias(CORRUPT)
     return F.when(row.isNotNull(), F.struct(*columns, corrupt))
 
@@ -98,18 +101,25 @@ def _spark_parsed(how: Format, text: Column, types: StructType) -> Column:
     separator = how.delimiter.replace("\\", r"\\")  # Spark reads \t and the like in it
     options |= {"sep": separator, "nullValue": _NO_NULL if how.null is None else how.null, "escape": '"'}
     line = F.rtrim(text, F.lit("\r\n"))
-    shown = line if how.null == "" else _with_empty_fields(line, how.delimiter)
-    row = F.from_csv(shown, F.lit(schema.toDDL()), options)
+    whole = line if how.null == "" else _with_empty_fields(line, how.delimiter)
+    row = F.when(whole.isNotNull(), F.from_csv(whole, F.lit(schema.toDDL()), options))
     return F.when(line != "", row) if len(how.columns) > 1 else row
 
 
 def _with_empty_fields(line: Column, delimiter: str) -> Column:
-    """The line with quotes in the place of nothing: Spark takes an empty field for null, whatever is declared, but for quoted ones."""
+    """The line with quotes in the place of nothing: Spark takes an empty field for null, whatever is declared, but for quoted ones.
+
+    A quote within a field that does not begin with one is a character, as it is for Spark. Null for a line with an empty field and
+    quotes that are not closed, or followed by more than the delimiter: where its fields end is a guess.
+    """
     mark = rf"\Q{delimiter}\E"
-    is_outside = r'(?=(?:[^"]*"[^"]*")*[^"]*\z)'
+    field = rf'(?:"[^"]*+(?:""[^"]*+)*+"(?={mark})|[^"{mark}][^{mark}]*+)'
     has_empty = line.contains(delimiter * 2) | line.startswith(delimiter) | line.endswith(delimiter) | (line == "")
-    quoted = F.regexp_replace(line, rf"(?<=^|{mark})(?={mark}|\z){is_outside}", '""')
-    return F.when(has_empty, quoted).otherwise(line)
+    ended = F.concat(line, F.lit(delimiter))  # each field, the last, too, has a delimiter behind it
+    quoted = F.regexp_replace(ended, rf"\G((?:{field}{mark})*+)({mark})", '$1""$2')
+    filled = F.substring(quoted, F.lit(1), F.length(quoted) - 1)
+    is_regular = ended.rlike(rf"^(?:{field}?+{mark})*+\z")
+    return F.when(~has_empty, line).when(is_regular, filled)
 
 
 def _is_one_object(text: Column) -> Column:
@@ -126,22 +136,33 @@ def _group(text: Column, pattern: str, number: int) -> Column:
     return F.when((found != "") & (found != "-"), found)
 
 
-def _corrupt(how: Format, fits: Column) -> Column:
-    return F.when(~fits, F.lit(f"the value is no {how.what}")).alias(CORRUPT)
+def _corrupt(how: Format, fits: Column, *problems: Column) -> Column:
+    """Why the value is none of the format, or one of its columns not of its type."""
+    wrong = F.concat_ws("; ", *problems)
+    return F.when(~fits, F.lit(f"the value is no {how.what}")).when(wrong != "", wrong).alias(CORRUPT)
+
+
+def _problem(how: Format, name: str, text: Column, typed: Column) -> Column:
+    """The reason if the column has a text, but no value."""
+    reason = F.concat(F.lit(f"column {name} is "), shown(text), F.lit(f", which is no {how.kind(name)}"))
+    return F.when(text.isNotNull() & typed.isNull(), reason)
 
 
 def _web_log(how: Format, text: Column) -> Column:
     request = F.regexp_extract(text, _WEB_LOG, 5)
     names = {"host": 1, "identity": 2, "user": 3}
+    time_text, size_text = _group(text, _WEB_LOG, 4), _group(text, _WEB_LOG, 7)
+    time, size = F.try_to_timestamp(time_text, F.lit("dd/MMM/yyyy:HH:mm:ss Z")), size_text.try_cast("bigint")
+    problems = [_problem(how, "time", time_text, time), _problem(how, "size", size_text, size)]
     return F.struct(
         *[_group(text, _WEB_LOG, number).alias(name) for name, number in names.items()],
-        F.try_to_timestamp(_group(text, _WEB_LOG, 4), F.lit("dd/MMM/yyyy:HH:mm:ss Z")).alias("time"),
+        time.alias("time"),
         *[_group(request, _REQUEST, at + 1).alias(name) for at, name in enumerate(("method", "path", "protocol"))],
         _group(text, _WEB_LOG, 6).try_cast("int").alias("status"),
-        _group(text, _WEB_LOG, 7).try_cast("bigint").alias("size"),
+        size.alias("size"),
         _group(text, _WEB_LOG, 8).alias("referer"),
         _group(text, _WEB_LOG, 9).alias("agent"),
-        _corrupt(how, text.rlike(_WEB_LOG)),
+        _corrupt(how, text.rlike(_WEB_LOG), *problems),
     )
 
 
@@ -164,18 +185,21 @@ def _syslog(how: Format, text: Column) -> Column:
     )
     is_past = this_year <= F.current_timestamp() + F.expr("interval 1 day")
     old_time = F.when(is_past, this_year).otherwise(last_year)
+    time_text = pick(2, 2)
+    time = F.when(is_new, strict_value(time_text, TimestampType())).otherwise(old_time)
+    fits = (is_new | text.rlike(_OLD_SYSLOG)) & (F.coalesce(priority, F.lit(0)) <= _MAX_PRIORITY)
     message = F.when(is_new, F.regexp_extract(text, _SYSLOG, 8)).otherwise(F.regexp_extract(text, _OLD_SYSLOG, 6))
     return F.struct(
         F.floor(priority / 8).cast("int").alias("facility"),
         (priority % 8).cast("int").alias("severity"),
-        F.when(is_new, strict_value(_group(text, _SYSLOG, 2), TimestampType())).otherwise(old_time).alias("time"),
+        time.alias("time"),
         pick(3, 3).alias("host"),
         pick(4, 4).alias("app"),
         pick(5, 5).alias("process_id"),
         pick(6, None).alias("message_id"),
         pick(7, None).alias("data"),
         F.regexp_replace(message, "^\ufeff", "").alias("message"),
-        _corrupt(how, (is_new | text.rlike(_OLD_SYSLOG)) & (F.coalesce(priority, F.lit(0)) <= _MAX_PRIORITY)),
+        _corrupt(how, fits, _problem(how, "time", time_text, time)),
     )
 
 
@@ -197,11 +221,8 @@ def _logfmt(how: Format, text: Column) -> Column:
             else strict_value(plain, kinds[name].dataType)
         )
         columns.append(typed.alias(name))
-        reason = F.concat(F.lit(f"column {name} is "), shown(plain), F.lit(f", which is no {how.kind(name)}"))
-        problems.append(F.when(plain.isNotNull() & typed.isNull(), reason))
-    wrong = F.concat_ws("; ", *problems)
-    whole = F.when(~text.rlike(_PAIR), F.lit(f"the value is no {how.what}")).when(wrong != "", wrong)
-    return F.struct(*columns, whole.alias(CORRUPT))
+        problems.append(_problem(how, name, plain, typed))
+    return F.struct(*columns, _corrupt(how, text.rlike(_PAIR), *problems))
 
 
 def _is_named(name: str) -> Callable[[Column], Column]:

@@ -95,13 +95,21 @@ class Format:
 
     def pattern(self, column: str) -> str | None:
         """The declared form of a column's times or dates."""
-        kind = self.columns[column].lower()
+        return self.pattern_of(self.columns[column])
+
+    def pattern_of(self, kind: str) -> str | None:
+        """The same by the type's name, for parts of a column's value."""
+        kind = kind.lower()
         return self.date_format if kind == "date" else self.timestamp_format if kind.startswith("timestamp") else None
 
     def kind(self, column: str) -> str:
         """What a value of the column is, for the reasons of bad rows."""
-        pattern = self.pattern(column)
-        return self.columns[column] + (f" of the form {pattern}" if pattern else "")
+        return self.with_pattern(self.columns[column])
+
+    def with_pattern(self, kind: str) -> str:
+        """The type's name, with the form that is declared for it."""
+        pattern = self.pattern_of(kind)
+        return kind + (f" of the form {pattern}" if pattern else "")
 
     @property
     def what(self) -> str:

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from barnabas.pipelines.formats import Format
-from barnabas.pipelines.strict_values import column_types, variant_text
+from barnabas.pipelines.strict_values import column_types, strict_value, variant_text
 
 __all__ = ["begins_with_mark", "json_problem", "shown", "wrong_columns"]
 
@@ -25,6 +25,9 @@ _SHOWN = 100
 """Characters of a wrong value that a reason shows."""
 _UNPRINTABLE = r"[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]"
 _INFINITE = float("inf")
+_DIGITS_LOST = (
+    ": a number of more than 15 digits with an exponent, or of more than 38, is exact as a text in quotes only"
+)
 _FOUND = {"STRING": "a text", "BOOLEAN": "a boolean", "OBJECT": "an object", "ARRAY": "a list"}
 
 
@@ -50,7 +53,7 @@ def wrong_columns(how: Format, row: Column, again: Column, corrupt: Column) -> C
     for field in column_types(how):
         name, value, found = field.name, row[field.name], again[field.name]
         if how.type == "json":
-            problems += _in_variant(name, value, found, field.dataType, how.kind(name))
+            problems += _in_variant(name, value, found, field.dataType, how.kind(name), how)
         else:
             is_wrong = value.isNull() & found.isNotNull()
             problems.append(F.when(is_wrong, _reason(name, shown(found), how.kind(name), _hint(how, found))))
@@ -77,13 +80,17 @@ def _hint(how: Format, found: Column) -> Column:
     return F.when(found == "", F.lit(' (null = "" in the format makes empty fields null)')).otherwise("")
 
 
-def _in_variant(path: str, value: Column, found: Column, kind: DataType, name: str) -> list[Column]:
+def _in_variant(path: str, value: Column, found: Column, kind: DataType, name: str, how: Format) -> list[Column]:
     """The problems of a value of JSON, or of each part of an object."""
     text, schema = variant_text(found), F.schema_of_variant(found)
     is_wrong = value.isNull() & text.isNotNull()
     if isinstance(kind, DoubleType | FloatType):
         is_wrong |= (F.abs(value) == _INFINITE) & (schema == "DOUBLE")
-    own = F.when(is_wrong, _reason(path, shown(text), name, _but(schema, kind)))
+    suffix = _but(schema, kind)
+    if isinstance(kind, DecimalType):
+        is_lost = (schema == "DOUBLE") & strict_value(text, kind).isNotNull()
+        suffix = F.when(is_lost, F.lit(_DIGITS_LOST)).otherwise(suffix)
+    own = F.when(is_wrong, _reason(path, shown(text), name, suffix))
     if not isinstance(kind, StructType):
         return [own]
     parts = [
@@ -94,7 +101,8 @@ def _in_variant(path: str, value: Column, found: Column, kind: DataType, name: s
             value[each.name],
             F.try_variant_get(found, f"$['{each.name}']", "variant"),
             each.dataType,
-            each.dataType.simpleString(),
+            how.with_pattern(each.dataType.simpleString()),
+            how,
         )
         if "'" not in each.name
     ]

@@ -44,10 +44,13 @@ _DAY = "[+-]?[0-9]{4,6}-[0-9]{1,2}-[0-9]{1,2}"
 """Years beyond 9999 are times, which outputs cannot hold; the reason of such a row says so."""
 _CLOCK = r"[T ][0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
 _ZONE = " ?(Z|[+-][0-9]{1,2}(:?[0-9]{2})?|[A-Za-z]{3}[A-Za-z0-9_+/:-]*)"
-_NAMED_INFINITY = r'[:\[,]\s*"?[+-]?I(nf|NF)'
-"""In a JSON document; a number that is too large has no name."""
+_BEFORE = r"[:\[,]\s*"
+_INFINITY = r'"?[+-]?(Infinity|INF)"?\s*[,}\]]'
+_HUGE = "[+-]?(?:[0-9.]++[eE][+]?[0-9]{2}|[0-9]{25})"
+"""What stands in a JSON document before a value, for one that is infinite by name, and for all that are too large."""
+_DOUBLE = rf"{_BEFORE}[+-]?(?=[0-9.]{{16}})(?:[0-9.]++[eE]|[0-9]{{39}}|[0-9.]{{40}})"
+"""A number in a JSON document that a variant holds as a double, which has fewer digits."""
 _INFINITE = float("inf")
-_MOST_DIGITS = 38
 _MOST_SECONDS = (1 << 63) // 1_000_000
 """More would overflow; this is far beyond the year 9999, which makes a bad row."""
 
@@ -81,22 +84,26 @@ def strict_value(text: Column, kind: DataType) -> Column:
 
 def _decimal(text: Column, kind: DecimalType) -> Column:
     """No digit is rounded away; zeros at the end are none."""
-    whole, places = kind.precision - kind.scale, kind.scale
-    value = text.try_cast(kind)
+    places = kind.scale
     is_plain = text.rlike(rf"^[+-]?([0-9]+(\.[0-9]{{0,{places}}}0*)?|\.[0-9]{{1,{max(places, 1)}}}0*)$")
-    exact = text.try_cast(DecimalType(_MOST_DIGITS, _MOST_DIGITS - whole))
-    return F.when(is_plain | text.rlike(_NUMBER) & (value == exact), value)
+    return F.when(is_plain | text.rlike(_NUMBER) & _has_places(text, places), text.try_cast(kind))
+
+
+def _has_places(number: Column, places: int) -> Column:
+    """Whether a number, written in any way, has no digit but zeros beyond so many places; of its text, for no type is wide enough."""
+    mantissa = F.regexp_extract(number, "^[+-]?([0-9.]+)", 1)
+    exponent = F.coalesce(F.regexp_extract(number, "[eE]([+-]?[0-9]+)$", 1).try_cast("int"), F.lit(0))
+    point = F.locate(".", mantissa)
+    written = F.when(point > 0, F.length(mantissa) - point).otherwise(0)
+    digits = F.replace(mantissa, F.lit("."), F.lit(""))
+    kept = F.rtrim(digits, F.lit("0"))
+    return (kept == "") | (written - (F.length(digits) - F.length(kept)) - exponent <= places)
 
 
 def parsed_types(how: Format) -> StructType:
     """The types with which Spark parses a value of CSV or JSON: those that its parsers read strictly are of the columns."""
     leaf = VariantType() if how.type == "json" else StringType()
-    return StructType(
-        [
-            StructField(field.name, field.dataType if how.pattern(field.name) else _parsed(field.dataType, how, leaf))
-            for field in column_types(how)
-        ]
-    )
+    return StructType([StructField(each.name, _parsed(each.dataType, how, leaf)) for each in column_types(how)])
 
 
 def _parsed(kind: DataType, how: Format, leaf: DataType) -> DataType:
@@ -110,30 +117,32 @@ def _parsed(kind: DataType, how: Format, leaf: DataType) -> DataType:
 
 
 def _is_lenient(kind: DataType, how: Format) -> bool:
-    """Whether Spark's parser takes for a value of the type what is none."""
+    """Whether Spark's parser takes for a value of the type what is none. Times of a declared form it reads strictly."""
     if isinstance(kind, DoubleType | FloatType):
         return how.type == "csv"
-    return isinstance(kind, DecimalType | DateType | TimestampType | TimestampNTZType)
+    return isinstance(kind, DecimalType | DateType | TimestampType | TimestampNTZType) and not how.pattern_of(
+        kind.simpleString()
+    )
 
 
-def typed_value(value: Column, kind: DataType, parsed: DataType) -> Column:
-    """What Spark has parsed as `parsed_types`, as the column's type."""
+def typed_value(value: Column, kind: DataType, parsed: DataType, record: Column) -> Column:
+    """What Spark has parsed as `parsed_types`, as the column's type; ``record`` is the whole value as text."""
     if kind == parsed:
         return value
     if isinstance(kind, StructType) and isinstance(parsed, StructType):
         fields = [
-            typed_value(value[each.name], each.dataType, other.dataType).alias(each.name)
+            typed_value(value[each.name], each.dataType, other.dataType, record).alias(each.name)
             for each, other in zip(kind, parsed, strict=True)
         ]
         return F.when(value.isNotNull(), F.struct(*fields))
     if isinstance(kind, ArrayType) and isinstance(parsed, ArrayType):
         inner, other = kind.elementType, parsed.elementType
-        return F.transform(value, lambda each: typed_value(each, inner, other))
+        return F.transform(value, lambda each: typed_value(each, inner, other, record))
     if isinstance(kind, MapType) and isinstance(parsed, MapType):
         of, was = kind.valueType, parsed.valueType
-        return F.transform_values(value, lambda _, each: typed_value(each, of, was))
+        return F.transform_values(value, lambda _, each: typed_value(each, of, was, record))
     if isinstance(parsed, VariantType):
-        return _of_variant(value, kind)
+        return _of_variant(value, kind, record)
     return strict_value(value, kind)
 
 
@@ -142,9 +151,11 @@ def variant_text(value: Column) -> Column:
     return F.try_variant_get(value, "$", "string")
 
 
-def _of_variant(value: Column, kind: DataType) -> Column:
+def _of_variant(value: Column, kind: DataType, record: Column) -> Column:
     text = variant_text(value)
     typed = strict_value(text, kind)
+    if isinstance(kind, DecimalType):  # a record that has a number with digits that are lost may have it here
+        return F.when(~((F.schema_of_variant(value) == "DOUBLE") & record.rlike(_DOUBLE)), typed)
     if not isinstance(kind, TimestampType):
         return typed
     seconds = F.when(F.schema_of_variant(value) == "BIGINT", F.try_variant_get(value, "$", "bigint"))
@@ -152,25 +163,36 @@ def _of_variant(value: Column, kind: DataType) -> Column:
     return F.when(text.rlike(_WHOLE), F.when(seconds.isNotNull(), F.timestamp_seconds(kept))).otherwise(typed)
 
 
-def is_misfit(value: Column, kind: DataType, parsed: DataType, record: Column) -> Column | None:
+def is_misfit(
+    value: Column, kind: DataType, parsed: DataType, record: Column, name: str | None = None
+) -> Column | None:
     """Whether a parsed value is none of the type, or has a part that is none; None for types of which Spark sees it.
 
-    ``record`` is the whole value as text.
+    ``record`` is the whole value as text, ``name`` the value's in it.
     """
     if isinstance(kind, StructType) and isinstance(parsed, StructType):
         pairs = zip(kind, parsed, strict=True)
-        return _any([is_misfit(value[a.name], a.dataType, b.dataType, record) for a, b in pairs])
+        return _any([is_misfit(value[a.name], a.dataType, b.dataType, record, a.name) for a, b in pairs])
     if isinstance(kind, ArrayType) and isinstance(parsed, ArrayType):
         return _within(value, kind.elementType, parsed.elementType, record)
     if isinstance(kind, MapType) and isinstance(parsed, MapType):
         is_repeated = F.size(F.array_distinct(F.map_keys(value))) < F.size(value)
         return _any([is_repeated, _within(F.map_values(value), kind.valueType, parsed.valueType, record)])
     if isinstance(kind, DoubleType | FloatType) and kind == parsed:
-        return (F.abs(value) == _INFINITE) & ~record.rlike(_NAMED_INFINITY)
+        return (F.abs(value) == _INFINITE) & _is_too_large(record, name)
     if kind == parsed:
         return None
     text = variant_text(value) if isinstance(parsed, VariantType) else value
-    return text.isNotNull() & typed_value(value, kind, parsed).isNull()
+    return text.isNotNull() & typed_value(value, kind, parsed, record).isNull()
+
+
+def _is_too_large(record: Column, name: str | None) -> Column:
+    """Whether an infinite value of a JSON document is a number; without a name, whether any of the document's may be."""
+    is_any = record.rlike(_BEFORE + _HUGE)
+    if name is None:
+        return is_any
+    field = rf'"\Q{name}\E"\s*:\s*'
+    return is_any & (record.rlike(field + _HUGE) | ~record.rlike(field + _INFINITY))
 
 
 def _within(values: Column, kind: DataType, parsed: DataType, record: Column) -> Column | None:
