@@ -229,8 +229,10 @@ class _Shell:
         return 0
 
     def _describe(self, error: KeeperError) -> str:
-        """zkCli's words; where there is no connection, or no reply that makes sense, with the reason."""
+        """zkCli's words; where there is no connection, no identity, or a reply against the protocol, with the reason."""
         client, words = self._client, describe_error(error)
+        if error.code is ErrorCode.AUTH_FAILED and client is not None and client.client.refusal:
+            return f"{words}: {client.client.refusal}"
         if error.code is ErrorCode.MARSHALLING_ERROR and client is not None and client.client.protocol_error:
             return client.client.protocol_error
         if error.code is not ErrorCode.CONNECTION_LOSS or client is None or client.client.is_connected:

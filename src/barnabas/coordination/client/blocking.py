@@ -70,7 +70,6 @@ class BlockingClient:
     async def _run(self, request: Callable[[CoordinationClient], Awaitable[T]]) -> T:
         if self._patience_ms is None:
             return await request(self.client)
-        await self.client.wait_connected(self._patience_ms)
         asked = asyncio.ensure_future(request(self.client))
         watching = asyncio.ensure_future(self.client.watch_connection(self._patience_ms))
         try:

@@ -97,6 +97,11 @@ class CoordinationClient:
         """Which server violated the protocol, and how; "" when none did."""
         return self._driver.protocol_error
 
+    @property
+    def refusal(self) -> str:
+        """Why a server refused an identity; "" when none did."""
+        return self._session.refusal
+
     def on_session(self, listener: Callable[[SessionEvent], None]) -> None:
         """Call ``listener`` at every `SessionEvent`, from the loop, in order with replies and watches."""
         self._driver.listeners.append(listener)

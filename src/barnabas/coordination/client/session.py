@@ -207,6 +207,8 @@ class ClientSession:
         self.past_ids: set[int] = set()
         """Ids of this client's expired sessions."""
         self.last_zxid = 0
+        self.refusal = ""
+        """Why a server refused an identity; "" when none did."""
         self.servers = list(servers)
         self._next_server = 0
         self._wanted_timeout_ms = session_timeout_ms
@@ -469,6 +471,7 @@ class ClientSession:
     def _refused(self, why: str) -> None:
         """The server did not accept an identity. Another connection would end in the same way, so none is made."""
         logger.error("The coordination server refused an identity: %s", why)
+        self.refusal = why
         if self.state is State.CONNECTED:  # a session that closes comes to its end by itself
             self._move(Input.REFUSED)
             self._end(had_connection=True, code=ErrorCode.AUTH_FAILED)
