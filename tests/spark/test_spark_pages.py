@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ class OpenSession:
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
+        self.jvm = SimpleNamespace(has_open_callbacks=False)
 
     def close(self, *_: Any) -> None:
         """It stays."""
