@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client import Admin, AuthenticationError, ClientError, ConnectError, Consumer, Producer
+from barnabas.client.librdkafka_clients import new_client
 from barnabas.testing import Cluster, ProcessCluster
 from support.needs import needs
 
@@ -47,8 +48,8 @@ def test_a_wrong_password_and_an_unknown_user_are_refused(
 
 
 def test_a_password_of_any_characters_is_accepted_from_every_client() -> None:
-    """librdkafka's configuration would drop the blank at its begin."""
-    password = ' s\u00e9cret "\\\u20ac '
+    """Letters beyond ASCII, quotes, a backslash, and a blank at its end."""
+    password = 's\u00e9cret "\\\u20ac '
     with Cluster(security="SASL_PLAINTEXT", users={"ann": password}) as cluster:
         cluster.create_topic("t")
         for mechanism in ("PLAIN", "SCRAM-SHA-512"):
@@ -63,6 +64,24 @@ def test_a_password_of_any_characters_is_accepted_from_every_client() -> None:
                     assert next(iter(consumer)).value == "PLAIN"
         with Admin(properties) as admin:
             assert {group.group_id[-1] for group in admin.list_groups()} == {" "}
+
+
+def test_a_password_keeps_whitespace_at_its_start() -> None:
+    """librdkafka's configuration drops it, so the password is set once more when the client is there."""
+    made = new_client(LoginOfLibrdkafka, {"sasl.username": "ann", "sasl.password": " secret"})
+    assert made.login == ("ann", " secret")
+    made = new_client(LoginOfLibrdkafka, {"sasl.username": "ann", "sasl.password": "secret "})
+    assert made.login == ("ann", "secret ")
+
+
+class LoginOfLibrdkafka:
+    """A client that drops whitespace as librdkafka does, and connects to nothing: a real one may connect too early."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.login = (settings["sasl.username"].lstrip(), settings["sasl.password"].lstrip())
+
+    def set_sasl_credentials(self, user: str, password: str) -> None:
+        self.login = (user, password)
 
 
 def test_a_client_that_does_not_trust_the_certificate_does_not_connect(secured: Cluster, tmp_path: Path) -> None:
