@@ -272,12 +272,13 @@ def test_topics_with_limits_near_each_other_share_one_producer_of_librdkafka(
 def test_a_limit_on_requests_that_batches_exceed_is_named() -> None:
     """Brokers close the connection without a word; the records time out."""
     with Cluster(settings={"socket.request.max.bytes": "50000"}) as cluster:
-        producer = Producer({**servers(cluster), "delivery.timeout.ms": 1500})
+        # The records wait for each other, so that they make one large batch on a busy machine, too.
+        producer = Producer({**servers(cluster), "linger.ms": 500, "delivery.timeout.ms": 2000})
         receipts = producer.send_many("orders", values("large"))
         with pytest.raises(
             DeliveryError, match=r"larger than their socket\.request\.max\.bytes=50000 \(set the producer's"
         ) as error:
-            receipts[-1].result()
+            receipts[0].result()
         assert error.value.name == "_MSG_TIMED_OUT"
         producer.purge()
         with Producer({**servers(cluster), "batch.size": 40_000}) as smaller:
