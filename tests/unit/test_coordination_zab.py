@@ -90,12 +90,79 @@ def test_a_log_that_is_ahead_of_the_current_epoch_raises_it() -> None:
     assert (found.current, found.accepted) == (4, 4)
 
 
-def test_an_epoch_that_cannot_be_read_is_refused_with_a_remedy() -> None:
+def stored_epochs(accepted: int, current: int) -> MemoryFiles:
+    """The files of a server of ours that has accepted one epoch and entered another."""
+    files = MemoryFiles()
+    found = Epochs(files, "/", 0)  # type: ignore[arg-type]  # what it needs of Files
+    found.accept(accepted)
+    found.enter(current)
+    return files
+
+
+@pytest.mark.parametrize("text", [b"many", b"", b"-1", b"1_0", b"4294967296", b"1\n2\n", b"1\ncrc32 00000000\n"])
+@pytest.mark.parametrize("name", ["acceptedEpoch", "currentEpoch"])
+def test_an_epoch_that_cannot_be_read_is_refused_with_a_remedy(name: str, text: bytes) -> None:
     """The server does not take part with a forgotten promise."""
     files = MemoryFiles()
-    files.content = {"/acceptedEpoch": b"many"}
-    with pytest.raises(CorruptDataError, match="acceptedEpoch"):
+    files.content = {"/" + name: text}
+    with pytest.raises(
+        CorruptDataError, match=rf"/{name} holds .*Restore it from a backup .*or move this server's data"
+    ):
         Epochs(files, "/", 0)  # type: ignore[arg-type]  # what it needs of Files
+
+
+@pytest.mark.parametrize("name", ["acceptedEpoch", "currentEpoch"])
+def test_each_changed_bit_of_an_epoch_file_stops_the_start_or_changes_nothing(name: str) -> None:
+    """One flipped bit made a stale server leader, and the others cut their logs."""
+    whole = stored_epochs(13, 12).content
+    data = whole["/" + name]
+    for at in range(len(data)):
+        for bit in range(8):
+            files = MemoryFiles()
+            files.content = {**whole, "/" + name: data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]}
+            try:
+                found = Epochs(files, "/", 12 << 32)  # type: ignore[arg-type]  # what it needs of Files
+            except CorruptDataError:
+                continue
+            assert (found.accepted, found.current) == (13, 12)
+
+
+def test_a_current_epoch_above_the_accepted_one_stops_the_start() -> None:
+    """A server accepts an epoch before it enters it; so Apache's servers refuse to start."""
+    with pytest.raises(CorruptDataError, match="/acceptedEpoch holds the epoch 1, but /currentEpoch holds the epoch 5"):
+        epochs(accepted=1, current=5)
+
+
+def test_an_accepted_epoch_below_that_of_the_log_stops_the_start() -> None:
+    """No server logs a transaction of an epoch that it has not accepted."""
+    files = MemoryFiles()
+    files.content = {"/acceptedEpoch": b"1", "/currentEpoch": b"1"}
+    with pytest.raises(CorruptDataError, match="but the log has transactions of the epoch 2"):
+        Epochs(files, "/", 2 << 32 | 1)  # type: ignore[arg-type]  # what it needs of Files
+
+
+def test_epochs_that_apache_or_an_earlier_version_wrote_are_taken_as_they_are() -> None:
+    """They have no second line; neither has a directory in which a server of Apache's ran in between."""
+    files = stored_epochs(4, 3)
+    for name, text in {"/acceptedEpoch": b"6", "/currentEpoch": b"6\n"}.items():
+        files.content[name] = text
+        found = Epochs(files, "/", 3 << 32)  # type: ignore[arg-type]  # what it needs of Files
+    assert (found.accepted, found.current) == (6, 6)
+
+
+def test_the_first_line_of_an_epoch_file_is_what_apache_reads() -> None:
+    """QuorumPeer.readLongFromFile parses one line."""
+    files = stored_epochs(4, 3)
+    assert files.content["/acceptedEpoch"].split(b"\n")[0] == b"4"
+    assert files.content["/currentEpoch"].split(b"\n")[0] == b"3"
+
+
+def test_epoch_files_that_changed_places_stop_the_start() -> None:
+    """The checksum covers the name."""
+    files = stored_epochs(4, 3)
+    files.content["/currentEpoch"] = files.content["/acceptedEpoch"]
+    with pytest.raises(CorruptDataError, match="/currentEpoch holds the epoch 4, and its checksum"):
+        Epochs(files, "/", 3 << 32)  # type: ignore[arg-type]  # what it needs of Files
 
 
 def transaction(zxid: int) -> bytes:

@@ -4,19 +4,40 @@
 the epoch of the leader whose history it has acknowledged; with the last zxid it says how recent its history is. Each is
 on stable storage before the message that depends on it leaves.
 
-In ZooKeeper: QuorumPeer's acceptedEpoch and currentEpoch.
+A wrong epoch costs acknowledged writes: a server with a stale history and a high ``currentEpoch`` would lead, and the others
+would cut their logs. So neither file is an authority:
+
+- Each has a second line with a checksum (`barnabas.base.check_lines`). Apache's servers read the first line only, and write
+  no second one.
+- A server agrees to an epoch before it acknowledges its history. So an accepted epoch below the current one cannot be.
+- Where the log ends in a later epoch than the current one, the log is right: see `Epochs.reach`.
+
+Where a file contradicts itself or the other, the server does not start: which of the two is wrong cannot be seen, and the
+other members have what this one has acknowledged.
+
+In ZooKeeper: QuorumPeer's acceptedEpoch and currentEpoch; loadDataBase refuses an accepted epoch below the current one.
 """
 
+import logging
 import posixpath
+import re
 
+from barnabas.base.check_lines import Check, add_check_line, split_check_line
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files
 from barnabas.wire.jute.quorum import epoch_of
 
 __all__ = ["Epochs"]
 
+logger = logging.getLogger(__name__)
+
 _ACCEPTED = "acceptedEpoch"
 _CURRENT = "currentEpoch"
+_MAX_EPOCH = (1 << 31) - 1
+_REMEDY = (
+    "Restore it from a backup of the whole data directory; or move this server's data directory away and let it copy the "
+    "state from the other servers"
+)
 
 
 class Epochs:
@@ -26,9 +47,20 @@ class Epochs:
         """A missing file means the epoch of the last transaction. Raises `CorruptDataError`."""
         self._files = files
         self._directory = directory
-        self._current = self._read(_CURRENT, epoch_of(last_zxid))
-        self._accepted = self._read(_ACCEPTED, self._current)
-        self._accepted = max(self._accepted, self._current)
+        current, accepted = self._read(_CURRENT), self._read(_ACCEPTED)
+        if current is not None and accepted is None:
+            logger.warning("%s is missing, and is taken as %d like currentEpoch", self._path(_ACCEPTED), current)
+        self._current = epoch_of(last_zxid) if current is None else current
+        reached = max(self._current, epoch_of(last_zxid))
+        self._accepted = reached if accepted is None else accepted
+        if self._accepted < reached:
+            where = f"the log has transactions of the epoch {reached}"
+            if reached == self._current:
+                where = f"{self._path(_CURRENT)} holds the epoch {reached}"
+            raise CorruptDataError(
+                f"{self._path(_ACCEPTED)} holds the epoch {accepted}, but {where}: a server accepts an epoch before it enters it, "
+                f"so one of the files is damaged. {_REMEDY}"
+            )
 
     @property
     def accepted(self) -> int:
@@ -60,21 +92,26 @@ class Epochs:
     def _path(self, name: str) -> str:
         return posixpath.join(self._directory, name)
 
-    def _read(self, name: str, default: int) -> int:
+    def _read(self, name: str) -> int | None:
+        """The epoch in a file; None when there is no file."""
         path = self._path(name)
         if not self._files.exists(path):
-            return default
-        text = self._files.read(path).strip()
+            return None
         try:
-            epoch = int(text)
-        except ValueError:
-            epoch = -1
-        if epoch < 0:
+            data = self._files.read(path)
+        except IsADirectoryError as error:
+            raise CorruptDataError(f"{path} is a directory instead of a file with an epoch. {_REMEDY}") from error
+        line, check = split_check_line(name, data, 1)
+        text = line.strip()
+        epoch = int(text) if re.fullmatch(rb"[0-9]{1,10}", text) else -1
+        if not 0 <= epoch <= _MAX_EPOCH:
+            raise CorruptDataError(f"{path} holds {text[:40]!r} instead of an epoch. {_REMEDY}")
+        if check is Check.WRONG:
             raise CorruptDataError(
-                f"{path} holds {text[:40]!r} instead of an epoch. Restore it from a backup; or move this server's data "
-                "directory away and let it copy the state from the other servers"
+                f"{path} holds the epoch {epoch}, and its checksum in the second line is that of another: the file is damaged. "
+                f"{_REMEDY}; remove the second line only if you wrote the epoch yourself"
             )
         return epoch
 
     def _write(self, name: str, epoch: int) -> None:
-        self._files.write_atomically(self._path(name), b"%d" % epoch)
+        self._files.write_atomically(self._path(name), add_check_line(name, b"%d\n" % epoch))
