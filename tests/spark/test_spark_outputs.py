@@ -137,6 +137,24 @@ def test_records_that_become_several_rows_need_a_key(cluster: Any, spark: Any, t
         run(spark, tmp_path, keyed)
 
 
+def test_a_micro_batch_that_was_planned_before_its_topic_was_made_again_is_lost_and_counted(
+    cluster: Any, spark: Any, tmp_path: Path
+) -> None:
+    """A flow was killed in the midst of it, and may lose records: the next run counts them, and reads the new topic."""
+    topic = cluster.topic(1)
+    text = HEAD.format(topic=topic, bootstrap=cluster.bootstrap, kind="state", limit=5).replace(
+        "[source.format]", "fail_on_data_loss = false\n[source.format]"
+    ) + sinks(sqlite='path = "out.db"\ntable = "t"')
+    cluster.produce(topic, [(None, b'{"id": %d}' % number) for number in range(7)])
+    run(spark, tmp_path, text)
+    for each in (tmp_path / "state" / "main" / "commits").glob("*1*"):
+        each.unlink()
+    cluster.make_again(topic)
+    cluster.produce(topic, [(None, b'{"id": %d}' % number) for number in range(20, 29)])
+    summary = run(spark, tmp_path, text)
+    assert (summary["rows"], summary["lost_records"], summary["lost"]) == (9, 2, {f"{topic}-0": 2})
+
+
 def test_a_flow_whose_table_is_gone_refuses_until_it_is_filled_again(cluster: Any, spark: Any, tmp_path: Path) -> None:
     """It would go on from its checkpoint otherwise, with an empty table. A restored copy is fine, and so is a rewind."""
     topic = cluster.topic(1)

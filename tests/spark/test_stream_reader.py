@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: E402
 
 from barnabas.base.errors import ConfigError  # noqa: E402
 from barnabas.pipelines.errors import DataLossError  # noqa: E402
+from barnabas.pipelines.lost_records import LostRecords, lost_file  # noqa: E402
 from barnabas.pipelines.options import SourceOptions  # noqa: E402
 from barnabas.pipelines.source import SCHEMA, TopicReader, TopicStreamReader  # noqa: E402
 
@@ -23,6 +25,11 @@ ALL = ReadAllAvailable()
 def stream(cluster: Any, topic: str, **options: str) -> TopicStreamReader:
     given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "startingOffsets": "earliest", **options}
     return TopicStreamReader(SourceOptions.parse(given, streaming=True), SCHEMA)
+
+
+def lax_flow(checkpoint: Path) -> dict[str, str]:
+    """Options of a flow that may lose records."""
+    return {"flowSource": "source", "failOnDataLoss": "false", "lostFile": str(lost_file(checkpoint))}
 
 
 def read(reader: TopicStreamReader, start: Any, end: Any) -> list[int]:
@@ -104,15 +111,17 @@ def test_a_topic_that_is_made_again_is_noticed_though_it_is_longer(
     assert f"topic {topic} was deleted and made again" in caplog.text
 
 
-def test_a_flow_moves_positions_in_a_topic_that_was_made_again_to_its_beginning(cluster: Any) -> None:
-    """What was planned before is of records that are gone; a query of a flow ends when it notices, for the flow to keep the id."""
+def test_a_flow_moves_positions_in_a_topic_that_was_made_again_to_its_beginning(cluster: Any, tmp_path: Path) -> None:
+    """What was planned before is of records that are gone, and is counted, once however often it is planned."""
     topic, other = cluster.topic(1), cluster.topic(1)
     cluster.produce(topic, numbers(0, 9))
     cluster.produce(other, numbers(0, 3))
     both = f"{topic},{other}"
-    reader = stream(cluster, both, flowSource="source", failOnDataLoss="false", madeAgain=topic)
+    reader = stream(cluster, both, madeAgain=topic, **lax_flow(tmp_path))
     planned = {topic: {"0": 7}, other: {"0": 2}}
-    assert read(reader, {topic: {"0": 5}, other: {"0": 1}}, planned) == [1]
+    for _ in range(2):
+        assert read(reader, {topic: {"0": 5}, other: {"0": 1}}, planned) == [1]
+    assert LostRecords(tmp_path).by_partition() == {f"{topic}-0": 2}
     moved = reader.latestOffset(planned, ALL)
     assert moved == {topic: {"0": 0}, other: {"0": 2}}
     end = reader.latestOffset(moved, ALL)
@@ -130,6 +139,48 @@ def test_a_topic_that_is_shorter_than_what_was_read_is_read_on(cluster: Any, cap
     cluster.produce(topic, numbers(3, 6))
     assert read(reader, {topic: {"0": 3}}, reader.latestOffset({topic: {"0": 3}}, ALL)) == [3, 4, 5]
     assert f"{topic}-0 was read up to 10 and now ends at 3" in caplog.text
+
+
+def test_records_that_were_seen_and_are_gone_before_they_are_read_are_lost(
+    cluster: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log's end falls back, behind what is read or before it, as after an unclean election: a query ends, or counts them."""
+    monkeypatch.setattr("barnabas.pipelines.source._SETTLE_S", 0.0)
+    topic = cluster.topic(1)
+    cluster.produce(topic, numbers(0, 9))
+    strict, lax, other = stream(cluster, topic), *(stream(cluster, topic, **lax_flow(tmp_path)) for _ in range(2))
+    for each in (strict, lax, other):
+        monkeypatch.setattr(each, "_notice_new_topics", lambda _: None)  # which would be first to see it
+        assert each.latestOffset({topic: {"0": 2}}, ALL) == {topic: {"0": 9}}
+    cluster.make_again(topic)
+    cluster.produce(topic, numbers(0, 4))
+    with pytest.raises(DataLossError, match=f"{topic}-0 ended at 9 and now ends before: records from 4 on are gone"):
+        strict.latestOffset({topic: {"0": 2}}, ALL)
+    assert lax.latestOffset({topic: {"0": 2}}, ALL) == {topic: {"0": 4}}
+    assert LostRecords(tmp_path).by_partition() == {f"{topic}-0": 5}
+    assert "records 4 to 8 are gone" in caplog.text
+    assert other.latestOffset({topic: {"0": 6}}, ALL) == {topic: {"0": 4}}, (
+        "the same records are lost to the second query"
+    )
+    assert LostRecords(tmp_path).by_partition() == {f"{topic}-0": 5}
+    assert lax.latestOffset({topic: {"0": 4}}, ALL) == {topic: {"0": 4}}
+    assert LostRecords(tmp_path).by_partition() == {f"{topic}-0": 5}
+
+
+def test_unread_records_of_a_topic_that_is_made_again_while_a_flow_runs_are_counted(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As far as its queries had seen them; they end, and the flow starts them again."""
+    monkeypatch.setattr("barnabas.pipelines.source._IDS_EVERY_S", 0.0)
+    topic = cluster.topic(1)
+    cluster.produce(topic, numbers(0, 9))
+    reader = stream(cluster, topic, **lax_flow(tmp_path))
+    assert reader.latestOffset({topic: {"0": 3}}, ALL) == {topic: {"0": 9}}
+    cluster.make_again(topic)
+    cluster.produce(topic, numbers(0, 20))
+    with pytest.raises(DataLossError, match="was deleted and made again"):
+        reader.latestOffset({topic: {"0": 3}}, ALL)
+    assert LostRecords(tmp_path).by_partition() == {f"{topic}-0": 6}
 
 
 def test_offsets_that_do_not_fit_are_refused(cluster: Any) -> None:

@@ -21,7 +21,7 @@ from barnabas.pipelines.errors import secrets_hidden
 from barnabas.pipelines.flows import load_flow
 from barnabas.pipelines.function_files import FunctionUse
 from barnabas.pipelines.spec_fields import SpecError, SpecProblem
-from barnabas.pipelines.summary_text import wrong_lines
+from barnabas.pipelines.summary_text import lost_count_text, wrong_lines
 
 if TYPE_CHECKING:
     from barnabas.pipelines.analysis import Analysis, Problem
@@ -101,6 +101,8 @@ def _act(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     from barnabas.pipelines.run import run_flow
 
     outlive_output()
+    if arguments.fail_on_loss:
+        _require_counted_loss(flow)
     _require_topics(flow)
     accepts = arguments.accept_bad_rows
     with RunDisplay(quiet=arguments.quiet) as display:
@@ -129,6 +131,18 @@ def _require_consistent_properties(flow: spec.Flow) -> None:
         from barnabas.pipelines.kafka import require_consistent_properties
 
         require_consistent_properties(flow)
+
+
+def _require_counted_loss(flow: spec.Flow) -> None:
+    """Raise `SpecError` where the exit status cannot say whether records were lost."""
+    from barnabas.pipelines.lost_records import loses_uncounted
+
+    if loses_uncounted(flow):
+        raise flow.places.error(
+            "resources.connector",
+            "--fail-on-loss needs the number of lost records, which Spark's own connector does not count: use the connector "
+            '"barnabas", or fail_on_data_loss = true, which ends the flow at a loss',
+        )
 
 
 def _require_topics(flow: spec.Flow) -> None:
@@ -220,10 +234,10 @@ def _print_summary(summary: dict[str, Any], output: str) -> None:
         return
     print(f"{summary['flow']}: {summary['status']}", end="")
     if "rows" in summary:
-        lost = f"{summary['lost_records']} lost, " if summary.get("lost_records") else ""
+        lost = lost_count_text(summary.get("lost_records", 0))
         print(
             f"; {summary['rows']} rows in {summary['batches']} batches, {summary['bad_rows']} bad, "
-            f"{summary['late_rows']} late, {lost}lag {lag_text(summary['lag'], None)}, {summary['seconds']:.1f} s",
+            f"{summary['late_rows']} late{lost}, lag {lag_text(summary['lag'], None)}, {summary['seconds']:.1f} s",
             end="",
         )
     print()

@@ -17,7 +17,7 @@ from barnabas.cli.terminal import print, print_lines
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
 from barnabas.pipelines.offsets import Offsets, from_json, require_known
-from barnabas.pipelines.summary_text import wrong_lines
+from barnabas.pipelines.summary_text import lost_count_text, wrong_lines
 from barnabas.pipelines.texts import json_values
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     if "rows" in last:
         print(
             f"  {'this' if running else 'last'} run: {last['rows']:,} rows in {last['seconds']:.0f} s, {last['bad_rows']:,} bad"
+            f"{lost_count_text(last.get('lost_records', 0))}"
         )
         for line in wrong_lines(last):
             print(f"    {line}")

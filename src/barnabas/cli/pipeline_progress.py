@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from barnabas.cli.pipeline_operations import lag_text
 from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.cli.terminal import CLEAR_LINE, own, print
+from barnabas.pipelines.summary_text import lost_count_text
 
 if TYPE_CHECKING:
     from barnabas.pipelines.progress import Totals
@@ -50,7 +51,7 @@ class RunDisplay:
             f"{totals.rows:,} rows, {rate:,.0f} rows/s, lag {lag_text(totals.lag, totals.catch_up_s)}, batch {totals.batch}"
             + (f", {totals.bad_rows:,} bad" if totals.bad_rows else "")
             + (f", {totals.late_rows:,} late" if totals.late_rows else "")
-            + (f", {totals.lost_records:,} lost" if totals.lost_records else "")
+            + lost_count_text(totals.lost_records)
         )
         if self._terminal:
             self._waits.end()

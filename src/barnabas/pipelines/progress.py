@@ -43,8 +43,8 @@ class Totals:
     quarantined_rows: int = 0
     """Rows of micro-batches that were put aside as a whole, good and bad."""
     quarantined_batches: int = 0
-    lost_records: int = 0
-    """Records that were gone before they were read: deleted by retention, or with their topic."""
+    lost_records: int | None = 0
+    """Records that were gone before they were read: deleted by retention, or with their topic. None: they are not counted."""
     lost: dict[str, int] = field(default_factory=dict)
     """The same for each partition, by names such as ``orders-0``."""
     lag: int | None = None

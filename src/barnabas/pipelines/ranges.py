@@ -1,17 +1,16 @@
-"""Reading a range in a worker of Spark, by the reader that can: our own one, or librdkafka.
+"""Which reader reads a range in a worker of Spark: our own one (`range_reader`), or librdkafka (`record_reader`) where it cannot.
 
 Both are kept for the worker's next range, which saves their set-up.
 """
 
 import logging
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.errors import DataLossError
-from barnabas.pipelines.lost_records import note_lost
+from barnabas.pipelines.lost_records import report_lost
 from barnabas.pipelines.offsets import Range
 from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.range_progress import Lost
@@ -35,11 +34,7 @@ def read_arrow(options: SourceOptions, schema: pa.Schema, wanted: Range) -> Iter
         return
 
     def lost(records: Lost) -> None:
-        logger.warning(
-            "%s-%d: records %d to %d are gone", wanted.topic, wanted.partition, records.start, records.end - 1
-        )
-        if options.lost_file is not None:
-            note_lost(Path(options.lost_file), options.flow_source or "", wanted.topic, wanted.partition, records)
+        report_lost(options, wanted.topic, wanted.partition, records)
 
     if not can_read(options.kafka):
         yield from read_by_record(options, schema, wanted, lost)

@@ -26,7 +26,7 @@ from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
 from barnabas.pipelines.errors import OTHER_STATE_ADVICE, PipelineError, reason_of, secrets_hidden, with_advice
 from barnabas.pipelines.expression_places import failed_expression
-from barnabas.pipelines.lost_records import LostRecords, lost_file
+from barnabas.pipelines.lost_records import LostRecords, loses_uncounted, lost_file
 from barnabas.pipelines.masters import shown_master
 from barnabas.pipelines.offsets import from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
@@ -308,7 +308,9 @@ class _Run:
         for source in self._flow.sources:
             options = SourceOptions.parse(source_options(source), streaming=True)
             cluster = KafkaCluster(options, is_stopped=self._stopped.is_set)
-            are_others |= ids.require_same(source, cluster, self._flow, self._say)
+            for topic in ids.require_same(source, cluster, self._flow, self._say):
+                self._lost.begin_topic(source.name, topic)
+                are_others = True
         ids.save()
         return are_others
 
@@ -350,6 +352,10 @@ class _Run:
         self._sinks = []
 
     def _count_lost(self, totals: Any) -> None:
+        """Put into the figures what is lost; raises `OSError`."""
+        if loses_uncounted(self._flow):
+            totals.lost_records = None
+            return
         totals.lost = self._lost.by_partition()
         totals.lost_records = sum(totals.lost.values())
         if totals.lost and "lost" not in self._warned:
@@ -357,7 +363,8 @@ class _Run:
             self._say(f"warning: {lost_text(totals.lost)}")
 
     def _note(self, totals: Any) -> None:
-        self._count_lost(totals)
+        with contextlib.suppress(OSError):  # counted again at the end, which fails then
+            self._count_lost(totals)
         for name, counts in totals.tables.items():
             if counts["bad_rows"] and f"tables.{name}" not in self._warned:
                 self._warned.add(f"tables.{name}")

@@ -38,6 +38,8 @@ from barnabas.pipelines.admission import Admission, subtract_ranges
 from barnabas.pipelines.bounds import checked_offsets, require_order
 from barnabas.pipelines.errors import DataLossError
 from barnabas.pipelines.kafka import KafkaCluster, MissingTopicError
+from barnabas.pipelines.log_ends import LogEnds
+from barnabas.pipelines.lost_records import report_lost
 from barnabas.pipelines.offsets import (
     EARLIEST,
     Offsets,
@@ -50,6 +52,7 @@ from barnabas.pipelines.offsets import (
     to_spark,
 )
 from barnabas.pipelines.options import SinkOptions, SourceOptions
+from barnabas.pipelines.range_progress import Lost
 from barnabas.pipelines.sink import BatchTopicWriter, StreamTopicWriter
 
 __all__ = ["SCHEMA", "BarnabasDataSource", "read_range"]
@@ -156,6 +159,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster: KafkaCluster | None = None
         self._target: Offsets | None = None
         self._latest: Offsets = {}
+        self._log_ends = LogEnds()
         self._first: Offsets = {}
         self._waits_since_s = time.monotonic()
         self._topic_ids: dict[str, str] = {}
@@ -208,6 +212,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begun and new:
             logger.warning("new partitions, read from their first record: %s", ", ".join(map(str, sorted(new))))
         begun |= beginnings
+        fallen = self._log_ends.take(begun, end)
+        for topic, partition, first, seen in fallen:
+            self._lost(
+                f"{topic}-{partition} ended at {seen} and now ends before: records from {first} on are gone. Was a leader elected "
+                "that lacked them, or the topic deleted and made again?"
+            )
+        self._count_lost(fallen)
         if (admission := self._admission()) is not None:
             end = admission.limit(begun, end)
         if not self._is_due(begun, end):
@@ -223,7 +234,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = from_spark(start), from_spark(end)
         first |= self._beginnings([name for name in last if name not in first])
         # A micro-batch that was planned before the topic was made again is of records that are gone.
-        ranges = [each for each in plan_ranges(first, last) if each.topic not in self._made_again]
+        planned = plan_ranges(first, last)
+        ranges = [each for each in planned if each.topic not in self._made_again]
+        self._count_lost([each for each in planned if each.topic in self._made_again], of_old_topic=True)
         if (admission := self._admission()) is not None:
             ranges = subtract_ranges(ranges, admission.refused)
         ranges = split_ranges(ranges, self._options.min_partitions or 0)
@@ -242,9 +255,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._asked.resolve(names, self._options.end)
 
     def _settled(self, begun: Offsets, end: Offsets) -> Offsets:
-        """The ends; those before what was read are asked for again for a moment, for a new leader may lag behind."""
+        """The ends; those before what was read or seen are asked for again for a moment, for a new leader may lag behind."""
         until = time.monotonic() + _SETTLE_S
-        while (behind := [name for name in begun if end.get(name, -1) < begun[name]]) and time.monotonic() < until:
+        while (behind := self._log_ends.fallen(begun, end)) and time.monotonic() < until:
             time.sleep(_SETTLE_PAUSE_S)
             found = self._ends()
             end = {**end, **{name: found[name] for name in behind if name in found}}
@@ -294,6 +307,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for topic, topic_id in found.items():
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 what = f"topic {topic} was deleted and made again: its records from before are lost to this query."
+                self._count_lost(self._log_ends.take_topic(topic, begun))
                 if self._options.flow_source is not None:  # the flow keeps ids beside its checkpoint, and starts again
                     raise DataLossError(what)
                 self._lost(what)
@@ -304,6 +318,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             raise DataLossError(f"{what} To go on regardless, set failOnDataLoss to false.")
         logger.warning("%s", what)
+
+    def _count_lost(self, gone: Sequence[Range], *, of_old_topic: bool = False) -> None:
+        """Count records that are gone, where they may be."""
+        for each in gone if not self._options.fail_on_data_loss else ():
+            report_lost(
+                self._options, each.topic, each.partition, Lost(each.start, each.end), of_old_topic=of_old_topic
+            )
 
 
 def read_range(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _MOST_SHOWN = 10
-__all__ = ["lost_text", "table_problem", "wrong_lines"]
+__all__ = ["lost_count_text", "lost_text", "table_problem", "wrong_lines"]
 
 
 def table_problem(name: str, counts: Mapping[str, Any]) -> str:
@@ -13,6 +13,11 @@ def table_problem(name: str, counts: Mapping[str, Any]) -> str:
         f"{counts['bad_rows']:,} of the {counts['rows']:,} values of the table {name} do not fit and are left out; for example: "
         f"{counts['example']}"
     )
+
+
+def lost_count_text(count: int | None) -> str:
+    """How many records were lost, to follow other figures; empty for none."""
+    return ", lost unknown" if count is None else f", {count:,} lost" if count else ""
 
 
 def lost_text(lost: Mapping[str, int]) -> str:

@@ -54,8 +54,8 @@ class TopicIds:
         """What is to be said about each topic that is another one now."""
         return [_problem(topic) for topic in self.made_again(source, cluster)]
 
-    def require_same(self, source: Source, cluster: KafkaCluster, flow: Flow, say: Callable[[str], None]) -> bool:
-        """Whether a topic is another one now, and the source allows that; it is then said and noted. Raises `DataLossError`."""
+    def require_same(self, source: Source, cluster: KafkaCluster, flow: Flow, say: Callable[[str], None]) -> list[str]:
+        """Topics that are others now, where the source allows that; they are then said and noted. Raises `DataLossError`."""
         replaced = keyed_by_position(flow)
         topics = self.made_again(source, cluster)
         for topic in topics:
@@ -77,7 +77,7 @@ class TopicIds:
             noted = self._known.setdefault(_NOTED, {}).setdefault(source.name, {})
             noted[topic] = {query: self._planned(query) for query in ("main", bad_rows_query(flow, source))}
             say(f"warning: {_problem(topic)}. The new one is read from its beginning.{kept}")
-        return bool(topics)
+        return topics
 
     def to_begin(self, source: Source, query: str) -> list[str]:
         """Topics of which a query still has the position in the topic before."""
