@@ -1,4 +1,4 @@
-"""Offsets that options name, compared with what a cluster has: a position that does not fit is refused, never passed over.
+"""Whether offsets that options name fit what a cluster has: a position that does not is refused, never passed over.
 
 Kafka: Spark's connector, whose KafkaOffsetReader raises "The resolved start offset 99 is greater than the resolved end offset 5".
 """

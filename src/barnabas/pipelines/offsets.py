@@ -1,4 +1,4 @@
-"""Offsets of a Spark source: the arithmetic, without Spark and without a broker.
+"""Which offsets make a micro-batch, and how it is cut into ranges: arithmetic, without Spark and without a broker.
 
 `Offsets` maps topic -> partition -> the next offset to read. Its JSON form is that of Spark's own Kafka connector,
 ``{"flights": {"0": 17, "1": 4}}``, so a query's checkpoint can change from one source to the other. In options the

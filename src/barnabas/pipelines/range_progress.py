@@ -1,4 +1,4 @@
-"""How a range of one partition is read, decided without I/O: what a broker answered goes in, the next step comes out.
+"""What our own reader does next in a range of one partition: a broker's answer goes in, the next step comes out, without I/O.
 
 A range ends when its end is reached, or when the records before its end are proved absent: a batch came that begins behind
 them, or they are lost and the query may lose records. An answer that brings the reader no further is *useless*. It is

@@ -1,8 +1,9 @@
-"""Reading a range of one partition as Arrow columns, in a worker of Spark: whole batches over our own wire codec.
+"""Which broker is asked for a range of one partition, and when: the I/O of our own reader, in a worker of Spark.
 
-`RangeProgress` decides; here are the connections. The reader asks the partition's leader, follows it when it moves, and
-waits while there is none, up to fetchTimeoutMs. It sends nothing to a broker that throttles it, for as long as the broker
-said. `can_read` says whether the options ask for what only librdkafka has. Kafka: Fetcher, OffsetFetcher.
+Whole batches of our own wire codec become Arrow columns. What follows from an answer is decided in `range_progress`. The reader
+asks the partition's leader, follows it when it moves, and waits while there is none, up to fetchTimeoutMs. It sends nothing to
+a broker that throttles it, for as long as the broker said. `can_read` says whether the options ask for what only librdkafka
+has. Kafka: Fetcher, OffsetFetcher.
 """
 
 import logging

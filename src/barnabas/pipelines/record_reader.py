@@ -1,6 +1,6 @@
-"""Reading a range of one partition by librdkafka, with a Python object for each record.
+"""When a range of one partition that librdkafka reads is done, lost or unreadable, in a worker of Spark.
 
-It reads what `range_reader` cannot. The consumers are kept by the worker, for set-up takes time.
+It reads what `range_reader` cannot, with a Python object for each record. The consumers are kept by the worker, for set-up takes time.
 
 librdkafka passes over a batch that it cannot read, and reports it; here such a report ends the range, as do records that
 are gone. Batches are checked, which librdkafka by itself does not do.
