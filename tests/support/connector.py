@@ -1,7 +1,4 @@
-"""The jars of Spark's own Kafka connector: those that together run on the Spark that is installed, from Maven's repository.
-
-The registries have no whole set of one version; this one is unofficial, and good for comparison.
-"""
+"""The jars of Spark's own Kafka connector, from Maven's repository: a whole set of 4.2.0, which runs on later ones of Spark, too."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +9,7 @@ __all__ = ["connector_jars", "fetch_connector"]
 
 _ARTIFACTS = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.2.0",
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.13.1",
 )
