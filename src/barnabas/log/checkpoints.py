@@ -8,7 +8,8 @@ PartitionMetadataFile, PropertiesUtils, CleanShutdownFileHandler.
 ``.kafka_cleanshutdown``: JSON, there while the last stop was clean.
 
 Readers raise `CorruptDataError`; the callers decide what a damaged file means (a checkpoint that cannot be read only
-makes a start slower). Each file is replaced as a whole, so a reader never sees half of one.
+makes a start slower). Each file is replaced as a whole, so a reader never sees half of one. Each file of offsets or epochs
+has a checked copy beside it (`barnabas.log.checked_files`).
 """
 
 import json
@@ -20,6 +21,7 @@ from barnabas.base.errors import ConfigError, CorruptDataError
 from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition, Uuid, uuid_from_text, uuid_text
 from barnabas.base.settings import properties_text, read_properties
+from barnabas.log.checked_files import write_checked
 
 __all__ = [
     "CLEANER_OFFSETS",
@@ -32,6 +34,8 @@ __all__ = [
     "RECOVERY_POINTS",
     "CleanShutdown",
     "MetaProperties",
+    "parse_epochs",
+    "parse_offsets",
     "read_epochs",
     "read_offsets",
     "read_topic_id",
@@ -48,6 +52,8 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+_NUMBER = re.compile("[0-9]{1,19}", re.ASCII)
+_MAX_LONG = (1 << 63) - 1
 
 
 def _entries(path: str, data: bytes, columns: int) -> list[list[str]]:
@@ -72,24 +78,51 @@ def _checkpoint(lines: Sequence[str]) -> bytes:
     return "".join(["0\n", f"{len(lines)}\n", *(f"{line}\n" for line in lines)]).encode()
 
 
+def _number(text: str) -> int:
+    """Offsets and epochs of logs are never negative."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number from 0 to {_MAX_LONG}")
+    number = int(text)
+    if number > _MAX_LONG:
+        raise ValueError(f"{text!r} is not a number from 0 to {_MAX_LONG}")
+    return number
+
+
+def parse_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
+    """The contents of a checkpoint of offsets by partition."""
+    entries = _entries(path, data, 3)
+    try:
+        offsets = {TopicPartition(topic, _number(number)): _number(offset) for topic, number, offset in entries}
+    except ValueError as error:
+        raise CorruptDataError(f"{path} is not an offset checkpoint: {error}") from error
+    if len(offsets) != len(entries):
+        raise CorruptDataError(f"{path} has more than one offset of a partition")
+    return offsets
+
+
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     """A checkpoint of offsets by partition; a missing file is an empty one."""
     try:
         data = files.read(path)
     except FileNotFoundError:
         return {}
+    return parse_offsets(path, data)
+
+
+def write_offsets(
+    files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True, name: str = ""
+) -> None:
+    """Replace a checkpoint of offsets by partition and its copy; ``name`` is that which they will be renamed to."""
+    lines = [f"{each.topic} {each.partition} {offset}" for each, offset in offsets.items()]
+    write_checked(files, path, _checkpoint(lines), sync=sync, name=name)
+
+
+def parse_epochs(path: str, data: bytes) -> list[tuple[int, int]]:
+    """The contents of a leader epoch checkpoint."""
     try:
-        return {
-            TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in _entries(path, data, 3)
-        }
+        return [(_number(epoch), _number(offset)) for epoch, offset in _entries(path, data, 2)]
     except ValueError as error:
-        raise CorruptDataError(f"{path} is not an offset checkpoint: {error}") from error
-
-
-def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
-    """Replace a checkpoint of offsets by partition."""
-    lines = [f"{name.topic} {name.partition} {offset}" for name, offset in offsets.items()]
-    files.write_atomically(path, _checkpoint(lines), sync=sync)
+        raise CorruptDataError(f"{path} is not a leader epoch checkpoint: {error}") from error
 
 
 def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
@@ -98,15 +131,12 @@ def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
         data = files.read(path)
     except FileNotFoundError:
         return []
-    try:
-        return [(int(epoch), int(offset)) for epoch, offset in _entries(path, data, 2)]
-    except ValueError as error:
-        raise CorruptDataError(f"{path} is not a leader epoch checkpoint: {error}") from error
+    return parse_epochs(path, data)
 
 
 def write_epochs(files: Files, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool) -> None:
-    """Replace a leader epoch checkpoint."""
-    files.write_atomically(path, _checkpoint([f"{epoch} {offset}" for epoch, offset in epochs]), sync=sync)
+    """Replace a leader epoch checkpoint and its copy."""
+    write_checked(files, path, _checkpoint([f"{epoch} {offset}" for epoch, offset in epochs]), sync=sync)
 
 
 def read_topic_id(files: Files, path: str) -> Uuid | None:

@@ -4,7 +4,7 @@ After a clean stop the files are taken as they are, if the active segment ends w
 the recovery point is on stable storage and is trusted; every batch past it is checked (CRC, rising offsets, leader epochs
 that do not go back), and the log ends before the first that fails: the longest valid prefix. If that one is damaged, not
 torn, records are lost. What depends on the log is made again from it: indexes,
-producer state, leader epochs. So the time of a start is bounded by the unflushed bytes, not by the log.
+producer state, leader epochs. A checkpoint that contradicts the log never costs records of it. So the time of a start is bounded by the unflushed bytes, not by the log.
 
 Also undone or completed here: deletions (``.deleted``), compactions before (``.cleaned``) and after (``.swap``) their
 point of no return, index files without a log. Whether the log has lost records is `barnabas.log.lost_data`'s.
@@ -22,7 +22,6 @@ from barnabas.log.bounds import Bounds
 from barnabas.log.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
-    read_epochs,
     read_topic_id,
     write_epochs,
     write_topic_id,
@@ -30,6 +29,7 @@ from barnabas.log.checkpoints import (
 from barnabas.log.components import LogComponents
 from barnabas.log.deletions import Deletions
 from barnabas.log.durability import Durability
+from barnabas.log.epoch_confirmation import StoredEpochs, epochs_of_batches
 from barnabas.log.leader_epochs import LeaderEpochCache, LeaderEpochs
 from barnabas.log.lost_data import LostData, find_lost_data, read_lost_data, write_lost_data
 from barnabas.log.names import (
@@ -82,6 +82,8 @@ class Checkpointed(NamedTuple):
     """Whether the last stop was clean."""
     recovery_point: int
     log_start_offset: int
+    start_offsets_path: str
+    """The checkpoint that says so."""
     high_watermark: int
     producer_expiration_ms: int
 
@@ -131,10 +133,11 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     folder = Folder(options.open_files.files, options.directory)
     names = _finish_interrupted(folder, options)
     found = _open_segments(folder, options, names)
-    epochs, epochs_changed = _load_epochs(folder)
-    epochs_changed |= _recover(folder, found, epochs, checkpointed, options.config)
-    start_offset = checkpointed.log_start_offset
-    end_offset = found[-1].end().next_offset if found else start_offset
+    stored = StoredEpochs(folder)
+    epochs = stored.epochs if stored.is_believed else LeaderEpochs()
+    epochs_changed = _recover(folder, found, epochs, checkpointed, options.config)
+    end_offset = found[-1].end().next_offset if found else checkpointed.log_start_offset
+    start_offset = _believed_start(options, found, end_offset, checkpointed)
     lost_data = _note_lost_data(
         folder, find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
     )
@@ -149,6 +152,8 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         found.append(Segment(folder, options.open_files, end_offset, 0, created_ms=options.now_ms))
         folder.files.open(found[0].path, create=True).close()
     start_offset = max(start_offset, found[0].base_offset)
+    if not stored.is_believed:
+        epochs, epochs_changed = stored.confirm(epochs, found, start_offset, end_offset)
     epochs_changed |= _fit_epochs(epochs, found, start_offset, end_offset)
     recovery_point = end_offset if checkpointed.was_clean else min(checkpointed.recovery_point, end_offset)
     durability = Durability(folder, recovery_point, options.now_ms)
@@ -176,6 +181,29 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         Deletions(folder, snapshots),
     )
     return LoadedLog(components, _load_topic_id(folder), lost_data)
+
+
+def _believed_start(options: LogOptions, segments: list[Segment], end_offset: int, checkpointed: Checkpointed) -> int:
+    """The checkpointed log start offset, unless it cannot be: then the log begins with its first segment.
+
+    A log starts at or below its high watermark. A start behind the log's end is possible only if the log has lost its
+    end: then the other checkpoints are behind the start.
+    """
+    start_offset = checkpointed.log_start_offset
+    known_end = max(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
+    if not segments or start_offset <= known_end or end_offset <= segments[0].base_offset:
+        return start_offset  # also where there are no records that it could cost
+    base_offset = segments[0].base_offset
+    logger.error(
+        "%s says that %s begins at offset %d, which is behind its end %d: the file is damaged. "
+        "The log begins at offset %d. Deleted records may be there again: use DeleteRecords once more",
+        checkpointed.start_offsets_path,
+        options.topic_partition,
+        start_offset,
+        end_offset,
+        base_offset,
+    )
+    return base_offset
 
 
 def _offsets_of(names: Iterable[str], suffix: str) -> list[int]:
@@ -364,23 +392,13 @@ def _recover_segment(
 # ---- what hangs on the log
 
 
-def _load_epochs(folder: Folder) -> tuple[LeaderEpochs, bool]:
-    try:
-        return LeaderEpochs(read_epochs(folder.files, folder.path(LEADER_EPOCHS))), False
-    except CorruptDataError as error:
-        logger.warning("%s; the leader epochs are read from the log again", error)
-        return LeaderEpochs(), True
-
-
 def _fit_epochs(epochs: LeaderEpochs, segments: list[Segment], start_offset: int, end_offset: int) -> bool:
     """Cut the epochs to the log's range; read them from the batches when there are none. Whether they changed."""
     changed = epochs.truncate_from_end(end_offset)
     changed |= epochs.truncate_from_start(start_offset)
     if not epochs.entries and start_offset < end_offset:
-        for segment in segments:
-            for _, header in segment.headers(0):
-                if header.leader_epoch > epochs.latest_epoch:
-                    changed |= epochs.assign(header.leader_epoch, header.base_offset)
+        for epoch, offset in epochs_of_batches(segments).entries:
+            changed |= epochs.assign(epoch, offset)
         changed |= epochs.truncate_from_start(start_offset)
     return changed
 

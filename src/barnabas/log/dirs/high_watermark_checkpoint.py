@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition
 from barnabas.base.slices import Sliced
+from barnabas.log.checked_files import copy_of
 from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
 from barnabas.log.dirs.dir_set import DirSet
 from barnabas.log.dirs.log_dir import LogDir
@@ -38,8 +39,8 @@ class HighWatermarkWrite:
         self.is_superseded = False
 
     def prepare(self) -> None:
-        """Write the file, synced, beside the checkpoint. Raises `OSError`."""
-        write_offsets(self._files, self.path, self.offsets)
+        """Write the file, synced, and its checked copy beside the checkpoint. Raises `OSError`."""
+        write_offsets(self._files, self.path, self.offsets, name=HIGH_WATERMARKS)
 
 
 class HighWatermarkCheckpoint:
@@ -82,10 +83,13 @@ class HighWatermarkCheckpoint:
             return
         if write.is_superseded:
             with contextlib.suppress(OSError):
+                self._dirs.files.remove(copy_of(write.path))
                 self._dirs.files.remove(write.path)
             return
+        path = write.log_dir.file_path(HIGH_WATERMARKS)
         try:
-            self._dirs.files.rename(write.path, write.log_dir.file_path(HIGH_WATERMARKS))
+            self._dirs.files.rename(copy_of(write.path), copy_of(path))
+            self._dirs.files.rename(write.path, path)
         except OSError as error:
             self._dirs.disk_failed(write.log_dir, error, f"writing {HIGH_WATERMARKS} in {write.log_dir.path}")
         else:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.slices import Beside, Sliced
-from barnabas.log.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from barnabas.log.dirs.checkpoint_files import Checkpoints
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet
 from barnabas.log.dirs.high_watermark_checkpoint import HighWatermarkCheckpoint
@@ -35,27 +35,12 @@ _CLEAN_LOGS_AT_A_TIME = 32
 """Some 10 ms of one thread. After a crash each log is loaded alone, because a stop waits for the thread."""
 
 
-class _Checkpoints(NamedTuple):
-    """The checkpoints of the logs in one dir, by partition."""
-
-    recovery_points: dict[TopicPartition, int]
-    start_offsets: dict[TopicPartition, int]
-    high_watermarks: dict[TopicPartition, int]
-    cleaner_offsets: dict[TopicPartition, int]
-
-
 class _Found(NamedTuple):
     """A partition's folder, and the configuration of its log."""
 
     directory: str
     topic_partition: TopicPartition
     config: LogConfig
-
-
-def _read_checkpoints(log_dir: LogDir) -> _Checkpoints:
-    return _Checkpoints(
-        *map(log_dir.read_checkpoint, (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS))
-    )
 
 
 class DirLoader:
@@ -83,8 +68,8 @@ class DirLoader:
 
     def load(self, log_dir: LogDir, now_ms: int) -> Sliced[None]:
         """Load all that is in a dir, one log after the other. Raises `OSError`, `BarnabasError`."""
-        found: list[tuple[_Checkpoints, Sequence[tuple[str, str]]]] = []
-        yield Beside(lambda: found.append((_read_checkpoints(log_dir), list(log_dir.folders()))))
+        found: list[tuple[Checkpoints, Sequence[tuple[str, str]]]] = []
+        yield Beside(lambda: found.append((Checkpoints(self._dirs.files, log_dir.path), list(log_dir.folders()))))
         ((checkpoints, folders),) = found
         logs: list[_Found] = []
         names: set[TopicPartition] = set()
@@ -123,9 +108,7 @@ class DirLoader:
                 f"{other.directory}. Remove the one in the log dir that failed most recently."
             )
 
-    def _load_logs(
-        self, log_dir: LogDir, found: "list[_Found]", checkpoints: _Checkpoints, now_ms: int
-    ) -> Sliced[None]:
+    def _load_logs(self, log_dir: LogDir, found: "list[_Found]", checkpoints: Checkpoints, now_ms: int) -> Sliced[None]:
         """Load these, and leave none of them in ``found``."""
         if not found:
             return
@@ -150,7 +133,7 @@ class DirLoader:
         log_dir: LogDir,
         directory: str,
         topic_partition: TopicPartition,
-        checkpoints: _Checkpoints,
+        checkpoints: Checkpoints,
         now_ms: int,
     ) -> None:
         other = self._dirs.futures.get(topic_partition)
@@ -164,13 +147,12 @@ class DirLoader:
             self._factory.load(directory, topic_partition, config, checkpointed, now_ms, is_future=True)
         )
 
-    def _checkpointed(
-        self, log_dir: LogDir, topic_partition: TopicPartition, checkpoints: _Checkpoints
-    ) -> Checkpointed:
+    def _checkpointed(self, log_dir: LogDir, topic_partition: TopicPartition, checkpoints: Checkpoints) -> Checkpointed:
         return Checkpointed(
             log_dir.was_clean,
             checkpoints.recovery_points.get(topic_partition, 0),
             checkpoints.start_offsets.get(topic_partition, 0),
+            checkpoints.start_offsets_path,
             checkpoints.high_watermarks.get(topic_partition, 0),
             self._producer_expiration_ms,
         )

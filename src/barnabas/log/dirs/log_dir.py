@@ -5,12 +5,11 @@ folder for each partition.
 """
 
 import contextlib
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from barnabas.base.errors import BarnabasError, CorruptDataError
+from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, make_dirs_durably
 from barnabas.base.ids import TopicPartition
 from barnabas.log.checkpoints import (
@@ -18,13 +17,11 @@ from barnabas.log.checkpoints import (
     META_PROPERTIES,
     CleanShutdown,
     MetaProperties,
-    read_offsets,
     write_offsets,
 )
 
 __all__ = ["LogDir", "Owner"]
 
-logger = logging.getLogger(__name__)
 _NEW = ".barnabas_new"
 """A file that stays in an empty dir until the broker has found out which replicas should be in it."""
 
@@ -107,14 +104,6 @@ class LogDir:
             path = self.file_path(name)
             if self._files.is_dir(path):
                 yield name, path
-
-    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint's offsets; none when it cannot be read."""
-        try:
-            return read_offsets(self._files, self.file_path(name))
-        except CorruptDataError as error:
-            logger.warning("%s; its offsets are taken as 0", error)
-            return {}
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], *, sync: bool) -> None:
         """Replace a checkpoint."""
