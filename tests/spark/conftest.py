@@ -73,7 +73,7 @@ class TestCluster:
 
     def produce(self, topic: str, records: list[Record], partition: int | None = None, headers: Any = None) -> None:
         """Sends the records and waits until all are acknowledged."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "message.max.bytes": 10_000_000})
         extra = {**({} if partition is None else {"partition": partition}), **({"headers": headers} if headers else {})}
         for key, value in records:
             producer.produce(topic, value, key, **extra)

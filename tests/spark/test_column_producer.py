@@ -1,6 +1,7 @@
 """The sink's producer of columns against a running cluster, without Spark itself."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ pa = pytest.importorskip("pyarrow")
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.client.admin_connection import ConnectError  # noqa: E402
 from barnabas.pipelines.column_producer import ColumnProducer, can_write  # noqa: E402
+from barnabas.pipelines.letters import noted_letters  # noqa: E402
 from barnabas.pipelines.options import SinkOptions  # noqa: E402
 from barnabas.pipelines.sink import BatchTopicWriter  # noqa: E402
 from barnabas.wire.kafka.messages.produce import ProduceRequest  # noqa: E402
@@ -82,6 +84,42 @@ def test_rows_that_librdkafka_writes_go_in_batches_that_the_topic_takes(cluster:
     large = pa.RecordBatch.from_pydict({"key": pa.array([b"k"]), "value": pa.array([os.urandom(5000)])})
     with pytest.raises(BarnabasError, match=r"it has 5001 bytes, .*; the topic's max\.message\.bytes=2000 is smaller"):
         writer.write(iter([large]))
+
+
+@pytest.mark.parametrize("kafka", [{}, {"kafka.linger.ms": "5"}], ids=["ours", "librdkafka"])
+def test_letters_that_a_topic_does_not_take_are_changed_until_it_does(
+    cluster: Any, tmp_path: Path, kafka: dict[str, str]
+) -> None:
+    """A compacted topic with a small limit gets one letter for each record, in both ways of writing; each is noted once."""
+    from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
+
+    topic = cluster.topic(1, {"max.message.bytes": "2000", "cleanup.policy": "compact"})
+    headers = StructType().add("key", StringType()).add("value", BinaryType())
+    schema = StructType().add("key", BinaryType()).add("value", BinaryType()).add("headers", ArrayType(headers))
+    options = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": topic, **kafka}
+    options |= {"onRefusal": "letter", "lettersFile": str(tmp_path / "notes")}
+    large = os.urandom(1_100_000)
+    values = [b"small", large, None, b"other", os.urandom(1600)]
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([None, None, b"k", b"k", b"k"], pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array(
+                [[{"key": "barnabas.source", "value": b"t-0-%d" % n}, {"key": "own", "value": None}] for n in range(5)],
+                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            ),
+        }
+    )
+    assert BatchTopicWriter(SinkOptions.parse(options), schema).write(iter([rows])).rows == 5
+    found = {dict(each.headers())["barnabas.source"]: each for each in cluster.read(topic)}
+    assert len(cluster.read(topic)) == len(found) == 5
+    assert found[b"t-0-0"].key() == b"t-0-0"
+    assert [found[b"t-0-%d" % n].value() for n in (0, 2, 3, 4)] == [b"small", None, b"other", values[4]]
+    cut = found[b"t-0-1"]
+    assert len(cut.value()) > 100
+    assert large.startswith(cut.value())
+    assert int(dict(cut.headers())["barnabas.cut"]) - len("own") == len(large) - len(cut.value())
+    assert [each.position for each in noted_letters(tmp_path / "notes").values()] == ["t-0-1"]
 
 
 def test_a_lost_answer_adds_no_record(cluster: Any) -> None:

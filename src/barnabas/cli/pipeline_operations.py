@@ -402,7 +402,15 @@ def _replay(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     if result.left_out:
         print(f"{result.left_out:,} records of the topic are left out: of other flows, or of other sources (--source)")
     if result.kept:
-        print(f"{result.kept:,} dead letters are kept: they came from topics that the flow no longer reads")
+        print(
+            f"{result.kept:,} dead letters are kept: they came from topics that the flow no longer reads, or that are gone"
+        )
+    if result.cut:
+        print(f"{result.cut:,} dead letters are kept: they lack a part of their record, which is gone")
+    if result.refused:
+        print(
+            f"{result.refused:,} records fit, but their topics refused them: they are dead letters again, with the reason"
+        )
     for line in reason_lines(result.reasons):
         print(f"  {line}")
     return 0

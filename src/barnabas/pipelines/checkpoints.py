@@ -4,6 +4,8 @@ flow.json           the parts of the flow that the checkpoint depends on, and fo
 limits.json         bad rows counted by runs that broke or were stopped by them (`barnabas.pipelines.bad_limits`)
 run.json            process, start, end, reason of the end, and figures of the last run
 lost.jsonl          records that were gone before the last run read them (`barnabas.pipelines.lost_records`)
+letters.jsonl       dead letters of the last run that were too large (`barnabas.pipelines.letters`)
+letters-NAME.json   where the dead letters of the last micro-batch begin (`barnabas.pipelines.dead_letters`)
 admitted-NAME.json  what a flow that quarantines may read of a source
 start.json          where the first run began; start-NAME.json for further sources
 topics.json         the ids of the topics that it has read
@@ -44,7 +46,8 @@ _NOTE_S = 5.0
 _CONTEXT = 80
 """Characters of an operation's text that messages show before and after what differs."""
 _OURS = re.compile(
-    r"main|bad-rows(-\w+)?|(start|admitted)(-\w+)?\.json(\.tmp)?|(flow|topics|model|limits)\.json(\.tmp)?|run\.(json|part)|lost\.jsonl"
+    r"main|bad-rows(-\w+)?|(start|admitted|letters)(-\w+)?\.json(\.tmp)?|(flow|topics|model|limits)\.json(\.tmp)?"
+    r"|run\.(json|part)|(lost|letters)\.jsonl"
 )
 """What a run leaves in the folder, but for its lock."""
 _BEFORE = re.compile(r"before-\d{8}T\d{6}(-\d+)?")

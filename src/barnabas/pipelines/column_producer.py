@@ -22,6 +22,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.client.admin_connection import AdminConnection, ConnectError
 from barnabas.client.batch_limits import TOO_LARGE, raise_limit
 from barnabas.pipelines.arrow_batches import EncodedRows, RowBatch, Rows, choose_partitions, encode_rows, pieces_of
+from barnabas.pipelines.letters import OF_RECORDS, Letter, resorts_of
 from barnabas.pipelines.options import SinkOptions, connection_properties, has_own_client
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -80,6 +81,23 @@ class _Pending(NamedTuple):
 
     rows: EncodedRows
     batch: RowBatch
+    position: str = ""
+    """Of a row that was refused before, what it was made of: it may have lost the header that says so."""
+
+    def letter(self) -> Letter:
+        """The batch's first row."""
+        key, value, headers = self.rows.rows.slice(self.batch.first_row, 1)
+        fields = [] if headers is None else headers[0].as_py() or []
+        return Letter(key[0].as_py(), value[0].as_py(), tuple((each["key"], each["value"]) for each in fields))
+
+    def with_letter(self, letter: Letter, position: str) -> "_Pending":
+        """The same batch with another row."""
+        headers = self.rows.rows.headers
+        if headers is not None:
+            headers = pa.array([[{"key": name, "value": content} for name, content in letter.headers]], headers.type)
+        row = Rows(pa.array([letter.key], pa.binary()), pa.array([letter.value], pa.binary()), headers)
+        batch = RowBatch(self.batch.partition, 0, 1)
+        return _Pending(EncodedRows(row, [batch]), batch, position)
 
 
 class ColumnProducer:
@@ -92,6 +110,9 @@ class ColumnProducer:
         kafka = options.kafka
         self._connection = AdminConnection(kafka["bootstrap.servers"], connection_properties(kafka))
         self._topic = options.topic
+        self._resorts = resorts_of(options.on_refusal, options.letters_file)
+        self._cut_at = _TOO_LARGE if self._resorts is None else tuple(ErrorCode[name] for name in sorted(OF_RECORDS))
+        """Refusals of a batch that may be about some of its rows."""
         self._timeout_ms = options.flush_timeout_ms
         self._request_timeout_ms = int(kafka.get("request.timeout.ms", _TIMEOUT_MS))
         self._batch_bytes = _batch_bytes(kafka)
@@ -226,7 +247,7 @@ class ColumnProducer:
                 continue
             by_leader.setdefault(leader, []).append(partition)
             if partition not in packed:
-                rows, batch = heads[0]
+                rows, batch, _ = heads[0]
                 sequence = self._sequences.get(_Part(topic, partition), 0)
                 packed[partition] = rows.pack(batch, self._compression, producer_id, epoch, sequence)
         for leader, partitions in by_leader.items():
@@ -259,9 +280,9 @@ class ColumnProducer:
                 self._sequences[part] = (self._sequences.get(part, 0) + done.batch.row_count) % _SEQUENCES
                 if not heads:
                     del waiting[answer.index]
-            elif code in _TOO_LARGE and heads[0].batch.row_count > 1:
-                rows, batch = heads.popleft()
-                halves = rows.halves(batch)
+            elif code in self._cut_at and heads[0].batch.row_count > 1:
+                pending = heads.popleft()
+                halves = pending.rows.halves(pending.batch)
                 heads.extendleft(_Pending(halves, each) for each in reversed(halves.batches))
             elif code.retriable:
                 problem = f"partition {answer.index}: {code.message}"
@@ -271,9 +292,26 @@ class ColumnProducer:
                 reason = answer.error_message or code.message
                 if code in _TOO_LARGE:
                     reason += f" (make the row smaller, or raise the limit: {raise_limit(TOO_LARGE[code.name], topic)})"
-                raise BarnabasError(f"cannot write to {topic}, partition {answer.index}: {reason}")
+                if not self._has_next_form(heads, code, reason):
+                    raise BarnabasError(f"cannot write to {topic}, partition {answer.index}: {reason}")
+                if not heads:
+                    del waiting[answer.index]
             del packed[answer.index]
         return problem
+
+    def _has_next_form(self, heads: deque[_Pending], code: ErrorCode, reason: str) -> bool:
+        """Whether something can be done about the first batch, one row that a broker refuses; it is done."""
+        if self._resorts is None or code not in self._cut_at:
+            return False
+        letter = heads[0].letter()
+        position = heads[0].position or letter.header(self._resorts.position_header)
+        refused = self._resorts.after(letter, position, code.name, reason)
+        if refused is None:
+            return False
+        pending = heads.popleft()
+        if refused.letter is not None:
+            heads.appendleft(pending.with_letter(refused.letter, position))
+        return True
 
     def _identity(self) -> tuple[int, int]:
         if self._id is None:

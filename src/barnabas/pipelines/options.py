@@ -52,7 +52,7 @@ _NAMES = {
         "madeAgain",
     )
 }
-_SINK_NAMES = {name.lower(): name for name in ("topic", "includeHeaders", "flushTimeoutMs")}
+_SINK_NAMES = {name.lower(): name for name in ("topic", "includeHeaders", "flushTimeoutMs", "onRefusal", "lettersFile")}
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname"}
 """What Spark itself may add to the options."""
 
@@ -152,13 +152,17 @@ class SinkOptions:
     kafka: dict[str, str]
     topic: str | None = None
     flush_timeout_ms: int = 120_000
+    on_refusal: str | None = None
+    """Of a flow's dead letters: what becomes of records that the topic refuses (`barnabas.pipelines.letters`)."""
+    letters_file: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "SinkOptions":
         """Typed options; raises `ConfigError` for the first that is unknown or wrong."""
         kafka, own = _sort(options, _SINK_NAMES, "the barnabas sink")
         _boolean(own, "includeHeaders", default=False)  # taken as Spark's connector takes it: headers go when there
-        return cls(kafka, own.get("topic"), _positive(own, "flushTimeoutMs") or 120_000)
+        flush_timeout_ms = _positive(own, "flushTimeoutMs") or 120_000
+        return cls(kafka, own.get("topic"), flush_timeout_ms, own.get("onRefusal"), own.get("lettersFile"))
 
 
 def why_refused(name: str) -> str | None:

@@ -47,6 +47,9 @@ class Totals:
     """Records that were gone before they were read: deleted by retention, or with their topic. None: they are not counted."""
     lost: dict[str, int] = field(default_factory=dict)
     """The same for each partition, by names such as ``orders-0``."""
+    cut_letters: int = 0
+    """Dead letters that were too large for their topic as a whole."""
+    cut_letter_example: str | None = None
     lag: int | None = None
     """Records that were not read yet; None until Spark has said where the topics end."""
     catch_up_s: float | None = None

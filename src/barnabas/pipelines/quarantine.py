@@ -1,8 +1,8 @@
 """The query that decides which micro-batches of a source a flow may read: ``on_max_bad = "quarantine"``.
 
 For each micro-batch, in this order, so that after a crash nothing is lost: the rows are counted; bad rows, or all rows if
-too many are bad, go to ``bad_rows_topic``; the decision is kept (`barnabas.pipelines.admission`). A crash between the last
-two sends the dead letters again. ``barnabas pipeline replay`` puts the good rows of a refused micro-batch through again.
+too many are bad, go to ``bad_rows_topic``; the decision is kept (`barnabas.pipelines.admission`). After a crash between the last
+two, letters that are in the topic are not sent again. ``barnabas pipeline replay`` puts the good rows of a refused micro-batch through again.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark 
 from barnabas.pipelines import transforms
 from barnabas.pipelines.admission import Admission, admission_file
 from barnabas.pipelines.checkpoints import Checkpoint
+from barnabas.pipelines.dead_letters import DeadLetters
 from barnabas.pipelines.offsets import Range
 from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.spec import POSITION, Flow, Source
@@ -36,6 +37,7 @@ class Quarantine:
         self._say = say
         self._checkpoint = Checkpoint(flow)
         self._path = admission_file(Path(flow.checkpoint), source.name)
+        self._letters = DeadLetters(flow, source, say)
 
     def decide(self, marked: DataFrame, epoch: int) -> None:
         """Take a micro-batch of marked rows; one that is decided already changes nothing."""
@@ -60,7 +62,7 @@ class Quarantine:
             marked = transforms.mark_quarantined(marked, text)
             self._say(f"quarantine: {text}; all of them are in {self._source.bad_rows_topic}: {_shown(refused)}")
         if bad:
-            self._send(marked)
+            self._letters.write(marked, epoch)
         sources = list(self._flow.sources)
         position = self._checkpoint.position()[sources.index(self._source)]
         end = self._checkpoint.planned_end(self._query, epoch)
@@ -69,12 +71,6 @@ class Quarantine:
             self._progress.count_source(self._source.name, _without(each, *POSITION[:2], "_first", "_last"))
         if refused:
             self._progress.count_quarantined(rows)
-
-    def _send(self, marked: DataFrame) -> None:
-        writer = transforms.bad_messages(marked, self._flow.name).write.format("barnabas").mode("append")
-        for name, text in self._source.producer_kafka.items():
-            writer = writer.option(f"kafka.{name}", text)
-        writer.option("topic", self._source.bad_rows_topic).save()
 
 
 def _without(counts: Mapping[str, Any], *names: str) -> dict[str, Any]:

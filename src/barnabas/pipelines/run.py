@@ -26,6 +26,7 @@ from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
 from barnabas.pipelines.errors import OTHER_STATE_ADVICE, PipelineError, reason_of, secrets_hidden, with_advice
 from barnabas.pipelines.expression_places import failed_expression
+from barnabas.pipelines.letters import letters_file, noted_letters
 from barnabas.pipelines.lost_records import LostRecords, loses_uncounted, lost_file
 from barnabas.pipelines.masters import shown_master
 from barnabas.pipelines.offsets import from_json, require_known, to_json
@@ -240,6 +241,7 @@ class _Run:
         is_done = False
         try:
             self._lost.begin()
+            letters_file(self._checkpoint).unlink(missing_ok=True)
             self._notes.note_run({})
             clusters = [source.bootstrap_servers for source in self._flow.sources]
             self._progress.resume(self._notes.position(), clusters)
@@ -275,6 +277,7 @@ class _Run:
             raise advised from error
         finally:
             self._progress.close()
+        self._count_letters(self._progress.totals)
         self._count_lost(self._progress.totals)
         status = "done" if is_done else "stopped"
         return {"flow": self._flow.name, "status": status, **self._progress.totals.as_dict()}
@@ -351,6 +354,13 @@ class _Run:
             sink.close()
         self._sinks = []
 
+    def _count_letters(self, totals: Any) -> None:
+        """Put into the figures which dead letters were cut."""
+        notes = [note for note in noted_letters(letters_file(self._checkpoint)).values() if note.cut_bytes]
+        totals.cut_letters = len(notes)
+        if notes:
+            totals.cut_letter_example = f"{notes[0].position} ({notes[0].cut_bytes:,} bytes are left out)"
+
     def _count_lost(self, totals: Any) -> None:
         """Put into the figures what is lost; raises `OSError`."""
         if loses_uncounted(self._flow):
@@ -363,6 +373,7 @@ class _Run:
             self._say(f"warning: {lost_text(totals.lost)}")
 
     def _note(self, totals: Any) -> None:
+        self._count_letters(totals)
         with contextlib.suppress(OSError):  # counted again at the end, which fails then
             self._count_lost(totals)
         for name, counts in totals.tables.items():
@@ -468,6 +479,7 @@ class _Run:
     def _start_bad_rows(self, source: Source, *, once: bool) -> Any:
         """A query of its own, for a stream cannot be split before an aggregate; it reads the topics again."""
         from barnabas.pipelines import transforms
+        from barnabas.pipelines.dead_letters import DeadLetters
         from barnabas.pipelines.quarantine import Quarantine
         from barnabas.pipelines.topic_ids import bad_rows_query
         from barnabas.pipelines.views import source_rows
@@ -481,10 +493,8 @@ class _Run:
             writer = marked.writeStream.foreachBatch(self._guarded(quarantine.decide))
             self._deciding.add(f"{flow.name}-{suffix}")
         else:
-            writer = transforms.bad_messages(marked, flow.name).writeStream.format(flow.resources.connector)
-            for name, text in source.producer_kafka.items():
-                writer = writer.option(f"kafka.{name}", text)
-            writer = writer.option("topic", source.bad_rows_topic)
+            letters = DeadLetters(flow, source, self._say)
+            writer = marked.writeStream.foreachBatch(self._guarded(letters.take))
         writer = writer.queryName(f"{flow.name}-{suffix}").outputMode("append")
         writer = writer.option("checkpointLocation", str(self._checkpoint / suffix))
         return self._trigger(writer, once=once).start()

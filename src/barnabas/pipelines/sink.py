@@ -10,8 +10,9 @@ TCP is asked for. Both choose partitions as Java's producer does. A worker keeps
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +26,15 @@ from barnabas.client.errors import classify
 from barnabas.client.producer_pool import ProducerPool
 from barnabas.pipelines.column_producer import ColumnProducer, can_write
 from barnabas.pipelines.kafka import open_client
+from barnabas.pipelines.letters import OF_RECORDS, Letter, Resorts, resorts_of
 from barnabas.pipelines.options import SinkOptions, client_config
 
 __all__ = ["BatchTopicWriter", "RowsWritten", "StreamTopicWriter"]
 
 _BATCH_BYTES = 256 * 1024
+_RECORD_BYTES = 100 * 1024 * 1024
+"""More than brokers take in a request: the topic says how large a record may be, not librdkafka."""
+_ALONE_S = 120.0
 _KINDS: dict[str, tuple[type, ...]] = {
     "key": (BinaryType, StringType),
     "value": (BinaryType, StringType),
@@ -89,7 +94,8 @@ class _TopicWriter:
     def _write_columns(self, iterator: Iterator[pa.RecordBatch]) -> int:
         options = self._options
         idle = _idle_producers()
-        key = (options.topic, options.flush_timeout_ms, *sorted(options.kafka.items()))
+        resort = (options.on_refusal, options.letters_file)
+        key = (options.topic, options.flush_timeout_ms, *resort, *sorted(options.kafka.items()))
         producer = idle.pop(key, None) or ColumnProducer(options)
         try:
             rows = producer.write(iterator)
@@ -107,12 +113,19 @@ class _TopicWriter:
                 "linger.ms": 20,
                 "compression.type": "lz4",
                 "partitioner": "murmur2_random",
+                "message.max.bytes": _RECORD_BYTES,
             },
         )
         failures: list[str] = []
+        refused: list[tuple[str, int, Letter]] = []
+        resorts = resorts_of(self._options.on_refusal, self._options.letters_file)
 
-        def delivered(failure: Any, message: Any) -> None:
-            if failure is not None:
+        def delivered(failure: Any, message: Any, letter: Letter | None = None) -> None:
+            if failure is None:
+                return
+            if letter and classify(failure, "").name in OF_RECORDS:
+                refused.append((message.topic(), message.partition(), letter))
+            else:
                 failures.append(f"{message.topic()}: {_reason(pool, failure, message)}")
 
         settings = {**config, "on_delivery": delivered, "delivery.report.only.error": True}
@@ -120,17 +133,21 @@ class _TopicWriter:
         rows = 0
         for batch in iterator:
             rows += batch.num_rows
-            self._produce(pool, batch)
+            self._produce(pool, batch, delivered if resorts else None)
             if failures:
                 break
         left = pool.flush(self._options.flush_timeout_ms / 1000)
+        if resorts and not failures:
+            for topic, partition, letter in refused:
+                _send_alone(resorts, pool, topic, partition, letter)
         if failures:
             raise BarnabasError(f"{len(failures)} rows could not be written, the first to {failures[0]}")
         if left:
             raise BarnabasError(f"{left} rows were not acknowledged within {self._options.flush_timeout_ms} ms")
         return rows
 
-    def _produce(self, pool: ProducerPool, batch: pa.RecordBatch) -> None:
+    def _produce(self, pool: ProducerPool, batch: pa.RecordBatch, delivered: Callable[..., None] | None) -> None:
+        """``delivered`` gets each record with its report, which has no headers; None: the producer's own callback is enough."""
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         count = batch.num_rows
         topics = columns.get("topic") if self._options.topic is None else [self._options.topic] * count
@@ -149,6 +166,9 @@ class _TopicWriter:
                 extra["partition"] = partition
             if headers is not None:
                 extra["headers"] = [(header["key"], header["value"]) for header in headers]
+            if delivered is not None:
+                letter = Letter(key, value, tuple(extra.get("headers", ())))
+                extra["on_delivery"] = partial(delivered, letter=letter)
             if topic is None:
                 raise BarnabasError("a row's column topic is null, and the option topic is not set")
             produce = pool.routes.get(topic) or pool.route(topic)
@@ -160,6 +180,34 @@ class _TopicWriter:
                     pool.poll(0.1)
                 except KafkaException as error:
                     raise BarnabasError(f"cannot write to {topic}: {error.args[0].str()}") from error
+
+
+def _send_alone(resorts: Resorts, pool: ProducerPool, topic: str, partition: int, letter: Letter) -> None:
+    """Send a record by itself, in one form after the other, until the topic takes it. Raises `BarnabasError` if it takes none."""
+    position = letter.header(resorts.position_header)
+    form: Letter | None = letter
+    failures: list[tuple[Any, Any]] = []
+    while form is not None:
+        failures.clear()  # deliveries are not reported
+        pool.main.produce(
+            topic,
+            form.value,
+            form.key,
+            partition=partition,
+            headers=list(form.headers),
+            on_delivery=lambda failure, message: failures.append((failure, message)),
+        )
+        if pool.flush(_ALONE_S):
+            raise BarnabasError(f"a row for {topic} was not acknowledged within {_ALONE_S:.0f} s")
+        if not failures:
+            return
+        failure, message = failures[0]
+        name = classify(failure, "").name
+        reason = _reason(pool, failure, message)
+        found = resorts.after(form, position, name, reason) if name in OF_RECORDS else None
+        if found is None:
+            raise BarnabasError(f"cannot write to {topic}: {reason}")
+        form = found.letter
 
 
 def _reason(pool: ProducerPool, failure: Any, message: Any) -> str:

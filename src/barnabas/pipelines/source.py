@@ -55,7 +55,7 @@ from barnabas.pipelines.options import SinkOptions, SourceOptions
 from barnabas.pipelines.range_progress import Lost
 from barnabas.pipelines.sink import BatchTopicWriter, StreamTopicWriter
 
-__all__ = ["SCHEMA", "BarnabasDataSource", "read_range"]
+__all__ = ["SCHEMA", "SCHEMA_WITH_HEADERS", "BarnabasDataSource", "read_range"]
 
 logger = logging.getLogger(__name__)
 _IDS_EVERY_S = 1.0
@@ -77,6 +77,7 @@ SCHEMA = StructType(
     ]
 )
 """The columns without ``headers``, which come with the option includeHeaders."""
+SCHEMA_WITH_HEADERS = StructType([*SCHEMA.fields, _HEADERS])
 
 
 class BarnabasDataSource(DataSource):
@@ -88,7 +89,7 @@ class BarnabasDataSource(DataSource):
 
     def schema(self) -> StructType:
         with_headers = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
-        return StructType([*SCHEMA.fields, _HEADERS]) if with_headers else SCHEMA
+        return SCHEMA_WITH_HEADERS if with_headers else SCHEMA
 
     def reader(self, schema: StructType) -> "TopicReader":
         return TopicReader(SourceOptions.parse(self.options, streaming=False), _checked(schema))
@@ -108,7 +109,7 @@ class BarnabasDataSource(DataSource):
 
 
 def _checked(schema: StructType) -> StructType:
-    known = {field.name: field.dataType for field in [*SCHEMA.fields, _HEADERS]}
+    known = {field.name: field.dataType for field in SCHEMA_WITH_HEADERS.fields}
     for field in schema.fields:
         if field.name not in known:
             raise ConfigError(f"the source has no column {field.name}; it has {', '.join(known)}")

@@ -33,6 +33,11 @@ def wrong_lines(run: Mapping[str, Any]) -> Iterator[str]:
     """For each kind of bad rows, each expectation and each table what is wrong; ``run`` are figures as `Totals` has them."""
     if run.get("lost"):
         yield lost_text(run["lost"])
+    if run.get("cut_letters"):
+        yield (
+            f"cut: {run['cut_letters']:,} dead letters were too large for their topic and lack a part of their record; for example: "
+            f"{run['cut_letter_example']}"
+        )
     if run.get("quarantined_rows"):
         yield f"quarantined: {run['quarantined_rows']:,} rows in {run['quarantined_batches']:,} micro-batches"
     sources = run.get("sources", {})

@@ -30,6 +30,7 @@ __all__ = [
     "bad_counts",
     "bad_messages",
     "bad_reasons",
+    "bad_rows",
     "deduplicate_rows",
     "field_types",
     "good_rows",
@@ -41,6 +42,7 @@ __all__ = [
     "parse_records",
     "position_of",
     "quarantining",
+    "record_position",
     "record_schema",
     "record_types",
     "replayed_messages",
@@ -320,7 +322,7 @@ def mark_keyless(parsed: DataFrame) -> DataFrame:
 
 def table_counts() -> list[Column]:
     """Figures over a table's parsed rows for `DataFrame.observe`: all, the bad ones, and an example of these."""
-    example = F.min(F.concat(F.col(_BAD), F.lit(" ("), _position(), F.lit(")")))
+    example = F.min(F.concat(F.col(_BAD), F.lit(" ("), record_position(), F.lit(")")))
     return [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows"), example.alias("example")]
 
 
@@ -351,7 +353,7 @@ def good_rows(parsed: DataFrame) -> DataFrame:
 
 def bad_counts(how: Format, expectations: Sequence[str] = ()) -> list[Column]:
     """Figures over parsed rows for `DataFrame.observe`: all, the bad ones, these by class, column, expectation; examples."""
-    example = F.concat(F.col(_BAD), F.lit(" ("), _position(), F.lit(")"))
+    example = F.concat(F.col(_BAD), F.lit(" ("), record_position(), F.lit(")"))
     counts = [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows")]
     counts += [F.count_if(F.col(_ERROR) == each).alias(f"error:{each}") for each in _ERRORS]
     counts += [F.min(F.when(F.col(_ERROR) == each, example)).alias(f"example:{each}") for each in _WITH_EXAMPLE]
@@ -370,13 +372,19 @@ def bad_counts(how: Format, expectations: Sequence[str] = ()) -> list[Column]:
     return [*counts, F.min(example).alias("example")]
 
 
+def bad_rows(parsed: DataFrame) -> DataFrame:
+    """The rows that do not fit, as `bad_messages` takes them."""
+    kept = (*_RECORD, _HEADERS, *POSITION, _BAD, _ERROR)
+    return parsed.where(F.col(_BAD).isNotNull()).select(*[name for name in kept if name in parsed.columns])
+
+
 def bad_messages(parsed: DataFrame, flow_name: str) -> DataFrame:
     """Bad rows as records for a dead-letter topic: as they came, with headers that say why and where from."""
     ours = _headers(
         [
             ("barnabas.flow", F.lit(flow_name)),
             ("barnabas.reason", F.col(_BAD)),
-            ("barnabas.source", _position()),
+            ("barnabas.source", record_position()),
             ("barnabas.error", F.col(_ERROR)),
         ]
     )
@@ -389,7 +397,7 @@ def bad_messages(parsed: DataFrame, flow_name: str) -> DataFrame:
 
 def replayed_messages(parsed: DataFrame) -> DataFrame:
     """Good rows of dead letters as records for the topics that they came from, with a header that says so."""
-    ours = _headers([("barnabas.replayed", _position())])
+    ours = _headers([("barnabas.replayed", record_position())])
     return parsed.where(F.col(_BAD).isNull()).select(
         F.col(_RECORD[0]).alias("key"),
         F.col(_RECORD[1]).alias("value"),
@@ -500,7 +508,8 @@ def field_types(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
-def _position() -> Column:
+def record_position() -> Column:
+    """Where a row's record is, as text: topic, partition and offset, with dashes."""
     return F.concat_ws("-", *[F.col(name).cast("string") for name in POSITION])
 
 
