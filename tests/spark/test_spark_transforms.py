@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -17,8 +18,9 @@ from pyspark.sql import functions as F  # noqa: E402, N812  # its name in every 
 from barnabas.pipelines import transforms  # noqa: E402
 from barnabas.pipelines.attempts import every_row  # noqa: E402
 from barnabas.pipelines.expectations import is_met  # noqa: E402
+from barnabas.pipelines.keys import with_equal_keys  # noqa: E402
 from barnabas.pipelines.row_steps import RowStep  # noqa: E402
-from barnabas.pipelines.spec import Aggregate, Expectation, Format, Transform  # noqa: E402
+from barnabas.pipelines.spec import Aggregate, DatabaseSink, Expectation, Format, Transform  # noqa: E402
 from barnabas.pipelines.uncomputable import mark_uncomputable  # noqa: E402
 
 CSV = Format("csv", {"carrier": "string", "delay": "int"}, null="NA", required=("carrier",))
@@ -397,16 +399,87 @@ def test_the_filter_for_good_rows_of_a_wide_format_does_not_hold_its_parser_agai
 
 
 def test_times_within_values_are_bad_where_outputs_cannot_hold_them(spark: Any) -> None:
-    """In structs, arrays and maps; bytes that are no UTF-8 become the replacement character in texts."""
+    """In structs, arrays and maps."""
     how = Format("json", {"a": "struct<at:timestamp>", "b": "array<date>", "c": "map<string,array<timestamp>>"})
     values = ['{"a": {"at": 1}, "b": ["2026-01-01", null], "c": {"x": [1]}}', '{"a": {"at": 99999999999999}}']
     values += ['{"b": ["+12026-01-01"]}', '{"c": {"x": [1, 99999999999999]}}']
     found = reasons(transforms.parse_records(records(spark, *values), how))
     assert found[0] is None
     assert [each.split(" is ")[0] for each in found[1:] if each] == ["column a", "column b", "column c"]
-    damaged = spark.createDataFrame([(None, b"caf\xe9", "t", 0, 0)], transforms.RECORD_SCHEMA)
-    text = transforms.parse_records(damaged, Format("text", {"value": "string"}))
-    assert [row.value for row in transforms.good_rows(text).collect()] == ["caf\N{REPLACEMENT CHARACTER}"]
+
+
+@pytest.mark.parametrize("kind", ["text", "json", "csv", "logfmt"])
+def test_a_value_that_is_not_utf8_is_a_bad_row(spark: Any, kind: str) -> None:
+    """Two such values would become one text, with the replacement character in both."""
+    columns = {"value" if kind == "text" else "id": "string"}
+    value = {"json": b'{"id": "%s"}', "logfmt": b"id=%s"}.get(kind, b"%s")
+    rows = [(None, value % each, "t", 0, at) for at, each in enumerate((b"caf\xe9", b"caf\xea", "caf\u00e9".encode()))]
+    parsed = transforms.parse_records(spark.createDataFrame(rows, transforms.RECORD_SCHEMA), Format(kind, columns))
+    found = reasons(parsed)
+    assert [(each or "good").partition("caf\ufffd")[0][:24] for each in found] == ["the value is not UTF-8: "] * 2 + [
+        "good"
+    ]
+    assert [next(iter(row)) for row in transforms.good_rows(parsed).collect()] == ["caf\u00e9"]
+
+
+def test_keys_and_headers_of_different_bytes_are_different_texts(spark: Any) -> None:
+    """Bytes that are not UTF-8 show their digits; a text that reads like them is a bad row, a deletion too."""
+    keys = [b"\0\x7f", b"\0\x80", b"\0\x81", b"", b"\\x41", b"\\x80", b"\\x0080", b"\\X0080", None]
+    rows = [
+        *[(key, b'{"n": 1}', "t", 0, at, [("a", b"\xff"), ("b", b"x")]) for at, key in enumerate(keys)],
+        (b"\\x0081", None, "t", 0, 10, None),
+        (b"k", b'{"n": 1}', "t", 0, 11, [("a", b"\\xff")]),
+    ]
+    schema = f"{transforms.RECORD_SCHEMA}, headers array<struct<key: string, value: binary>>"
+    how = Format("json", {"n": "int"}, no_value="row")
+    parsed = transforms.parse_records(spark.createDataFrame(rows, schema), how, ("key", "key_bytes", "headers"))
+    good = transforms.good_rows(parsed).orderBy("source_offset").collect()
+    assert [row.source_key for row in good] == ["\0\x7f", "\\x0080", "\\x0081", "", "\\x41", "\\X0080", None]
+    assert [row.source_key_bytes for row in good] == [
+        bytearray(each) if each is not None else None for each in (*keys[:5], *keys[7:])
+    ]
+    assert good[0].source_headers == {"a": "\\xff", "b": "x"}
+    bad = parsed.where(F.col("_barnabas_bad").isNotNull()).orderBy("source_offset").collect()
+    assert [(row.source_offset, row._barnabas_error) for row in bad] == [
+        (5, "WRONG_TYPE"),
+        (6, "WRONG_TYPE"),
+        (10, "WRONG_TYPE"),
+        (11, "WRONG_TYPE"),
+    ]
+    text = "column source_key is the text \\x80, as which bytes are shown that are not UTF-8; take record_columns = "
+    assert bad[0]._barnabas_bad == f'{text}["key_bytes"]'
+
+
+def test_equal_numbers_in_keys_have_one_form(spark: Any) -> None:
+    """In structs and arrays, too; other columns keep what they have."""
+    rows = spark.createDataFrame([(0.0,), (-0.0,), (float("nan"),)], "k double").select(
+        "k", F.array("k").alias("a"), F.struct(F.col("k").cast("float").alias("f")).alias("s"), F.col("k").alias("v")
+    )
+    found = with_equal_keys(rows, ["k", "a", "s"]).collect()
+    assert [repr((row.k, row.a[0], row.s.f)) for row in found] == ["(0.0, 0.0, 0.0)"] * 2 + ["(nan, nan, nan)"]
+    assert [repr(row.v) for row in found] == ["0.0", "-0.0", "nan"]
+    assert transforms.deduplicate_rows(rows, ["k"]).count() == 2
+
+
+def test_a_row_whose_key_an_output_cannot_hold_is_bad_if_it_is_of_one_record(spark: Any) -> None:
+    """U+0000 and long texts in PostgreSQL, texts that are not UTF-8 everywhere; of groups as well."""
+    values = ["a", "a\0b", "x" * 2501, None]
+    rows = [(each and each.encode(), b"v", "t", 0, at) for at, each in enumerate(values)]
+    frame = spark.createDataFrame([*rows, (b"\xff", b"v", "t", 0, 9)], transforms.RECORD_SCHEMA)
+    parsed = transforms.parse_records(frame, Format("text", {"value": "string"}), ("key", "key_bytes"))
+    steps = [RowStep("transform", Transform({"k": "source_key", "b": "cast(source_key_bytes as string)"}), key=("k",))]
+    postgres, sqlite = (DatabaseSink(kind, "u", "t", ("k",)) for kind in ("postgresql", "sqlite"))
+
+    def found(sink: DatabaseSink, key: str) -> list[str | None]:
+        chain = [replace(steps[0], key=(key,))]
+        marked = mark_uncomputable(parsed, [chain], (), [sink])
+        return [row[0] for row in marked.orderBy("source_offset").select("_barnabas_bad").collect()]
+
+    nul = "column k is a\ufffdb with the character U+0000, which PostgreSQL cannot hold"
+    assert found(postgres, "k") == [None, nul, "the key (k) has 2501 bytes, and PostgreSQL takes 2,500", None, None]
+    assert found(sqlite, "k") == [None] * 5
+    text = "column b is \ufffd, which is not UTF-8: take hex(...) or base64(...) of its bytes"
+    assert found(sqlite, "b") == [None] * 4 + [text]
 
 
 def test_rows_get_the_key_time_and_headers_of_their_record(spark: Any) -> None:

@@ -165,7 +165,7 @@ def test_every_example_is_valid(path: Path) -> None:
         (
             'topics = ["flights"]',
             'topics = ["flights"]\nrecord_columns = ["keys"]',
-            r"flow.toml:7: source.record_columns: names keys, but a record has key, timestamp, headers",
+            r"flow.toml:7: source.record_columns: names keys, but a record has key, key_bytes, timestamp, headers",
         ),
         (
             'topics = ["flights"]',

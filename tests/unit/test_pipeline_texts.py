@@ -52,5 +52,5 @@ def test_a_value_that_python_cannot_hold_hides_no_other_row() -> None:
     far = pa.array([2**60, 0], pa.timestamp("us"))
     rows = shown_rows(pa.table({"text": text, "far": far, "n": [1, 2]}))
     assert [row["n"] for row in rows] == [1, 2]
-    assert (rows[0]["text"], rows[1]["text"]) == ("a\N{REPLACEMENT CHARACTER}", "b")
+    assert (rows[0]["text"], rows[1]["text"]) == (r"\x61ff", "b")
     assert (rows[0]["far"], rows[1]["far"].year) == (f"{2**60} timestamp[us]", 1970)

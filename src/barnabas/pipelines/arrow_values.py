@@ -6,11 +6,13 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
-from barnabas.pipelines.texts import TIME_OUT_OF_RANGE
+from barnabas.pipelines.texts import NOT_UTF8, TIME_OUT_OF_RANGE, text_of_bytes
 
-__all__ = ["ValueOutOfRangeError", "row_dicts", "shown_rows", "shown_values", "values_of"]
+__all__ = ["ValueOutOfRangeError", "require_texts", "row_dicts", "shown_rows", "shown_values", "values_of"]
 
 _ROWS = 10_000
+_SHOWN = 100
+"""Characters of a wrong text that an error shows."""
 
 
 class ValueOutOfRangeError(BarnabasError):
@@ -22,14 +24,34 @@ def values_of(name: str, column: pa.Array) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
     except UnicodeDecodeError as error:
-        raise ValueOutOfRangeError(
-            f"column {name} has a text that is not UTF-8; repair it with make_valid_utf8({name})"
-        ) from error
+        raise ValueOutOfRangeError(_not_text(name, column)) from error
     except (OverflowError, ValueError) as error:  # Python's times end where Spark's do not
         raise ValueOutOfRangeError(
             f"column {name} has a time {TIME_OUT_OF_RANGE}; leave such rows out with `where`, or correct them"
         ) from error
     return values
+
+
+def require_texts(rows: pa.Table) -> None:
+    """Raise `ValueOutOfRangeError` if a text is not UTF-8: some outputs would take it, and readers make another one of it."""
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" not in str(error):
+                raise
+            raise ValueOutOfRangeError(_not_text(name, column)) from error
+
+
+def _not_text(name: str, column: pa.Array | pa.ChunkedArray) -> str:
+    """What to say of a column with such a text, which is shown if it is the value itself and no part of one."""
+    for each in column if pa.types.is_string(column.type) else ():
+        data = each.as_buffer().to_pybytes() if each.is_valid else b""
+        shown = data.decode(errors="backslashreplace")
+        if shown.encode() != data:
+            printable = "".join(letter if letter.isprintable() else "\ufffd" for letter in shown[:_SHOWN])
+            return f"column {name} has the text {printable}{NOT_UTF8}"
+    return f"column {name} has a text{NOT_UTF8}"
 
 
 def row_dicts(rows: pa.Table) -> Iterator[dict[str, Any]]:
@@ -61,7 +83,7 @@ def _shown(scalar: pa.Scalar) -> Any:
     except UnicodeDecodeError:
         if pa.types.is_nested(scalar.type):
             return "a text in it is not UTF-8"
-        return scalar.as_buffer().to_pybytes().decode(errors="replace")
+        return text_of_bytes(scalar.as_buffer().to_pybytes())
     except (ValueError, OverflowError, pa.ArrowException):
         if pa.types.is_temporal(scalar.type):
             return f"{scalar.cast(pa.int64()).as_py()} {scalar.type}"

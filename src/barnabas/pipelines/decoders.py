@@ -19,7 +19,7 @@ from barnabas.pipelines.formats import Format
 from barnabas.pipelines.reasons import shown
 from barnabas.pipelines.strict_values import column_types, is_misfit, parsed_types, strict_value, typed_value
 
-__all__ = ["CORRUPT", "HAVE_REASONS", "decoded_struct", "typed_struct", "untyped_struct"]
+__all__ = ["CORRUPT", "HAVE_REASONS", "decoded_struct", "payload", "typed_struct", "untyped_struct"]
 
 CORRUPT = "_barnabas_corrupt"
 _NO_NULL = "\x01no null\x01"
@@ -42,9 +42,9 @@ def decoded_struct(how: Format, value: Column) -> Column:
     """The value as a struct."""
     if how.type in ("avro", "protobuf"):
         return _decoded(how, value)
-    text = _payload(how, value).cast("string")
+    text = payload(how, value).cast("string")
     if how.type == "text":
-        return F.struct(F.make_valid_utf8(text).alias("value"))
+        return F.struct(text.alias("value"))
     if how.type == "web_log":
         return _web_log(how, text)
     if how.type == "syslog":
@@ -75,12 +75,12 @@ def untyped_struct(how: Format, value: Column) -> Column:
     leaf = VariantType() if how.type == "json" else StringType()
     return _spark_parsed(
         replace(how, timestamp_format=None, date_format=None),
-        _payload(how, value).cast("string"),
+        payload(how, value).cast("string"),
         StructType([StructField(name, leaf) for name in how.columns]),
     )
 
 
-def _payload(how: Format, value: Column) -> Column:
+def payload(how: Format, value: Column) -> Column:
     """What follows the id of a schema of a registry."""
     if how.type == "json" and how.registry:
         return F.when(F.substring(value, 1, 1) == F.lit(b"\0"), F.substring(value, 6, 2**31 - 1))

@@ -7,7 +7,7 @@ computed there ends the flow.
 
 from dataclasses import dataclass, field
 
-from barnabas.pipelines.spec import Aggregate, Expectation, Flow, Source, Transform
+from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Flow, Source, Transform
 
 __all__ = ["RowStep", "aggregates_records", "row_chains", "takes_records"]
 
@@ -22,12 +22,15 @@ class RowStep:
     drops: tuple[Expectation, ...] = ()
     """Expectations on the step's rows that leave rows out."""
     aggregate: Aggregate | None = None
+    key: tuple[str, ...] = ()
+    """The columns of keys in outputs that the rows behind the step have, or its groups, if these rows or groups are the results."""
 
 
 def row_chains(flow: Flow, source: Source) -> list[tuple[RowStep, ...]]:
     """The ways of a source's record through steps that take it alone, each as long as it can be; at least one."""
     is_first = source is flow.source
-    first = RowStep("transform", flow.transform) if is_first else RowStep("")
+    key = () if flow.steps or flow.aggregate or not is_first else _key(flow, None)
+    first = RowStep("transform", flow.transform, key=key) if is_first else RowStep("")
     chains: dict[str, tuple[RowStep, ...]] = {source.name: (first,)}
     """By the views that hold the source's records one by one."""
     longer: list[tuple[RowStep, ...]] = []
@@ -38,15 +41,25 @@ def row_chains(flow: Flow, source: Source) -> list[tuple[RowStep, ...]]:
             goes_on = not step.deduplicate and not step.aggregate
             drops = _drops(flow, step.name) if goes_on else ()
             aggregate = None if step.deduplicate else step.aggregate  # which counts rows that are left after that
-            chain = (*chain, RowStep(f"steps[{number}]", step.transform, drops, aggregate))
+            is_last = number == len(flow.steps) - 1 and not flow.aggregate
+            key = _key(flow, step.aggregate) if is_last else ()
+            chain = (*chain, RowStep(f"steps[{number}]", step.transform, drops, aggregate, key))
             longer.append(chain)
             if goes_on:
                 chains[step.name] = chain
         previous = step.name
     if flow.aggregate and previous in chains:
-        longer.append((*chains[previous], RowStep("", aggregate=flow.aggregate)))
+        key = _key(flow, flow.aggregate)
+        longer.append((*chains[previous], RowStep("", aggregate=flow.aggregate, key=key)))
     found = [each for each in longer if not any(other != each and other[: len(each)] == each for other in longer)]
     return found or [(first,)]
+
+
+def _key(flow: Flow, aggregate: Aggregate | None) -> tuple[str, ...]:
+    """The columns of the results' keys, as far as they are columns of the rows that an aggregate takes."""
+    if aggregate:
+        return aggregate.group_by
+    return tuple(dict.fromkeys(name for sink in flow.sinks if sink.key != POSITION for name in sink.key))
 
 
 def takes_records(flow: Flow, place: str) -> bool:

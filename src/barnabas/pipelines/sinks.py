@@ -14,8 +14,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from barnabas.pipelines.arrow_values import require_texts
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.keys import whole_texts, with_equal_keys
 from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.outputs.kinds import TableSink, open_output
 from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable
@@ -61,6 +63,7 @@ class _TableWriter:
         rows = _for_key(_with_deletions(batch, self._delete_when), self._flow, self._key).toArrow()
         if self._replaces and self._key == POSITION:
             _require_positions(rows)
+        require_texts(rows)
         self._output.apply(rows, self._flow.name, query, epoch)
 
     def close(self) -> None:
@@ -77,7 +80,7 @@ class _TopicWriter:
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
         rows = _for_key(_with_deletions(batch, self._sink.delete_when), self._flow, self._sink.key)
-        messages = as_messages(rows, self._sink.key, self._flow.name, epoch)
+        messages = as_messages(whole_texts(rows), self._sink.key, self._flow.name, epoch)
         writer = messages.write.format(self._flow.resources.connector).mode("append")
         writer = writer.option("kafka.bootstrap.servers", self._sink.bootstrap_servers).option(
             "topic", self._sink.topic
@@ -125,7 +128,8 @@ def _with_deletions(batch: DataFrame, condition: str | None) -> DataFrame:
 
 
 def _for_key(batch: DataFrame, flow: Flow, key: tuple[str, ...]) -> DataFrame:
-    """Aggregates have a row for each key already, and so have rows that are keyed by where they came from."""
+    """One row for each key. Aggregates have one already, and so have rows that are keyed by where they came from."""
+    batch = with_equal_keys(batch, key)
     if flow.last_aggregate or key == POSITION:
         return batch
     return latest_per_key(batch, key)

@@ -82,7 +82,7 @@ __all__ = [
 ]
 
 _MEMORY = re.compile(r"\d+[kmgKMG]")
-RECORD_COLUMNS = ("key", "timestamp", "headers")
+RECORD_COLUMNS = ("key", "key_bytes", "timestamp", "headers")
 _LOOPBACK = re.compile(r"^(127\.0\.0\.1|\[::1\]):")
 _OF_CONNECTIONS = ("client.", "socket.", "broker.address.", "metadata.")
 CONNECTORS = ("barnabas", "kafka")

@@ -13,6 +13,7 @@ from barnabas.pipelines.outputs.declared import EPOCHS_TABLE
 __all__ = [
     "DROPPED_TABLE_ADVICE",
     "EPOCHS_TABLE",
+    "POSTGRES_KEY_BYTES",
     "DatabaseError",
     "batch_name",
     "check_columns",
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 BATCH = "barnabas_batch"
+POSTGRES_KEY_BYTES = 2500
+"""How many bytes the texts of a key may have for PostgreSQL: an entry of its index has 2,704, its other columns included."""
 DROPPED_TABLE_ADVICE = f"It was there when the flow began. Restore it, together with {EPOCHS_TABLE}; or {REFILL_ADVICE}"
 """What to do about a table that was dropped."""
 

@@ -12,11 +12,13 @@ from typing import Any
 
 __all__ = [
     "JSON_OPTIONS",
+    "NOT_UTF8",
     "RECORD_TIME_OUT_OF_RANGE",
     "TIME_OUT_OF_RANGE",
     "as_json",
     "as_text_value",
     "json_values",
+    "text_of_bytes",
     "time_text",
 ]
 
@@ -28,8 +30,21 @@ JSON_OPTIONS = {
 """Options of Spark's ``to_json`` that give the same texts."""
 TIME_OUT_OF_RANGE = "beyond the years 1 to 9999 (a time in milliseconds is timestamp_millis of a bigint)"
 """The end of a message about a time that outputs cannot hold. A number is taken for seconds, as everywhere in Spark."""
+NOT_UTF8 = ", which is not UTF-8: take hex(...) or base64(...) of its bytes"
+"""The end of a message about a text that is none."""
 RECORD_TIME_OUT_OF_RANGE = "beyond the years 1 to 9999 (records have times in milliseconds; `barnabas tail` shows it)"
 """The same for the time of a record, which its producer chose."""
+
+
+def text_of_bytes(value: bytes) -> str:
+    """Bytes as a text, different for different bytes: what is not UTF-8 becomes \\x and its hexadecimal digits.
+
+    As of `barnabas.pipelines.keys`, in Spark.
+    """
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"\\x{value.hex()}"
 
 
 def time_text(value: datetime.datetime) -> str:

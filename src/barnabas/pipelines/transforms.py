@@ -3,7 +3,7 @@
 They take and give batch and streaming frames alike, so tests run them on a few rows. ``records`` are the columns key,
 value, topic, partition, offset of the source; ``parsed`` has the format's columns, the three position columns, and
 ``_barnabas_bad``, which says why a row is bad, and is null for a good one, with ``_barnabas_error``, its class: NO_VALUE,
-MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED, EXPRESSION, NO_KEY or QUARANTINED.
+MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED, EXPRESSION, KEY, NO_KEY or QUARANTINED.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
-from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct, typed_struct, untyped_struct
+from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct, payload, typed_struct, untyped_struct
 from barnabas.pipelines.expectations import is_met
 from barnabas.pipelines.formats import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER, WITH_QUOTES
+from barnabas.pipelines.keys import ambiguous_text, text_of_bytes, with_equal_keys
 from barnabas.pipelines.outputs.table import DELETION_MARK
-from barnabas.pipelines.reasons import begins_with_mark, json_problem, wrong_columns
+from barnabas.pipelines.reasons import begins_with_mark, json_problem, shown, wrong_columns
 from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS, RECORD_TIME_OUT_OF_RANGE, TIME_OUT_OF_RANGE
 
@@ -62,9 +63,9 @@ _ERROR = "_barnabas_error"
 _REASON = "_barnabas_reason"
 _TEXTS = "_barnabas_texts"
 _HEADERS = "_barnabas_headers"
-_ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED", "EXPRESSION")
+_ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED", "EXPRESSION", "KEY")
 _DELIMITERS = (",", ";", "\t", "|")
-_WITH_EXAMPLE = ("NO_VALUE", "MALFORMED", "NOT_EXPECTED", "EXPRESSION")
+_WITH_EXAMPLE = ("NO_VALUE", "MALFORMED", "NOT_EXPECTED", "EXPRESSION", "KEY")
 """Classes that are about no column, which have examples of their own."""
 _COUNTED_COLUMNS = 50
 _ROW = "_barnabas_row"
@@ -115,25 +116,30 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
     columns += [F.col(f"source_{name}") for name in record_columns]
     kept = [name for name in (*_RECORD, _HEADERS) if name in parsed.columns]
-    why, error = _marks(how, has_time=has_time)
+    why, error = _marks(how, record_columns, has_time=has_time)
     return parsed.select(
         *columns, *POSITION, *kept, _computed_once(why).alias(_BAD), _computed_once(error).alias(_ERROR)
     )
 
 
-def _marks(how: Format, *, has_time: bool) -> tuple[Column, Column]:
+def _marks(how: Format, record_columns: Sequence[str], *, has_time: bool) -> tuple[Column, Column]:
     """Why a row is bad, and the class of the error: the first problem counts."""
     is_row = how.no_value == "row"  # good, whatever is required
-    problems: list[tuple[Column, Column, Column]] = [
+    problems = _ambiguous(record_columns)  # of rows without a value, too: they may delete others
+    problems.append(
         (
             F.col(_RECORD[1]).isNull(),
             F.lit(None if is_row else "the record has no value"),
             F.lit(None if is_row else "NO_VALUE"),
         )
-    ]
+    )
     if how.type in _TEXTUAL:
         reason = F.lit(f"the value is no {how.what}, but begins with a byte order mark")
         problems.append((begins_with_mark(F.col(_RECORD[1])), reason, F.lit("MALFORMED")))
+    if how.type in (*_TEXTUAL, "text"):
+        text = payload(how, F.col(_RECORD[1])).cast("string")
+        reason = F.concat(F.lit("the value is not UTF-8: "), shown(F.make_valid_utf8(text)))
+        problems.append((F.coalesce(~F.is_valid_utf8(text), F.lit(False)), reason, F.lit("MALFORMED")))
     if how.type != "text":
         reason, is_typed = _misfit(how)
         error = F.when(is_typed, F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED"))
@@ -156,6 +162,26 @@ def _marks(how: Format, *, has_time: bool) -> tuple[Column, Column]:
     for is_bad, reason, kind in others:
         why, error = why.when(is_bad, reason), error.when(is_bad, kind)
     return why, error
+
+
+def _ambiguous(record_columns: Sequence[str]) -> list[tuple[Column, Column, Column]]:
+    """The problems of keys and headers that are texts which stand for other bytes."""
+
+    def problem(column: str, is_one: Column, value: Column) -> tuple[Column, Column, Column]:
+        text = f", as which bytes are shown that are not UTF-8{advice.get(column, '')}"
+        reason = F.concat(F.lit(f"column {column} is the text "), shown(value.cast("string")), F.lit(text))
+        return is_one, reason, F.lit("WRONG_TYPE")
+
+    advice = {"source_key": '; take record_columns = ["key_bytes"]'}
+    problems = []
+    if "key" in record_columns:
+        key = F.col(_RECORD[0])
+        problems.append(problem("source_key", ambiguous_text(key), key))
+    if "headers" in record_columns:
+        found = F.filter(F.col(_HEADERS), lambda header: ambiguous_text(header["value"]))
+        is_one = F.coalesce(F.size(found) > 0, F.lit(False))
+        problems.append(problem("source_headers", is_one, F.get(found, F.lit(0))["value"]))
+    return problems
 
 
 def _is_misfit() -> Column:
@@ -198,11 +224,13 @@ def _computed_once(mark: Column) -> Column:
 
 
 def _of_record(name: str) -> Column:
-    """A column of the record for rows: bytes as text, headers as a map in which the last of a name counts."""
+    """A column of the record for rows: bytes as a text of their own, headers as a map in which the last of a name counts."""
     if name == "timestamp":
         return F.col(name)
+    if name == "key_bytes":
+        return F.col("key")
     if name == "key":
-        return F.make_valid_utf8(F.col(name).cast("string"))
+        return text_of_bytes(F.col(name))
     headers = F.coalesce(F.col(name), F.array().cast(_HEADERS_TYPE))
 
     def is_last(header: Column, at: Column) -> Column:
@@ -211,7 +239,7 @@ def _of_record(name: str) -> Column:
 
     pairs = F.transform(
         F.filter(headers, is_last),
-        lambda header: F.struct(header["key"], F.make_valid_utf8(header["value"].cast("string"))),
+        lambda header: F.struct(header["key"], text_of_bytes(header["value"])),
     )
     return F.map_from_entries(pairs)
 
@@ -439,6 +467,7 @@ def position_of(rows: DataFrame) -> list[str]:
 
 def deduplicate_rows(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """The first row for each value of the columns; a repetition is known for as long as the watermark's delay."""
+    rows = with_equal_keys(rows, columns)
     if rows.isStreaming:
         return rows.dropDuplicatesWithinWatermark(list(columns))
     return rows.dropDuplicates(list(columns))

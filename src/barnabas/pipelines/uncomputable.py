@@ -1,5 +1,7 @@
 """Rows for which an expression of the flow raises, as a division by zero does, become bad rows of their source.
 
+So do those whose key one of the outputs cannot hold (`barnabas.pipelines.keys`), as far as rows are of single records.
+
 Every expression of the steps that take records one by one (`barnabas.pipelines.row_steps`) is tried on the parsed rows, in their
 order: derived columns, filters, choices of columns, and what figures are made of. A row goes as far as the filters let it.
 Expressions that have a value for every row are not tried, those of several values (explode) and what is behind them cannot be.
@@ -14,9 +16,10 @@ from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark 
 
 from barnabas.pipelines.attempts import attempted_value
 from barnabas.pipelines.expectations import is_met
+from barnabas.pipelines.keys import key_problem
 from barnabas.pipelines.plans import KEPT, aggregated_inputs, expressions_of, is_harmless
 from barnabas.pipelines.row_steps import RowStep
-from barnabas.pipelines.spec import Aggregate, Expectation, Transform
+from barnabas.pipelines.spec import Aggregate, Expectation, Sink, Transform
 from barnabas.pipelines.transforms import mark_rows, unmarked
 
 __all__ = ["mark_uncomputable"]
@@ -28,13 +31,16 @@ _STAR = re.compile(r"((?:.*\.)?\s*)\*\s*(?:except\s*\(.*\)\s*)?", re.IGNORECASE 
 
 
 def mark_uncomputable(
-    parsed: DataFrame, chains: Sequence[Sequence[RowStep]], drops: Sequence[Expectation] = ()
+    parsed: DataFrame,
+    chains: Sequence[Sequence[RowStep]],
+    drops: Sequence[Expectation] = (),
+    sinks: Sequence[Sink] = (),
 ) -> DataFrame:
-    """The rows with those marked for which an expression raises; the other columns stay as they are.
+    """The rows with those marked for which an expression raises, or whose key a sink cannot hold; the other columns stay as they are.
 
     ``drops`` are expectations on the source's rows that leave rows out before all steps.
     """
-    attempts = _Attempts(parsed, drops)
+    attempts = _Attempts(parsed, drops, sinks)
     for chain in chains:
         attempts.follow(chain)
     return attempts.marked()
@@ -43,7 +49,9 @@ def mark_uncomputable(
 class _Attempts:
     """The parsed rows with columns of attempts beside them."""
 
-    def __init__(self, parsed: DataFrame, drops: Sequence[Expectation]) -> None:
+    def __init__(self, parsed: DataFrame, drops: Sequence[Expectation], sinks: Sequence[Sink]) -> None:
+        self._sinks = sinks
+        self._key_problems: list[Column] = []
         self._parsed = parsed
         self._rows = parsed
         self._drops = drops
@@ -64,18 +72,21 @@ class _Attempts:
                 self._narrow(step.drops)
                 if step.aggregate:
                     self._aggregate(f"{step.place}.aggregate".lstrip("."), step.aggregate)
+            self._keys(chain[-1].key)
         except PySparkException:  # of several values; or refused by Spark, which says so when the flow is made
             return
 
     def marked(self) -> DataFrame:
         """The parsed rows with their marks."""
-        if not self._reasons:
+        if not self._reasons and not self._key_problems:
             return self._parsed
         names = self._parsed.columns
         back = {name: F.col(kept).alias(name) for name, kept in self._kept.items()}
-        return mark_rows(self._rows, F.coalesce(*self._reasons), "EXPRESSION").select(
-            *[back.get(name, F.col(name)) for name in names]
-        )
+        rows = self._rows
+        for reasons, error in ((self._reasons, "EXPRESSION"), (self._key_problems, "KEY")):
+            if reasons:
+                rows = mark_rows(rows, F.coalesce(*reasons), error)
+        return rows.select(*[back.get(name, F.col(name)) for name in names])
 
     def _asked(self) -> Column:
         return F.col(self._reached) if self._reached else unmarked()
@@ -107,6 +118,15 @@ class _Attempts:
         for (name, text), columns in zip(how.compute.items(), inputs, strict=True):
             for column in columns:
                 self._tried(f"{field}.compute.{name}", text, column)
+
+    def _keys(self, key: Sequence[str]) -> None:
+        """Mark rows whose keys, columns of the rows as they are now, a sink cannot hold."""
+        known = [name for name in key if name in self._rows.columns]  # `check` reports the others
+        problem = key_problem(known, self._rows.schema, self._sinks)
+        if problem is not None:
+            name = self._new(_ATTEMPT)
+            self._rows = self._rows.withColumn(name, F.when(self._asked(), problem))
+            self._key_problems.append(F.col(name))
 
     def _narrow(self, drops: Sequence[Expectation]) -> None:
         for each in drops:

@@ -72,7 +72,7 @@ def source_rows(
     """A source's parsed rows with the marks of expectations, and its good rows, shaped."""
     marked = transforms.mark_unexpected(parsed, flow.expectations, source.name)
     drops = [each for each in flow.expectations if each.of == source.name and each.on_fail == "drop"]
-    marked = mark_uncomputable(marked, row_chains(flow, source), drops)
+    marked = mark_uncomputable(marked, row_chains(flow, source), drops, flow.sinks)
     if observed and not source.quarantines:  # else the rows are counted where they are judged
         counts = transforms.bad_counts(source.format, transforms.quarantining(flow, source))
         marked = marked.observe(f"barnabas.{source.name}", *counts)

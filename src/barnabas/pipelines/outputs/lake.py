@@ -257,9 +257,10 @@ class DeltaTableSink:
         return (_APPEND if is_empty and not self._rows_change else _MERGE), None
 
     def _merge(self, rows: pa.Table, properties: Any) -> None:
-        # "=" lets the engine join by hash; nulls in a key are rare, and one group.
+        # "=" lets the engine join by hash; nulls in a key are rare, and one group. Without parentheses the engine's parser takes
+        # all that follows IS NOT DISTINCT FROM for its right side.
         conditions = [
-            f'target."{name}" {"IS NOT DISTINCT FROM" if rows[name].null_count else "="} source."{name}"'
+            f'(target."{name}" {"IS NOT DISTINCT FROM" if rows[name].null_count else "="} source."{name}")'
             for name in self._sink.key
         ]
         merger = self._table.merge(

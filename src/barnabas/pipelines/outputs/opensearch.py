@@ -59,6 +59,12 @@ _TYPES = {
     "timestamp_ntz": "date",
     "string": "keyword",
 }
+_LIMITS: dict[str, dict[str, Any]] = {
+    "float": {"ignore_malformed": True},
+    "double": {"ignore_malformed": True},
+    "keyword": {"ignore_above": 32_766 // 4},
+}
+"""What documents may have, and no search finds: numbers that are none (NaN), texts longer than a term. Otherwise the server refuses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +136,9 @@ class OpenSearchIndex:
         if name in self._sink.text:
             return {"type": "text"}
         if type_name.startswith("decimal"):
-            return {"type": "double"}
-        return {"type": _TYPES[type_name]} if type_name in _TYPES else {"type": "object"}
+            return {"type": "double", **_LIMITS["double"]}
+        known = _TYPES.get(type_name)
+        return {"type": known, **_LIMITS.get(known, {})} if known else {"type": "object"}
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:  # noqa: ARG002  # the protocol's
         """Index the rows; returns when they can be searched."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.base.installation import install_command
+from barnabas.pipelines.arrow_values import values_of
 from barnabas.pipelines.outputs.table import TableState, read_epoch, split_deleted
 from barnabas.pipelines.postgres import open_postgres, postgres_reason
 from barnabas.pipelines.spec import DatabaseSink
@@ -239,16 +240,23 @@ def _postgres_type(type_name: str) -> str:
 def _without_nul(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """PostgreSQL's texts cannot hold U+0000; one such record must not end a flow.
 
-    Keys that become equal by the replacement are one key, with the last of their rows.
+    Two keys must not become one either. A record with such a key is a bad row (`barnabas.pipelines.keys`); raises `DatabaseError`
+    for a key that was made of several records.
     """
-    has_new_keys = False
     for number, field in enumerate(rows.schema):
-        if pa.types.is_string(field.type) and pc.any(pc.match_substring(rows.column(number), "\0")).as_py():
-            rows = rows.set_column(number, field, pc.replace_substring(rows.column(number), "\0", _NO_NUL))
-            has_new_keys |= field.name in key
-    if has_new_keys:
-        keys = zip(*(rows.column(name).to_pylist() for name in key), strict=True)
-        rows = rows.take(sorted({repr(values): number for number, values in enumerate(keys)}.values()))
+        column = rows.column(number)
+        is_nested = pa.types.is_nested(field.type)
+        if field.name in key and is_nested:
+            has_nul = any(_JSON_NUL.search(as_json(each)) for each in values_of(field.name, column) if each is not None)
+        else:
+            has_nul = pa.types.is_string(field.type) and pc.any(pc.match_substring(column, "\0")).as_py()
+        if has_nul and field.name in key:
+            raise DatabaseError(
+                f"a key has the character U+0000 in column {field.name}, which PostgreSQL cannot hold: replace it in the flow, or leave "
+                "such rows out"
+            )
+        if has_nul:
+            rows = rows.set_column(number, field, pc.replace_substring(column, "\0", _NO_NUL))
     return rows
 
 

@@ -30,10 +30,11 @@ __all__ = ["SqliteTable", "inspect_sqlite"]
 
 _NOT_WRITABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _SQLITE_BUSY_S = 30
+_NAN = "NaN"
 
 
 class SqliteTable:
-    """A SQLite file. Times are ISO texts in UTC, decimals are texts, arrays and structs are JSON.
+    """A SQLite file. Times are ISO texts in UTC, decimals are texts, as is NaN in a key, arrays and structs are JSON.
 
     ``id_column`` is the name of a column of whole numbers that identify rows. ``also`` prepares more, in the same transaction as
     the table; its second argument says whether the table is new.
@@ -137,21 +138,32 @@ class SqliteTable:
         places = f"VALUES ({', '.join('?' * len(self._columns))})"
         whole, with_null = split_by_null(rows, self._sink.key)
         statement = upsert_statement(self._sink.table, places, self._columns, self._sink.key)
-        self._connection.executemany(statement, tuples_of(whole, as_text_value))
+        self._connection.executemany(statement, self._tuples(whole))
         if with_null.num_rows:
             self._delete(with_null)
             names = ", ".join(map(quoted, self._columns))
             self._connection.executemany(
                 f"INSERT INTO {quoted(self._sink.table)} ({names}) {places}",  # names are quoted
-                tuples_of(with_null, as_text_value),
+                self._tuples(with_null),
             )
 
     def _delete(self, rows: pa.Table) -> None:
         same = " AND ".join(f"{quoted(name)} IS ?" for name in self._sink.key)
         self._connection.executemany(
             f"DELETE FROM {quoted(self._sink.table)} WHERE {same}",  # noqa: S608  # names are quoted
-            tuples_of(rows.select(list(self._sink.key)), as_text_value),
+            self._tuples(rows.select(list(self._sink.key))),
         )
+
+    def _tuples(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+        """The rows' values. A NaN in a key is a text: SQLite makes NULL of the number, which is another key."""
+        import pyarrow.compute as pc
+
+        names = [name for name in self._sink.key if pa.types.is_floating(rows.schema.field(name).type)]
+        places = {rows.column_names.index(name) for name in names if pc.any(pc.is_nan(rows[name])).as_py()}
+        for values in tuples_of(rows, as_text_value):
+            if places:
+                values = tuple(_NAN if at in places and each != each else each for at, each in enumerate(values))
+            yield values
 
     def close(self) -> None:
         self._connection.close()
