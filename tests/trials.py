@@ -186,6 +186,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_hostile_requests.py",),
             {"BARNABAS_NAMES": 99_000},
         ),
+        "memory attacks": Trial(
+            "what waits in memory for all peers together is bounded, others are served meanwhile, and the memory comes back",
+            ("tests/fault/test_memory_attacks.py",),
+            {"BARNABAS_CONNECTIONS": 1500, "BARNABAS_WAIT_S": 60},
+        ),
         "failover of 3,000": Trial(
             "a killed controller's share of 3,000 partitions with three replicas has other leaders within a second",
             ("tests/fault/test_stall_trials.py::test_a_dead_controllers_leaders_move_within_a_second",),

@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.network import Standing
 from barnabas.base.slices import InOrder, Slices
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
@@ -113,6 +114,8 @@ class Wire:
     local = ("127.0.0.1", 9092)
     unsent_bytes = 0
     max_frame_bytes = 1 << 20
+    standing = Standing.CLIENT
+    served_bytes = 0
 
     def __init__(self) -> None:
         self.handler: ClientConnection | None = None

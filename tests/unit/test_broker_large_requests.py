@@ -88,6 +88,22 @@ def test_a_large_request_gives_way_and_its_connection_waits_for_its_answer(
     assert (answers[0].error_code, answers[0].offset) == (0, 0)
 
 
+def test_a_large_request_counts_as_waiting_until_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what it becomes; a small one does not."""
+    broker = DataPath(tmp_path)
+    broker.lead("t")
+    client = broker.connect()
+    in_short_slices(broker, monkeypatch)
+    client.post(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[]), 7)
+    assert not client.served_bytes
+    client.answer()
+    client.post(list_offsets(), 7)
+    while not client.sent:
+        assert client.served_bytes > 4 * PARTITIONS * 8
+        broker.timers.advance(0)
+    assert not client.served_bytes
+
+
 @pytest.mark.parametrize(("key", "versions", "error"), TOO_LARGE)
 def test_a_request_too_large_for_its_api_is_refused_when_its_first_bytes_have_come(
     tmp_path: Path, key: ApiKey, versions: range, error: ErrorCode

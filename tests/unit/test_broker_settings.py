@@ -9,6 +9,7 @@ import pytest
 
 import barnabas
 from barnabas.base.errors import ConfigError
+from barnabas.base.network import Standing
 from barnabas.base.settings import Values
 from barnabas.broker.configuration import definitions as settings
 from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
@@ -21,6 +22,7 @@ from barnabas.broker.configuration.listeners import (
 from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED
 from barnabas.broker.configuration.rules import check_protection, validate_broker_config
 from barnabas.broker.configuration.security_settings import ROWS_SECURITY
+from barnabas.broker.configuration.waiting_limits import DEFAULT_WAITING_BYTES, STRANGERS_BYTES, waiting_limits
 from barnabas.broker.configuration.without_effect import ROWS_WITHOUT_EFFECT
 
 
@@ -249,6 +251,10 @@ def test_what_is_given_without_effect_is_reported_and_nothing_else() -> None:
         ({"log_cleaner_threads": "1000000"}, "at least 1MB per cleaner thread"),
         ({"max_connections_per_ip": "0"}, "can be set to zero only if"),
         ({"broker_id": "1", "node_id": "2"}, "node.id must be equal to broker.id"),
+        (
+            {"queued_max_request_bytes": "104857599"},
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+        ),
     ],
 )
 def test_values_that_cannot_stand_together_are_refused(texts: dict[str, str], words: str) -> None:
@@ -281,3 +287,14 @@ def test_a_number_of_threads_changes_by_half_or_double_at_most(
     with expected:
         settings.check_thread_counts(before, after, [name])
     settings.check_thread_counts(before, after, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("-1", DEFAULT_WAITING_BYTES), ("0", DEFAULT_WAITING_BYTES), ("300000000", 300_000_000)]
+)
+def test_what_waits_for_clients_and_for_brokers_has_the_limit_of_the_settings(text: str, expected: int) -> None:
+    """Each its own, and strangers a small one."""
+    limits = waiting_limits(values(queued_max_request_bytes=text))
+    found = {standing: each.budget.limit_bytes for standing, each in limits.items()}
+    assert found == {Standing.STRANGER: STRANGERS_BYTES, Standing.CLIENT: expected, Standing.MEMBER: expected}
+    assert len({id(each) for each in limits.values()}) == 3

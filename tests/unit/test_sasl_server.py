@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.base.network import Standing
 from barnabas.broker.requests.sasl_connection import SaslConnection
 from barnabas.broker.requests.sasl_server_authenticator import SaslServerAuthenticator
 from barnabas.security.errors import SaslError
@@ -66,6 +67,7 @@ class SaslBroker(DataPath):
             self.timers,
             max_receive_bytes=MAX_RECEIVE,
             failure_delay_ms=DELAY_MS,
+            member="bob",
         )
         wire.client = opened.client
         return wire
@@ -120,6 +122,15 @@ def test_a_client_that_proves_who_it_is_is_served(tmp_path: Path, mechanism: str
     assert shake(wire).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert token(wire, b"x").error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert wire.ask(NOTHING, 7).topics == []
+
+
+@pytest.mark.parametrize(("user", "standing"), [("ann", Standing.CLIENT), ("bob", Standing.MEMBER)])
+def test_a_peer_is_a_stranger_until_it_has_proved_who_it_is(tmp_path: Path, user: str, standing: Standing) -> None:
+    """What waits for it counts as a client's then, or as a broker's."""
+    wire = SaslBroker(tmp_path).connect()
+    assert wire.standing is Standing.STRANGER
+    log_in(wire, user=user)
+    assert wire.standing is standing
 
 
 def test_tokens_without_headers_follow_a_handshake_in_version_0(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ sends lists of parts in order. The real one is `barnabas.net.sockets`; a simulat
 loss and partitions. Edges run on an asyncio event loop, real or simulated, and use its ``call_later`` for timers.
 """
 
+import enum
 import struct
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -22,6 +23,7 @@ __all__ = [
     "Listener",
     "Network",
     "Part",
+    "Standing",
     "split_frames",
 ]
 
@@ -34,6 +36,16 @@ Part = Buffer | FileSlice
 """What can be sent: bytes, or a range of a file that goes by sendfile."""
 
 
+class Standing(enum.Enum):
+    """Who the other side of an accepted connection is: each kind has a limit of its own for the bytes that wait."""
+
+    STRANGER = 0
+    """It has yet to authenticate."""
+    CLIENT = 1
+    MEMBER = 2
+    """A server of the same cluster, which clients must not keep waiting."""
+
+
 class Connection(Protocol):
     """One side of an open connection."""
 
@@ -44,6 +56,13 @@ class Connection(Protocol):
     """Whether `FrameHandler.frame` gets bytes as they come, for protocols whose messages have no length in front
     (ZooKeeper's quorum and election ports). False at first; ``accept`` may set it, and the handler as long as all bytes
     that it has had were whole messages."""
+
+    standing: Standing
+    """A client at first; ``accept`` may set it, and the handler."""
+
+    served_bytes: int
+    """What the handler keeps in memory of the frames that it is serving, as far as that is worth counting. It counts as bytes
+    that wait. 0 at first; the handler sets it."""
 
     on_drained: Callable[[], None] | None
     """Called when all that `send` has taken has left, after a time in which the network took no more. None at first."""

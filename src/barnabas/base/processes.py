@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.memory import return_memory
 
 __all__ = ["NoWorkerError", "StartProcess", "WorkerLostError", "WorkerProcess", "WorkerProcesses", "serve_worker"]
 
@@ -295,7 +296,7 @@ def serve_worker() -> None:
                 module, argument = question
                 task = importlib.import_module(module).begin(argument)
             else:
-                _return_memory()
+                return_memory()
                 continue
         answer, failure = None, None
         if question is None:
@@ -308,11 +309,3 @@ def serve_worker() -> None:
             answers.flush()
         except BrokenPipeError:
             return
-
-
-def _return_memory() -> None:
-    """What was freed goes to the system where the C library would keep it."""
-    with contextlib.suppress(ImportError, OSError, AttributeError):
-        import ctypes
-
-        ctypes.CDLL(None).malloc_trim(0)

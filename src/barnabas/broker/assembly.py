@@ -15,7 +15,7 @@ from typing import Any
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.errors import ConfigError
 from barnabas.base.files import Files
-from barnabas.base.network import Connection, FrameHandler, Network
+from barnabas.base.network import Connection, FrameHandler, Network, Standing
 from barnabas.base.processes import StartProcess
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
@@ -66,6 +66,7 @@ from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
+from barnabas.net.waiting_bytes import WaitingBytes
 from barnabas.wire.kafka.api import ApiKey
 
 __all__ = ["BrokerComponents", "Environment", "connection_limits"]
@@ -97,6 +98,8 @@ class Environment:
     """For connections to other brokers."""
     fetch_network: Network
     """For the connections over which this broker copies from leaders."""
+    waiting: Mapping[Standing, WaitingBytes]
+    """What waits in memory for accepted connections."""
     coordination: CoordinationClient
     log_dirs: LogDirs
     resolve: Callable[[str], str]
@@ -382,6 +385,7 @@ class BrokerComponents:
                 self.groups.coordinator,
                 self.dispatcher,
                 self.purgatory,
+                self.environment.waiting,
                 self.environment.config["metrics.http.topics"],
             ),
             self.slices,

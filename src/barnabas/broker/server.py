@@ -39,6 +39,7 @@ from barnabas.broker.configuration.listeners import (
     listeners,
     metrics_address,
 )
+from barnabas.broker.configuration.waiting_limits import waiting_limits
 from barnabas.broker.groups.offsets_topic import count_offsets_partitions
 from barnabas.broker.membership.registration import stored_broker_id
 from barnabas.broker.replication.selection import replica_selector
@@ -102,7 +103,9 @@ class BrokerServer:
         self._kafka_version = kafka_version
         if kafka_version is not None:
             check_release(kafka_version)
+        self._waiting = waiting_limits(settings)
         self._network = network or SocketNetwork(
+            limits=self._waiting,
             send_buffer_bytes=settings["socket.send.buffer.bytes"],
             receive_buffer_bytes=settings["socket.receive.buffer.bytes"],
         )
@@ -274,6 +277,7 @@ class BrokerServer:
                 files=self._files,
                 network=self._broker_network,
                 fetch_network=self._fetch_network,
+                waiting=self._waiting,
                 coordination=coordination,
                 log_dirs=log_dirs,
                 resolve=_first_address,

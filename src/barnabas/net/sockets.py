@@ -15,6 +15,8 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
   than deciding a small request.
 - Frames that have come together are handed on for some milliseconds; then other connections have their turn.
 - A client that sends requests and does not read the answers is not read from either, once a mebibyte waits for it.
+- What waits for all accepted connections together, of requests that are not whole and of answers that are not read, can have
+  a limit (`barnabas.net.waiting_bytes`).
 """
 
 import asyncio
@@ -25,13 +27,14 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from barnabas.base.files import FileSlice
-from barnabas.base.network import HEAD_BYTES, Accept, Connection, FrameHandler, Part, split_frames
+from barnabas.base.memory import new_buffer
+from barnabas.base.network import HEAD_BYTES, Accept, Connection, FrameHandler, Part, Standing, split_frames
 from barnabas.net.cold_reads import (
     READ_AHEAD_BYTES,
     ColdReads,
@@ -43,8 +46,10 @@ from barnabas.net.cold_reads import (
     small_ranges,
 )
 from barnabas.net.listeners import SocketListener
+from barnabas.net.memory_budget import BudgetState
+from barnabas.net.waiting_bytes import Account, WaitingBytes, unlimited
 
-__all__ = ["SocketNetwork"]
+__all__ = ["MAX_UNSENT_BYTES", "SocketNetwork"]
 
 _SCRATCH_BYTES = 256 * 1024
 _GROWTH = 8  # how many times what has come a buffer may take
@@ -55,7 +60,10 @@ _DELIVERY_S = 0.005
 _IOV_MAX = 64
 _COLD_RANGES = 16
 """So many ranges from memory end a reader's way through cold ones: it also meets some that are read ahead."""
-_MAX_UNSENT_BYTES = 1024 * 1024
+MAX_UNSENT_BYTES = 1024 * 1024
+"""What a connection that was accepted may have to send before it reads no more."""
+_MAPPED_FROM_BYTES = 1024 * 1024
+"""The memory of frames from this size on goes back to the system with them."""
 _GATHERED_PARTS = 16
 _GATHERED_BYTES = 64 * 1024
 _BACKLOG = 1024
@@ -66,8 +74,17 @@ _LENGTH = struct.Struct(">i")
 class SocketNetwork:
     """The machine's TCP network, for the running event loop."""
 
-    def __init__(self, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
-        """Buffer sizes of -1 leave them to the operating system, which grows them as needed."""
+    def __init__(
+        self,
+        *,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        limits: Mapping[Standing, WaitingBytes] | None = None,
+    ) -> None:
+        """Buffer sizes of -1 leave them to the operating system, which grows them as needed. ``limits`` are of what waits for
+        accepted connections, each made with `MAX_UNSENT_BYTES`; None for no limits."""
+        self._limits = limits or unlimited(MAX_UNSENT_BYTES)
+        self._no_limits = unlimited(sys.maxsize)
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
@@ -104,7 +121,7 @@ class SocketNetwork:
 
     def adopt(self, connected: socket.socket, accept: Accept, max_frame_bytes: int) -> None:
         """Take over a socket that a listener has accepted. Raises OSError if it is gone."""
-        self._open(asyncio.get_running_loop(), connected, accept, max_frame_bytes, max_unsent_bytes=_MAX_UNSENT_BYTES)
+        self._open(asyncio.get_running_loop(), connected, accept, max_frame_bytes, self._limits)
 
     def _listening_socket(self, family: int, address: tuple[object, ...]) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -142,7 +159,7 @@ class SocketNetwork:
                 except BaseException:
                     connecting.close()
                     raise
-                return self._open(loop, connecting, accept, max_frame_bytes, max_unsent_bytes=sys.maxsize)
+                return self._open(loop, connecting, accept, max_frame_bytes, self._no_limits)
             raise failure
 
     def _set_buffers(self, target: socket.socket) -> None:
@@ -157,12 +174,10 @@ class SocketNetwork:
         connected: socket.socket,
         accept: Accept,
         max_frame_bytes: int,
-        max_unsent_bytes: int,
+        limits: Mapping[Standing, WaitingBytes],
     ) -> "_SocketConnection":
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = _SocketConnection(
-            loop, connected, self._scratch, max_frame_bytes, max_unsent_bytes, self._cold_reads
-        )
+        connection = _SocketConnection(loop, connected, self._scratch, max_frame_bytes, limits, self._cold_reads)
         connection.start(accept(connection))
         return connection
 
@@ -193,6 +208,8 @@ class _SocketConnection:
         "_disk_read",
         "_drops",
         "_drops_frame",
+        "_extra_bytes",
+        "_file_bytes",
         "_filled",
         "_frame",
         "_frame_bytes",
@@ -202,10 +219,11 @@ class _SocketConnection:
         "_held",
         "_in_memory_bytes",
         "_is_behind",
+        "_keeps_input",
         "_largest_bytes",
+        "_limits",
         "_local",
         "_loop",
-        "_max_unsent_bytes",
         "_outgoing",
         "_partial",
         "_paused",
@@ -216,7 +234,10 @@ class _SocketConnection:
         "_take_frames",
         "_take_from",
         "_unsent_bytes",
+        "_waiting",
+        "_waits_for_room",
         "_writing",
+        "account",
         "is_stream",
         "max_frame_bytes",
         "on_drained",
@@ -228,11 +249,13 @@ class _SocketConnection:
         connected: socket.socket,
         scratch: memoryview,
         max_frame_bytes: int,
-        max_unsent_bytes: int,
+        limits: Mapping[Standing, WaitingBytes],
         cold_reads: ColdReads,
     ) -> None:
         self._loop = loop
-        self._max_unsent_bytes = max_unsent_bytes
+        self._limits = limits
+        self.account = Account(self, limits, Standing.CLIENT)
+        self._waiting = limits[Standing.CLIENT]
         self._cold_reads = cold_reads
         self._socket = connected
         self._descriptor = connected.fileno()
@@ -243,14 +266,18 @@ class _SocketConnection:
         self._peer: tuple[str, int] = connected.getpeername()[:2]
         self._local: tuple[str, int] = connected.getsockname()[:2]
         self._partial = b""  # bytes of frames that arrived while paused, or a piece of a frame
-        self._frame: bytearray | None = None  # the large frame that is arriving
+        self._frame: bytearray | memoryview | None = None  # the large frame that is arriving
         self._frame_bytes = 0
         self._filled = 0
         self._drops_frame = False  # the large frame is refused: its buffer has its head only
         self._largest_bytes = 0  # of the frames that got a buffer and arrived whole
         self._outgoing: deque[Part] = deque()
         self._unsent_bytes = 0
+        self._file_bytes = 0  # of these, what is in files
+        self._extra_bytes = 0  # what the layer above has to send through this connection
         self._paused = False
+        self._waits_for_room = False  # not reading until `go_on`
+        self._keeps_input = False
         self._held = False  # not reading until what is unsent has left
         self._is_behind = False  # not reading until the frames that have come are delivered
         self._gathers = False  # more frames have arrived: what is sent now may wait for their answers
@@ -288,6 +315,51 @@ class _SocketConnection:
         """What the handler served last, where it says so: for reports about the event loop."""
         return str(getattr(self._handler, "work", ""))
 
+    # What waits
+
+    @property
+    def standing(self) -> Standing:
+        return self.account.standing
+
+    @standing.setter
+    def standing(self, standing: Standing) -> None:
+        if standing is not self.account.standing:
+            self.account.move(self._limits, standing)
+            self._waiting = self._limits[standing]
+            if self._waits_for_room:
+                self.go_on()
+
+    @property
+    def served_bytes(self) -> int:
+        return self.account.served_bytes
+
+    @served_bytes.setter
+    def served_bytes(self, served_bytes: int) -> None:
+        if not self._closed:
+            self.account.hold_served(served_bytes)
+
+    def go_on(self) -> None:
+        """There is room for more."""
+        self._waits_for_room = False
+        if not self._closed:
+            self._loop.call_soon(self._deliver_waiting)
+
+    def hold_input(self, held_bytes: int, wanted_bytes: int = 0, *, is_excused: bool = False) -> None:
+        """So much of what has come is kept here, or above: see `Account.hold_input`. It may end the reading until `go_on`."""
+        self._keeps_input = held_bytes > 0
+        if not self._closed and not self.account.hold_input(held_bytes, wanted_bytes, is_excused=is_excused):
+            self._waits_for_room = True
+            self._read(False)
+
+    def hold_extra(self, extra_bytes: int) -> None:
+        """So much is to be sent later through this connection."""
+        if not self._closed and extra_bytes != self._extra_bytes:
+            self._extra_bytes = extra_bytes
+            self._hold_output()
+
+    def _hold_output(self) -> None:
+        self.account.hold_output(self._unsent_bytes - self._file_bytes + self._extra_bytes)
+
     # Reading
 
     def _read(self, wanted: bool) -> None:
@@ -308,33 +380,58 @@ class _SocketConnection:
         if self._partial:
             # Not from here: the caller may be in the middle of answering the frame before.
             self._loop.call_soon(self._deliver_waiting)
-        else:
+        elif not self._waits_for_room:
             self._read(True)
 
     def _deliver_waiting(self) -> None:
-        if self._paused or self._closed:
+        if self._paused or self._closed or self._waits_for_room:
             return
         self._is_behind = False
         if self._partial:
             waiting, self._partial = self._partial, b""
             self._deliver(memoryview(bytearray(waiting)))
-        if not self._paused and not self._held and not self._closed and not self._is_behind:
+        if not (self._paused or self._held or self._closed or self._is_behind or self._waits_for_room):
             self._read(True)
 
-    def _readable(self) -> None:
-        if self._paused or self._unsent_bytes > self._max_unsent_bytes:
-            self._held = not self._paused
+    def _reads_at_most(self) -> int:
+        """How much may be read where there is a reason to read nothing, or little; 0 for nothing, which ends the reading."""
+        most = 0
+        if self._paused:
+            pass
+        elif self._unsent_bytes > MAX_UNSENT_BYTES and not self.account.is_unlimited:
+            self._held = True
+        else:
+            most = self.account.read_bytes()
+            self._waits_for_room = not most
+        if not most:
             self._read(False)
-            return
+        return most
+
+    def _must_wait(self) -> bool:
+        """Whether no request can be served where there is a reason for that."""
+        if self._unsent_bytes > MAX_UNSENT_BYTES and not self.account.is_unlimited:
+            self._held = True
+        elif self._waiting.state is BudgetState.FULL and not self.account.has_turn:
+            self._waits_for_room = True
+            self._waiting.leave_outside(self.account)
+        else:
+            return False
+        self._read(False)
+        return True
+
+    def _readable(self) -> None:
+        scratch = self._scratch
+        if self._paused or self._unsent_bytes > self._waiting.most_unsent_bytes:
+            most = self._reads_at_most()
+            if not most:
+                return
+            scratch = scratch[:most]
         frame = self._frame
         try:
-            if frame is not None:
-                if len(frame) == self._filled or self._drops_frame:
-                    got = self._socket.recv_into(self._scratch[: self._frame_bytes - self._filled])
-                else:
-                    got = self._socket.recv_into(memoryview(frame)[self._filled :])
+            if frame is None:
+                got = self._socket.recv_into(scratch)
             else:
-                got = self._socket.recv_into(self._scratch)
+                got = self._socket.recv_into(self._place_for(frame, scratch))
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -348,24 +445,37 @@ class _SocketConnection:
                 self._end_drop()
         elif frame is not None:
             if len(frame) == self._filled:
-                frame += self._scratch[:got]
+                frame += self._scratch[:got]  # type: ignore[operator]  # of its full size it is never filled here
             self._filled += got
             if self._filled == len(frame):
                 self._frame_filled(frame)
+            else:
+                self.hold_input(self._filled, self._frame_bytes)
         elif self._partial:
             waiting, self._partial = self._partial, b""
             self._deliver(memoryview(bytearray(waiting) + self._scratch[:got]))
         else:
             self._deliver(self._scratch[:got])
 
-    def _frame_filled(self, frame: bytearray) -> None:
+    def _place_for(self, frame: bytearray | memoryview, scratch: memoryview) -> memoryview:
+        """Where the next bytes of a large frame are to come: into its buffer, if that has its full size."""
+        filled = self._filled
+        if len(frame) == filled or self._drops_frame:
+            return scratch[: self._frame_bytes - filled]
+        if len(scratch) < _SCRATCH_BYTES:  # little may be read
+            return memoryview(frame)[filled : filled + len(scratch)]
+        return memoryview(frame)[filled:]
+
+    def _frame_filled(self, frame: bytearray | memoryview) -> None:
         """The buffer is full: hand the frame on if it is whole, else make room for all of it once enough has come."""
         if self._filled < self._frame_bytes:
             if self._filled * _GROWTH >= self._frame_bytes:
-                self._frame = bytearray(self._frame_bytes)
+                self._frame = _buffer(self._frame_bytes)
                 self._frame[: self._filled] = frame
+            self.hold_input(self._filled, self._frame_bytes)
             return
         self._frame = None
+        self.hold_input(0)
         if self._filled > self._largest_bytes:
             self._largest_bytes = self._filled
         self._handler.frame(memoryview(frame))
@@ -390,15 +500,13 @@ class _SocketConnection:
         if self.is_stream:
             self._handler.frame(memoryview(bytearray(data)))
             return
-        position = 0
+        position = wanted_bytes = 0
         end = len(data)
         deadline_s = time.perf_counter() + _DELIVERY_S
         while end - position >= 4:
             if self._paused:
                 break
-            if self._unsent_bytes > self._max_unsent_bytes:
-                self._held = True
-                self._read(False)
+            if self._unsent_bytes > self._waiting.most_unsent_bytes and self._must_wait():
                 break
             if position and time.perf_counter() > deadline_s:
                 self._go_on_later()
@@ -418,12 +526,15 @@ class _SocketConnection:
                     head = data[position + 4 : position + 4 + HEAD_BYTES]
                     if self._drops is not None and self._drops(bytes(head), frame_bytes):
                         self._frame, self._drops_frame = bytearray(head), True
+                        self.hold_input(0)
                         return
                     has_room = frame_bytes <= max(have * _GROWTH, self._largest_bytes)
-                    frame = bytearray(frame_bytes if has_room else have)
+                    frame = _buffer(frame_bytes) if has_room else bytearray(have)
                     frame[:have] = data[position + 4 :]
                     self._frame = frame
+                    self.hold_input(have, frame_bytes)
                     return
+                wanted_bytes = stop - position
                 break
             taken = self._hand_on_together(data, position)
             if taken == position:
@@ -435,6 +546,10 @@ class _SocketConnection:
             position = taken
         if position < end:
             self._partial = bytes(data[position:])
+            is_behind = self._paused or self._is_behind or self._waits_for_room
+            self.hold_input(end - position, 0 if is_behind else wanted_bytes, is_excused=is_behind)
+        elif self._keeps_input:
+            self.hold_input(0)
 
     def _hand_on_together(self, data: memoryview, position: int) -> int:
         """The end of the frames from ``position`` on that the handler took together; ``position`` for none.
@@ -466,7 +581,10 @@ class _SocketConnection:
             if size:
                 self._outgoing.append(part)
                 self._unsent_bytes += size
+                if part.__class__ is FileSlice:
+                    self._file_bytes += size
         if self._writing:
+            self._hold_output()
             return
         if self._gathers and len(self._outgoing) < _GATHERED_PARTS and self._unsent_bytes < _GATHERED_BYTES:
             return  # `_deliver` flushes
@@ -500,6 +618,7 @@ class _SocketConnection:
         if self._writing:
             self._writing = False
             self._stop_writer()
+            self._hold_output()
             if self._held:
                 self._held = False
                 self._loop.call_soon(self._deliver_waiting)
@@ -510,6 +629,7 @@ class _SocketConnection:
 
     def _go_on_when_writable(self) -> None:
         self._writing = True
+        self._hold_output()
         if not self._has_writer and self._disk_read is None:
             self._has_writer = True
             self._loop.add_writer(self._descriptor, self._flush)
@@ -535,6 +655,7 @@ class _SocketConnection:
                 if data is None:
                     more = _MSG_MORE
                     break
+                self._file_bytes -= part.size
                 part = outgoing[number] = data
             batch.append(part)
             if len(batch) == _IOV_MAX:
@@ -570,6 +691,7 @@ class _SocketConnection:
         if not sent:
             raise OSError(f"{piece.file!r} ended {piece.size} bytes early")
         self._unsent_bytes -= sent
+        self._file_bytes -= sent
         self._in_memory_bytes -= sent
         if sent == piece.size:
             self._outgoing.popleft()
@@ -596,6 +718,7 @@ class _SocketConnection:
     def _take_small_ranges(self, read: list[bytes]) -> None:
         for number, part in enumerate(islice(self._outgoing, _IOV_MAX)):  # nothing was sent meanwhile
             if read and isinstance(part, FileSlice):
+                self._file_bytes -= part.size
                 self._outgoing[number] = read.pop(0)
 
     def _take_range_in_memory(self, has_waited: bool) -> None:
@@ -630,8 +753,13 @@ class _SocketConnection:
         self._unsent_bytes = 0
         self._partial = b""
         self._frame = None
+        self.account.close()
         with contextlib.suppress(OSError):
             self._socket.close()
         self.on_drained = self._take_frames = self._take_from = self._drops = None
         handler, self._handler = self._handler, _CLOSED
         handler.closed(error)
+
+
+def _buffer(size_bytes: int) -> bytearray | memoryview:
+    return new_buffer(size_bytes) if size_bytes >= _MAPPED_FROM_BYTES else bytearray(size_bytes)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from barnabas.base.files import FileSlice
-from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Part
+from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Part, Standing
 from barnabas.net.event_loop import measured
 
 __all__ = ["TlsConnection", "TlsNetwork"]
@@ -98,6 +98,8 @@ class TlsConnection(asyncio.Protocol):
         self._handler: FrameHandler | None = None
         self.max_frame_bytes = max_frame_bytes
         self.is_stream = False
+        self.standing = Standing.CLIENT
+        self.served_bytes = 0
         self.on_drained: Callable[[], None] | None = None
         self._failure: OSError | None = None
         self._received = bytearray()

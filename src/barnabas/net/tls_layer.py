@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.base.files import FileSlice
-from barnabas.base.network import HEAD_BYTES, Accept, Connection, FrameHandler, Listener, Network, Part
+from barnabas.base.network import HEAD_BYTES, Accept, Connection, FrameHandler, Listener, Network, Part, Standing
 from barnabas.net.cold_reads import READ_AHEAD_BYTES, ColdReads, read_at_once, read_whole
 
 __all__ = ["TlsLayer", "TlsLink"]
@@ -117,7 +117,10 @@ class TlsLink:
         "_drop",
         "_encrypted",
         "_failure",
+        "_file_bytes",
         "_handler",
+        "_hold_extra",
+        "_hold_input",
         "_holds",
         "_is_closed",
         "_is_closing",
@@ -130,6 +133,7 @@ class TlsLink:
         "_opened",
         "_outgoing",
         "_received",
+        "_standing",
         "_timer",
         "_tls",
         "_turn_ends_s",
@@ -176,6 +180,11 @@ class TlsLink:
         """The head of a frame that is refused, and how much of it is still to come."""
         self._outgoing: deque[Part] = deque()
         self._unsent_bytes = 0
+        self._file_bytes = 0  # of these, what is in files
+        self._standing = connection.standing
+        self._hold_input: Callable[..., None] | None = getattr(connection, "hold_input", None)
+        self._hold_extra: Callable[[int], None] | None = getattr(connection, "hold_extra", None)
+        """Where the connection below counts what waits."""
         self._failure: Exception | None = None
         self._holds = False  # not reading until what is unsent has left
         self._turn_ends_s = 0.0
@@ -192,6 +201,7 @@ class TlsLink:
     def start(self, accept: Accept, timeout_s: float) -> None:
         """Wait for a client's handshake; the handler is made now."""
         self._timer = self._loop.call_later(timeout_s, self._too_late)
+        self._connection.standing = Standing.STRANGER
         self._handler = accept(self)
 
     async def shake_hands(self, accept: Accept) -> None:
@@ -216,6 +226,7 @@ class TlsLink:
             self._fail(error)
             return
         self._is_open = True
+        self._connection.standing = self._standing
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -262,8 +273,9 @@ class TlsLink:
         if self._timer is not None:
             self._timer.cancel()
         self._outgoing.clear()
-        self._unsent_bytes = 0
+        self._unsent_bytes = self._file_bytes = 0
         self._received = bytearray()
+        self._hold_input = self._hold_extra = None  # which refer to the connection
         self.on_drained = self.on_secured = None
         if self._opened is not None and not self._opened.done():
             # Not a connection that was refused or reset: a process that accepts connections is there.
@@ -310,7 +322,17 @@ class TlsLink:
         elif self._defers and not self._is_closing:
             self._connection.pause()
             self._loop.call_soon(self._read_on)
+        self._report_input()
         self._pump()
+
+    def _report_input(self) -> None:
+        """What has come and is not handed on counts as waiting."""
+        if self._hold_input is not None:
+            received = self._received
+            is_behind = self._is_paused or self._defers
+            knows_size = len(received) >= 4 and not is_behind and self._drop is None and not self.is_stream
+            wanted_bytes = 4 + _LENGTH.unpack_from(received)[0] if knows_size else 0
+            self._hold_input(len(received) + self._ahead.pending, wanted_bytes, is_excused=is_behind)
 
     def _deliver(self) -> None:
         handler = self._handler
@@ -385,6 +407,24 @@ class TlsLink:
         return str(getattr(self._handler, "work", ""))
 
     @property
+    def standing(self) -> Standing:
+        return self._standing
+
+    @standing.setter
+    def standing(self, standing: Standing) -> None:
+        self._standing = standing
+        if self._is_open:  # until then it is that of a stranger
+            self._connection.standing = standing
+
+    @property
+    def served_bytes(self) -> int:
+        return self._connection.served_bytes
+
+    @served_bytes.setter
+    def served_bytes(self, served_bytes: int) -> None:
+        self._connection.served_bytes = served_bytes
+
+    @property
     def peer_certificate(self) -> Mapping[str, object] | None:
         """What the peer's certificate says, if it has shown one that was verified."""
         found: Mapping[str, object] | None = self._tls.getpeercert()
@@ -398,6 +438,8 @@ class TlsLink:
             if size:
                 self._outgoing.append(part)
                 self._unsent_bytes += size
+                if isinstance(part, FileSlice):
+                    self._file_bytes += size
         if not self._is_delivering and not self._is_pumping:
             self._pump()
 
@@ -465,10 +507,12 @@ class TlsLink:
             self._flush()  # what OpenSSL itself has to say
         except (ssl.SSLError, OSError) as error:
             self._outgoing.clear()
-            self._unsent_bytes = 0
+            self._unsent_bytes = self._file_bytes = 0
             self._fail(error)
         finally:
             self._is_pumping = False
+        if self._hold_extra is not None:
+            self._hold_extra(self._unsent_bytes - self._file_bytes)
         if self._outgoing:
             return
         if self._is_closing:
@@ -499,6 +543,7 @@ class TlsLink:
                         self._begin_disk_read(part)
                     break
                 piece: bytes | bytearray | memoryview = read
+                self._file_bytes -= taken.size
                 if taken.size < part.size:
                     outgoing.appendleft(FileSlice(part.file, part.offset + taken.size, part.size - taken.size))
             else:
@@ -524,11 +569,12 @@ class TlsLink:
             return
         if (error := done.exception()) is not None:
             self._outgoing.clear()
-            self._unsent_bytes = 0
+            self._unsent_bytes = self._file_bytes = 0
             self._fail(error if isinstance(error, Exception) else OSError(str(error)))
             return
         part, data = self._outgoing.popleft(), done.result()
         assert isinstance(part, FileSlice)
+        self._file_bytes -= len(data)
         if len(data) < part.size:
             self._outgoing.appendleft(FileSlice(part.file, part.offset + len(data), part.size - len(data)))
         self._outgoing.appendleft(data)

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.files import Buffer, File, Files, OsFiles
-from barnabas.base.network import Connection, FrameHandler, Listener, Network, Part
+from barnabas.base.network import Connection, FrameHandler, Listener, Network, Part, Standing
 from barnabas.net.sockets import SocketNetwork
 
 __all__ = ["DiskFaults", "FaultyFiles", "FaultyNetwork", "ServerFaults", "ShiftedClock"]
@@ -152,6 +152,22 @@ class _Link:
     @is_stream.setter
     def is_stream(self, value: bool) -> None:
         self._inner.is_stream = value
+
+    @property
+    def standing(self) -> Standing:
+        return self._inner.standing
+
+    @standing.setter
+    def standing(self, value: Standing) -> None:
+        self._inner.standing = value
+
+    @property
+    def served_bytes(self) -> int:
+        return self._inner.served_bytes
+
+    @served_bytes.setter
+    def served_bytes(self, value: int) -> None:
+        self._inner.served_bytes = value
 
     @property
     def on_drained(self) -> Callable[[], None] | None:

@@ -64,7 +64,8 @@ class ChannelBuilder:
     def accept(self, listener: str, connection: Connection) -> FrameHandler:
         """The frame handler of a new connection."""
         opened = self._dispatcher.accept(listener, connection)
-        sasl = self._security[listener].sasl
+        security = self._security[listener]
+        sasl = security.sasl
         if sasl is not None:
             return SaslConnection(
                 self._dispatcher,
@@ -74,6 +75,7 @@ class ChannelBuilder:
                 self._call_later,
                 max_receive_bytes=sasl.max_receive_bytes,
                 failure_delay_ms=sasl.failure_delay_ms,
+                member=None if security.login is None else security.login.username,
             )
         if isinstance(connection, TlsLink):
             connection.on_secured = partial(_take_principal, connection, opened)

@@ -123,6 +123,14 @@ _NETWORK = (
     _a("socket.receive.buffer.bytes", INT, 102400, "SO_RCVBUF of client connections; -1 leaves it to the system."),
     _a("socket.request.max.bytes", INT, 104857600, "The largest request, in bytes.", POSITIVE),
     _a(
+        "queued.max.request.bytes",
+        LONG,
+        -1,
+        "Bytes that may wait in memory for all clients together: requests that have not come to their end or are being decoded, and "
+        "answers that are not read. Near the limit large requests wait in their sockets, and clients that stand still are "
+        "disconnected. A request that is larger than the limit is served all the same. -1 for 128 MiB; in Kafka, for no limit.",
+    ),
+    _a(
         "max.connections",
         INT,
         10000,
@@ -471,6 +479,10 @@ def _check_all(values: Values) -> None:
     if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
         raise ConfigError(
             "requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+        )
+    if 0 < values["queued.max.request.bytes"] < values["socket.request.max.bytes"]:
+        raise ConfigError(
+            "requirement failed: queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
         )
     if values.is_set("node.id") and values["node.id"] != values["broker.id"]:
         raise ConfigError("node.id must be equal to broker.id: set broker.id, or leave node.id out")

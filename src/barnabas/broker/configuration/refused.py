@@ -63,7 +63,6 @@ alter.config.policy.class.name class - - Class that decides whether configuratio
     "this limit does not exist": """
 client.quota.callback.class class - - Class that decides the quotas of clients.
 max.connection.creation.rate int cluster 2147483647 Connections a second that the broker accepts.
-queued.max.request.bytes long - -1 Bytes of requests that may wait; -1 for no limit.
 """,
     "the controller uses the same listener as the other brokers": """
 control.plane.listener.name string - - Listener that only the controller uses.

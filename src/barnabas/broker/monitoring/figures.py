@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.network import Standing
 from barnabas.base.slices import Sliced, one_by_one
 from barnabas.broker.controller.context import ControllerContext, PartitionState
 from barnabas.broker.controller.service import Controller
@@ -28,6 +29,7 @@ from barnabas.broker.requests.request_metrics import BrokerRequestMetrics
 from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.net.prometheus import label, metric_lines
+from barnabas.net.waiting_bytes import WaitingBytes
 
 __all__ = ["Monitored", "metrics_of"]
 
@@ -36,6 +38,7 @@ _CONTROLLER = "kafka_controller_kafkacontroller_"
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
 _LOGS = "kafka_log_logmanager_"
 _TOPICS = "kafka_server_brokertopicmetrics_"
+_SOCKETS = "kafka_network_socketserver_"
 _REQUESTS = "kafka_network_requestmetrics_"
 _BUCKETS = 17
 """Up to 65 s; longer ones are in the last."""
@@ -52,6 +55,8 @@ class Monitored:
     groups: GroupCoordinator
     dispatcher: Dispatcher
     purgatory: Purgatory
+    waiting: Mapping[Standing, WaitingBytes]
+    """What waits in memory for connections."""
     most_topics: int
     """How many topics have metrics of their own."""
 
@@ -89,6 +94,7 @@ def metrics_of(monitored: Monitored) -> Sliced[list[str]]:
     yield from _controller(page, monitored.controller)
     yield from _groups(page, monitored.groups)
     yield from _connections(page, monitored.dispatcher)
+    _waiting(page, monitored.waiting)
     page.gauges(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
         "Requests that wait for an event, by what they wait for",
@@ -281,6 +287,21 @@ def _groups(page: _Page, groups: GroupCoordinator) -> Sliced[None]:
         page.gauge(
             f"{_GROUPS}numgroups{name.lower()}", f"Groups that it coordinates in the state {name}", states[state]
         )
+
+
+def _waiting(page: _Page, waiting: Mapping[Standing, WaitingBytes]) -> None:
+    peers = {Standing.STRANGER: "strangers", Standing.CLIENT: "clients", Standing.MEMBER: "brokers"}
+    budgets = {name: waiting[standing].budget for standing, name in peers.items()}
+    used = {name: float(budget.held_bytes) for name, budget in budgets.items()}
+    available = {name: float(max(budget.limit_bytes - budget.held_bytes, 0)) for name, budget in budgets.items()}
+    what = "Bytes that wait in memory for peers: parts of requests, and answers that are not read"
+    page.gauges(f"{_SOCKETS}memorypoolused", what, "peers", used)
+    page.gauges(f"{_SOCKETS}memorypoolavailable", "Bytes that may wait besides", "peers", available)
+    page.counters(
+        f"{_SOCKETS}memorypoolclosedconnections",
+        "Connections that were closed because memory was short and their bytes stood still",
+        _labelled("peers", {name: float(waiting[standing].closed_count) for standing, name in peers.items()}),
+    )
 
 
 def _connections(page: _Page, dispatcher: Dispatcher) -> Sliced[None]:

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from barnabas.base.clock import Clock
-from barnabas.base.network import Connection
+from barnabas.base.network import Connection, Standing
 from barnabas.base.slices import Beside, Sliced, Slices
 from barnabas.broker.requests.connection_quotas import ConnectionQuotas
 from barnabas.broker.requests.purgatory import Purgatory
@@ -44,6 +44,10 @@ _HEAD = struct.Struct(">hhi")
 """API key, version and correlation id: the first `HEAD_BYTES` of a request."""
 _LARGE_BYTES = 16 * 1024
 _LARGE_PRODUCE_BYTES = 64 * 1024
+_DECODED_FACTOR = 4
+"""A large request counts so often until it is answered: what it names becomes objects."""
+_WAITING_FOR_OTHERS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
+"""Their answers wait for other requests, which may need the room; and they become few objects."""
 """Requests from these sizes on are decoded in slices: what is smaller names some thousand things at most."""
 
 
@@ -199,6 +203,8 @@ class Dispatcher:
         """The frame handler of a new connection; one above the quotas is closed at once."""
         opened = ClientConnection(self, listener, connection)
         self.connections[opened] = None
+        if self._quotas.is_protected(listener):
+            connection.standing = Standing.MEMBER
         reason = self._quotas.opened(connection.peer[0], listener)
         if reason is not None:
             self._reject(opened, reason)
@@ -354,6 +360,8 @@ class ClientConnection:
         """Decode a request that may name very much in slices, then serve it. The connection is paused until its answer."""
         request.is_large = True
         self._is_decoding = True
+        if request.api_key not in _WAITING_FOR_OTHERS:
+            self._connection.served_bytes = _DECODED_FACTOR * len(data)
         self._synchronous = True
         self._dispatcher.slices.start(self._decode(request, handler, data, offset))
         self._synchronous = False
@@ -373,6 +381,8 @@ class ClientConnection:
         if self in self._dispatcher.connections:  # else the client is gone
             self._request = request
             self._dispatcher.handle(request, handler)
+            if request.waiter is not None or request.timer is not None:
+                self._connection.served_bytes = 0  # what it waits for may need the room
 
     def drops(self, head: bytes, frame_bytes: int) -> bool:
         key, version, _ = _HEAD.unpack(head)
@@ -456,6 +466,8 @@ class ClientConnection:
             self._dispatcher.slices.start(self._send_large(request, response))
             return
         self._request = None
+        if request.is_large:
+            self._connection.served_bytes = 0
         if response is not None:
             try:
                 parts = encode_response(response, request.version, request.correlation_id)
@@ -489,6 +501,7 @@ class ClientConnection:
             return
         if self._request is request:  # else the client is gone
             self._request = None
+            self._connection.served_bytes = 0
             self._connection.send(parts)
             if not self._synchronous:
                 self._connection.resume()

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from barnabas.base.clock import CallLater, Timer
-from barnabas.base.network import Connection, Part
+from barnabas.base.network import Connection, Part, Standing
 from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.requests.sasl_server_authenticator import (
     AuthenticationFailedError,
@@ -42,7 +42,9 @@ class SaslConnection:
         "_dispatcher",
         "_failure_delay_ms",
         "_max_request_bytes",
+        "_member",
         "_opened",
+        "_standing",
         "_timer",
     )
 
@@ -56,8 +58,12 @@ class SaslConnection:
         *,
         max_receive_bytes: int,
         failure_delay_ms: int,
+        member: str | None = None,
     ) -> None:
-        """``opened`` serves the requests that pass. ``max_receive_bytes`` limits what comes before the authentication."""
+        """``opened`` serves the requests that pass. ``max_receive_bytes`` limits what comes before the authentication.
+
+        ``member`` is the user as which the brokers of the cluster authenticate, None if they do not do it on this listener.
+        """
         self._dispatcher = dispatcher
         self._opened = opened
         self._connection = connection
@@ -68,6 +74,9 @@ class SaslConnection:
         self._max_request_bytes = connection.max_frame_bytes
         connection.max_frame_bytes = min(max_receive_bytes, self._max_request_bytes)
         opened.client.authentication = self
+        self._member = member
+        self._standing = connection.standing
+        connection.standing = Standing.STRANGER
 
     @property
     def work(self) -> str:
@@ -165,6 +174,8 @@ class SaslConnection:
         if self._authenticator.is_complete:
             self._opened.client.principal = f"User:{self._authenticator.user}"
             self._connection.max_frame_bytes = self._max_request_bytes
+            is_member = self._authenticator.user == self._member
+            self._connection.standing = Standing.MEMBER if is_member else self._standing
         return answer
 
     def fail(self, answer: Callable[[], None] | None) -> None:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from barnabas.base.files import FileSlice
-from barnabas.base.network import Accept, Connection, FrameHandler, Part, split_frames
+from barnabas.base.network import Accept, Connection, FrameHandler, Part, Standing, split_frames
 from barnabas.base.randomness import Random
 from barnabas.testing.simulation.loop import Killed, Process, SimulatedLoop
 from barnabas.testing.simulation.trace import Trace, checksum
@@ -269,6 +269,8 @@ class _Endpoint:
         self._peer = peer
         self.max_frame_bytes = max_frame_bytes
         self.is_stream = False
+        self.standing = Standing.CLIENT
+        self.served_bytes = 0
         self.on_drained: Callable[[], None] | None = None
         self._max_unsent_bytes = max_unsent_bytes
         self._handler: FrameHandler | None = None

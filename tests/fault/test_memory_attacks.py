@@ -1,0 +1,164 @@
+"""Peers that make a server hold bytes: requests that never come to their end, answers that are not read.
+
+What waits for all of them together has a limit, whatever their number, and others are served meanwhile. Each test records the
+memory before, at its most, and in the end, and the answer times of a usual client before and meanwhile.
+"""
+
+import contextlib
+import resource
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from os import environ
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from barnabas.client import Admin
+from barnabas.testing import ProcessCluster
+from barnabas.wire.kafka.frames import encode_request
+from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from support.memory import Memory
+from support.waiting import eventually
+
+pytestmark = pytest.mark.fault
+COUNT = int(environ.get("BARNABAS_CONNECTIONS", "150"))
+WAIT_S = int(environ.get("BARNABAS_WAIT_S", "0"))
+"""For how long the memory of the end is waited for, and the attackers stay."""
+PRODUCE_HEAD = struct.pack(">hhih", 0, 9, 1, -1) + b"\0"
+SASL_HANDSHAKE_HEAD = struct.pack(">hhih", 36, 2, 1, -1)
+OVERHEAD_MIB = 32
+"""Objects of connections, buffers of the moment, and what the allocator rounds up."""
+
+
+@pytest.fixture(autouse=True)
+def _many_descriptors() -> Iterator[None]:
+    """This process is all the clients."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 8000)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Usual:
+    """A usual client in a thread: its answer times."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._times: list[float] = []
+        self._is_over = False
+        self.errors: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over:
+            began = time.perf_counter()
+            try:
+                self._call()
+            except Exception as error:
+                self.errors.append(error)
+            self._times.append(time.perf_counter() - began)
+            time.sleep(0.005)  # a rate, not a wait
+
+    def p99_ms(self) -> float:
+        """Of the calls since the last time; there is at least one."""
+        eventually(lambda: self._times)
+        times, self._times = self._times, []
+        return round(sorted(times)[len(times) * 99 // 100] * 1000, 1)
+
+
+@contextlib.contextmanager
+def peers(port: int, count: int, sent: Callable[[int], bytes]) -> Iterator[list[socket.socket]]:
+    """Connections that send what they are to send, as far as the server takes it, and never read."""
+    opened: list[socket.socket] = []
+    try:
+        for number in range(count):
+            peer = socket.create_connection(("127.0.0.1", port), 30)
+            opened.append(peer)
+            peer.settimeout(0.05)
+            with contextlib.suppress(OSError):
+                peer.sendall(sent(number))
+        yield opened
+    finally:
+        for peer in opened:
+            peer.close()
+
+
+def attack(
+    pid: int,
+    usual: Usual,
+    port: int,
+    count: int,
+    sent: Callable[[int], bytes],
+    limit_mib: float,
+    record: Callable[..., None],
+) -> None:
+    """Do it, and compare the memory with the limit."""
+    time.sleep(1)  # for the times before
+    before_ms = usual.p99_ms()
+    memory = Memory(pid)
+    rss_mib = memory._before_mib
+    with peers(port, count, sent):
+        time.sleep(1 + WAIT_S)
+        during_ms = usual.p99_ms()
+    worst_mib = memory.grown_mib
+    time.sleep(WAIT_S)
+    eventually(lambda: memory.kept_mib < OVERHEAD_MIB + 8, timeout_s=60)
+    record(
+        "memory before, at most, in the end (MiB)",
+        [round(rss_mib), round(rss_mib + worst_mib), round(rss_mib + memory.kept_mib)],
+    )
+    record("p99 before and meanwhile (ms)", [before_ms, during_ms])
+    assert worst_mib < limit_mib + OVERHEAD_MIB
+    assert not usual.errors
+
+
+def test_strangers_with_parts_of_messages_hold_little_together(tmp_path: Path, record_property) -> None:
+    """Of 1,500 with 400 KB each, most would be the memory of a broker."""
+    users = {"ann": "secret"}
+    with (
+        ProcessCluster(security="SASL_PLAINTEXT", users=users, data_dir=tmp_path) as cluster,
+        Admin(cluster.client_properties()) as admin,
+        Usual(admin.list_topics) as usual,
+    ):
+        part = struct.pack(">i", 500_000) + SASL_HANDSHAKE_HEAD + b"x" * 400_000
+        attack(cluster.pids["0"], usual, _port(cluster), COUNT, lambda _: part, 16, record_property)
+
+
+def test_unfinished_produce_requests_hold_no_more_than_the_limit(tmp_path: Path, record_property) -> None:
+    """Each of them sends 4 MB of 100."""
+    part = struct.pack(">i", 100_000_000) + PRODUCE_HEAD + b"x" * 4_000_000
+    with (
+        ProcessCluster(data_dir=tmp_path) as cluster,
+        Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
+        Usual(admin.list_topics) as usual,
+    ):
+        attack(cluster.pids["0"], usual, _port(cluster), max(COUNT // 15, 40), lambda _: part, 128, record_property)
+
+
+def test_answers_that_are_not_read_hold_no_more_than_the_limit(tmp_path: Path, record_property) -> None:
+    """Each of them asks for metadata of very many topics."""
+    names = [MetadataRequestTopic(name=f"missing-{number}-{'x' * 200}") for number in range(4000)]
+    request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+    asked = b"".join(bytes(part) for part in encode_request(request, 9, 1, "raw"))
+    with (
+        ProcessCluster(data_dir=tmp_path) as cluster,
+        Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
+        Usual(admin.list_topics) as usual,
+    ):
+        attack(cluster.pids["0"], usual, _port(cluster), COUNT // 3, lambda _: asked * 8, 128, record_property)
+
+
+def _port(cluster: ProcessCluster) -> int:
+    return int(cluster.bootstrap_servers.rpartition(":")[2])
