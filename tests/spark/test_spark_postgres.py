@@ -2,21 +2,16 @@
 
 import contextlib
 import datetime
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.needs import needs, program
+from support.needs import needs
+from support.postgres_server import PostgresServer, running_postgres
 
 pytestmark = [pytest.mark.spark, pytest.mark.interop, needs("initdb", "pg_ctl")]
 pa = pytest.importorskip("pyarrow")
@@ -41,60 +36,15 @@ SCHEMA = pa.schema(
 DAY = datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)
 
 
-class PostgresServer:
-    """A server that listens on a socket in a folder of its own."""
-
-    def __init__(self, folder: Path, extra: dict[str, Any]) -> None:
-        self._folder = folder
-        self._quiet = {"stdout": subprocess.DEVNULL, "check": True, "cwd": folder, **extra}
-        self.url = f"postgresql://tests@/postgres?host={folder}"
-        subprocess.run([program("initdb"), "-D", folder / "data", "-A", "trust", "-U", "tests"], **self._quiet)
-        self.start()
-
-    def start(self) -> None:
-        options = f"-k {self._folder} -c listen_addresses='' -c fsync=off"
-        self._control("-o", options, "-l", self._folder / "log", "-w", "-t", "120", "start")
-
-    def stop(self) -> None:
-        self._control("-m", "fast", "-w", "stop")
-
-    def crash(self) -> None:
-        """It ends at once, without a word to its clients' transactions, and recovers when it starts."""
-        self._control("-m", "immediate", "-w", "stop")
-
-    def _control(self, *arguments: Any) -> None:
-        subprocess.run([program("pg_ctl"), "-D", self._folder / "data", *arguments], **self._quiet)
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    with tempfile.TemporaryDirectory(prefix="pg-") as name:
-        folder = Path(name)
-        extra: dict[str, Any] = {}
-        if os.geteuid() == 0:  # which PostgreSQL refuses
-            owner = next((each for each in ("postgres", "nobody") if _has_user(each)), None)
-            if owner is None:
-                pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
-            shutil.chown(folder, owner)
-            extra = {"user": owner, "extra_groups": []}
-        running = PostgresServer(folder, extra)
-        try:
-            yield running
-        finally:
-            running.stop()
+    with running_postgres() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def url(server: PostgresServer) -> str:
     return server.url
-
-
-def _has_user(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True
 
 
 @pytest.fixture
