@@ -3,8 +3,6 @@
 tests/unit/test_pipeline_keys.py has the outputs of this machine.
 """
 
-import json
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,7 +40,9 @@ def postgres() -> Iterator[PostgresServer]:
 @needs("initdb", "pg_ctl")
 @pytest.mark.parametrize("name", [each for each in KEY_TYPES if each != "U+0000"])
 @pytest.mark.parametrize("key", TRIED_KEYS, ids="-".join)
-def test_rows_of_equal_keys_are_one_row_in_postgresql(postgres: PostgresServer, name: str, key: tuple[str, ...]) -> None:
+def test_rows_of_equal_keys_are_one_row_in_postgresql(
+    postgres: PostgresServer, name: str, key: tuple[str, ...]
+) -> None:
     """As in the outputs of this machine."""
 
     def open_place(kind: KeyType, key: tuple[str, ...]) -> OutputTable:

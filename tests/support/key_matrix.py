@@ -174,9 +174,9 @@ def run_cells(place: Place, kind: KeyType, key: tuple[str, ...]) -> Iterator[tup
     model: Model = {}
     keys = keys_of(kind, key)
     schema = schema_of(kind, key).append(pa.field(DELETION_MARK, pa.bool_()))
-    epoch = 0
+    epoch, query = 0, "query"
 
-    def apply(opened: OutputTable, changes: list[tuple[tuple[Any, ...], int | None]], query: str = "q") -> None:
+    def apply(opened: OutputTable, changes: list[tuple[tuple[Any, ...], int | None]]) -> None:
         nonlocal epoch
         rows = [
             {**dict(zip(key, each, strict=True)), "v": figure or 0, DELETION_MARK: figure is None}
@@ -202,7 +202,8 @@ def run_cells(place: Place, kind: KeyType, key: tuple[str, ...]) -> Iterator[tup
     yield "insert", found(), model
     epoch -= 1
     apply(opened, [(each, 1) for each in keys])
-    apply(opened, [(each, 2) for each in keys], "another query")
+    query = "that of a new checkpoint"
+    apply(opened, [(each, 2) for each in keys])
     yield "again", found(), model
     for number in range(3):
         apply(opened, [(each, 10 + number) for each in keys[number::3]])

@@ -36,6 +36,7 @@ def record(**fields: object) -> Record:
         ({"parse.headers": "true"}, b"a:1,b:2\tv\n", Line(None, b"v", [("a", b"1"), ("b", b"2")])),
         ({"parse.headers": "true", "parse.key": "true"}, b"a:1\tk\tv\n", Line(b"k", b"v", [("a", b"1")])),
         ({"parse.key": "true", "null.marker": "NULL"}, b"NULL\tNULL\n", Line(None, None, [])),
+        ({"parse.headers": "true"}, b"a:\xff\tv\n", Line(None, b"v", [("a", b"\xff")])),
         ({"parse.headers": "true", "null.marker": "-"}, b"-\tv\n", Line(None, b"v", [])),
         ({"parse.headers": "true", "null.marker": "-"}, b"h:-\tv\n", Line(None, b"v", [("h", None)])),
         ({"parse.headers": "true", "ignore.error": "true"}, b"h\tv\n", Line(None, b"v", [("h", None)])),
@@ -52,6 +53,7 @@ def test_a_line_becomes_the_record_that_the_properties_describe(properties: dict
         ({"parse.key": "true"}, b"no key", "No key separator found on line number 1: 'no key'"),
         ({"parse.headers": "true"}, b"a:1 v", "No headers delimiter found"),
         ({"parse.headers": "true"}, b"a\tv", "No header key separator found in pair 'a'"),
+        ({"parse.headers": "true"}, b"a\xff:1\tv", r"The header key 'a.xff' on line number 1 is not UTF-8"),
         ({"parse.headers": "true", "null.marker": "N"}, b"N:1\tv", "Header keys should not be equal"),
     ],
 )

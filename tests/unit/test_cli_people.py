@@ -13,6 +13,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.cli import completion
 from barnabas.cli.common import ToolParser, add_connection_options, properties_file
 from barnabas.cli.contexts import Context, current_context
+from barnabas.cli.formatters import formatter
 from barnabas.cli.java_dates import java_date
 from barnabas.cli.main import COMMANDS, main
 from barnabas.cli.readable import json_line, readable, record_text
@@ -203,6 +204,19 @@ def test_a_record_is_a_line_for_people_or_for_scripts() -> None:
     record: Record[bytes, bytes] = Record("t", 1, 2, b"k", b"v", None, 0, [("h", None)])
     assert record_text(record, pretty=False) == "1:2 ----------------------- k v"
     assert json.loads(json_line(record))["headers"] == [["h", None]]
+
+
+def test_bytes_that_are_not_utf8_stand_in_a_document_as_they_are_too() -> None:
+    """Their escapes may be a text, and so a key of another record."""
+    text = r"\xff"
+    of_text: Record[bytes, bytes] = Record("t", 0, 0, text.encode(), b"v", None, 0, [("h", b"x")])
+    of_bytes: Record[bytes, bytes] = Record("t", 0, 0, b"\xff", None, None, 0, [("h", b"\xfe"), ("i", None)])
+    found = [json.loads(json_line(each)) for each in (of_text, of_bytes)]
+    assert [each["key"] for each in found] == [text, text]
+    assert not [name for name in found[0] if name.endswith("base64")]
+    assert (found[1]["key_base64"], found[1]["headers_base64"]) == ("/w==", [["h", "/g=="], ["i", None]])
+    assert "value_base64" not in found[1]
+    assert json.loads(formatter("json", {})(of_bytes)) == {**found[1], "timestamp_type": "CreateTime"}
 
 
 def test_every_script_and_class_leads_to_a_command() -> None:

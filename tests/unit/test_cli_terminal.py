@@ -86,6 +86,42 @@ def test_all_that_is_written_to_a_terminal_is_escaped_whoever_writes() -> None:
     assert on_terminal(write) == "a" + SHOWN.replace(r"\n", "\n") + "\né\\x1b\\xff\n"
 
 
+_PIECES = st.sampled_from(
+    [
+        b"a",
+        b"\\",
+        b"\\x80",
+        b"\\n",
+        b"\n",
+        b"\t",
+        b"\r",
+        b"\x1b",
+        b"\x80",
+        b"\xc2",
+        b"\xc2\x80",
+        b"\xed\xa0\x80",
+        "é".encode(),
+    ]
+)
+
+
+@given(st.lists(_PIECES, max_size=5), st.lists(_PIECES, max_size=5), st.sampled_from(["", "\n\t"]))
+def test_different_bytes_look_different(one: list[bytes], other: list[bytes], keep: str) -> None:
+    """Also bytes that are not UTF-8, and texts that read like their escapes."""
+    first, second = (terminal.shown_bytes(b"".join(each), keep) for each in (one, other))
+    assert (first == second) == (b"".join(one) == b"".join(other))
+    assert all(each.isprintable() or each in keep for each in first)
+
+
+def test_bytes_are_shown_as_text_where_they_are_one() -> None:
+    """A backslash is two only where it could be of an escape."""
+    shown = [
+        terminal.shown_bytes(each)
+        for each in (b"C:\\temp", "é".encode(), b"\xe9\\", rb"\xe9", b"a\n", "\u200b".encode())
+    ]
+    assert shown == [r"C:\\temp", "é", r"\xe9\\", r"\\xe9", r"a\n", r"\xe2\x80\x8b"]
+
+
 def test_a_key_or_a_header_has_no_line_of_its_own_on_a_terminal() -> None:
     """Only a record's value may have; a pipe gets the bytes."""
     record = Record(

@@ -11,6 +11,7 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.base.record_times import NO_TIME
 from barnabas.cli.message_json import message_document
+from barnabas.cli.readable import record_document
 from barnabas.cli.suggestions import warn_of_unknown
 from barnabas.cli.terminal import escaped_bytes_for, escaped_for, print_lines
 from barnabas.client.codecs import Decoder, decoder, load_dotted
@@ -119,11 +120,14 @@ def _logging(properties: Mapping[str, str]) -> Formatter:
     """As the default one, and key and value on standard error."""
     plain = _Default(properties)
 
+    def text_of(data: bytes) -> str:
+        return data.decode(errors="backslashreplace")
+
     def write(record: RawRecord) -> bytes:
         typed = _typed_time(record)
         when = f"{typed}, " if typed else ""
-        key = "null " if record.key is None else escaped_for(record.key.decode(errors="replace"), sys.stderr) + ", "
-        value = "null" if record.value is None else record.value.decode(errors="replace")
+        key = "null " if record.key is None else escaped_for(text_of(record.key), sys.stderr) + ", "
+        value = "null" if record.value is None else text_of(record.value)
         print_lines(f"{when}key:{key}value:{value}", file=sys.stderr)
         return plain(record)
 
@@ -135,22 +139,10 @@ def _nothing(_: Mapping[str, str]) -> Formatter:
 
 
 def _json(_: Mapping[str, str]) -> Formatter:
-    """One JSON document a line; bytes that are no UTF-8 are shown with escapes."""
-
-    def text(data: bytes | None) -> str | None:
-        return None if data is None else data.decode(errors="backslashreplace")
+    """One JSON document a line, as of `barnabas tail --output json`."""
 
     def write(record: RawRecord) -> bytes:
-        document = {
-            "topic": record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp_ms,
-            "timestamp_type": _TIMESTAMP_TYPES[record.timestamp_type],
-            "headers": [[name, text(value)] for name, value in record.headers],
-            "key": text(record.key),
-            "value": text(record.value),
-        }
+        document = record_document(record, timestamp_type=_TIMESTAMP_TYPES[record.timestamp_type])
         return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
     return write

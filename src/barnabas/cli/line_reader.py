@@ -104,8 +104,17 @@ class LineReader:
                 if not self._ignores_errors:
                     shown = pair.decode(errors="replace")
                     raise BarnabasError(f"No header key separator found in pair '{shown}' on line number {number}")
-                yield pair.decode(errors="replace"), None
+                yield _header_key(pair, number), None
                 continue
             if name == self._null_marker:
                 raise BarnabasError(f"Header keys should not be equal to the null marker, on line number {number}")
-            yield name.decode(errors="replace"), self._or_null(value)
+            yield _header_key(name, number), self._or_null(value)
+
+
+def _header_key(name: bytes, number: int) -> str:
+    """The key of a header, which is a text in the protocol: of bytes that are none another key would be sent."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError as error:
+        shown = name.decode(errors="backslashreplace")
+        raise BarnabasError(f"The header key '{shown}' on line number {number} is not UTF-8") from error

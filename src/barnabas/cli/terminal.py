@@ -41,11 +41,13 @@ __all__ = [
     "print",
     "print_document",
     "print_lines",
+    "shown_bytes",
 ]
 
 _MARK = os.urandom(8).hex()
 """Stands behind a control of ours until the text is written; random, so that no text from outside holds it."""
 
+_ESCAPE = re.compile(r"\\x[0-9a-f]{2}")
 _OWN = re.compile(f"([\x1b\r]){_MARK}")
 _OWN_SEQUENCE = re.compile(f"\r{_MARK}|\x1b{_MARK}\\[[0-9;]*[A-Za-z]")
 
@@ -70,7 +72,30 @@ def escaped_for(text: str, stream: TextIO) -> str:
 
 def escaped_bytes_for(data: bytes, stream: TextIO) -> bytes:
     """The same for bytes, UTF-8 mostly, that go to a stream's buffer: a record's key, say, which has no lines."""
-    return escaped(data.decode(errors="backslashreplace")).encode() if stream.isatty() else data
+    return shown_bytes(data).encode() if stream.isatty() else data
+
+
+def shown_bytes(data: bytes, keep: str = "") -> str:
+    """Bytes of a record as a terminal may have them: different bytes look different.
+
+    What is no printable text, except ``keep``, is shown by its bytes (``\\x80``). Where that happens, and in a text that reads as if it
+    had, a backslash is two.
+    """
+    text = data.decode(errors="surrogateescape")
+    names = {each: name for each, name in (("\n", r"\n"), ("\t", r"\t")) if each not in keep}
+    is_plain = all(each.isprintable() or each in keep for each in text)
+    if is_plain and not _ESCAPE.search(text) and not any(name in text for name in names.values()):
+        return text
+    return "".join(
+        each if (each.isprintable() and each != "\\") or each in keep else names.get(each) or _byte_escapes(each)
+        for each in text
+    )
+
+
+def _byte_escapes(letter: str) -> str:
+    if letter == "\\":
+        return r"\\"
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode(errors="surrogateescape"))
 
 
 def own(stream: TextIO, sequence: str) -> str:
