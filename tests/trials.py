@@ -89,6 +89,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             "a log recovers: a tail cut at every byte, damaged indexes, flipped bits",
             ("tests/unit/test_log_partition.py", "tests/unit/test_log_model.py", "tests/fuzz"),
         ),
+        "damaged files": Trial(
+            "one stored file of a server is damaged, each kind of byte: nothing acknowledged is lost in silence",
+            ("tests/simulation/test_damage_sweep.py",),
+            {"BARNABAS_DAMAGES": 0},
+        ),
         "compaction": Trial(
             "kills during compactions neither lose nor revive a key",
             ("tests/interop/test_log_compaction_kills.py",),

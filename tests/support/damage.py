@@ -1,0 +1,164 @@
+"""Damage to one stored file of a server, and what came of it: the frame of the damage sweeps.
+
+A sweep stores the state of a simulated cluster once (`damaged_brokers.store_cluster`, `damaged_ensemble.store_ensemble`), and
+starts a new one from it for each `Damage`: the production code on simulated disks, in virtual time. `Outcome` says
+what is missing, and what the servers logged. A loss that no server reports is silent.
+
+To sweep other files, say in `kinds_of_bytes` where their kinds of byte are, and choose the files by a pattern in
+tests/simulation/test_damage_sweep.py.
+"""
+
+import logging
+import random
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from barnabas.testing.simulation.disk import SimulatedFiles
+from barnabas.testing.simulation.loop import current_process
+from barnabas.testing.simulation.simulation import Machine, Simulation
+
+__all__ = ["Damage", "Disks", "Outcome", "Reports", "damages_of", "disks_of", "fill"]
+
+Disks = dict[str, dict[str, bytes]]
+"""The files of each machine, by path."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One file of one machine is another one, or is gone."""
+
+    machine: str
+    path: str
+    what: str
+    data: bytes | None
+    """None removes the file."""
+
+    def __str__(self) -> str:
+        return f"{self.machine}:{self.path}: {self.what}"
+
+
+@dataclass
+class Outcome:
+    """What a cluster did after a damage."""
+
+    missing: list[object] = field(default_factory=list)
+    """Acknowledged writes that no reader gets: they are lost, or are not served."""
+    lost: list[object] = field(default_factory=list)
+    """Those of them that the undamaged machines do not hold any more either."""
+    wrong: list[object] = field(default_factory=list)
+    """Acknowledged writes that readers get with another content."""
+    revived: list[object] = field(default_factory=list)
+    """Deleted records that readers get."""
+    reports: list[str] = field(default_factory=list)
+    """Warnings and failed starts of the damaged machine, and errors of all."""
+    violations: list[str] = field(default_factory=list)
+
+    def faults(self, damage: Damage | None, *, has_replicas: bool) -> list[str]:
+        """What is wrong: a loss in spite of replicas, a loss or another content without a report, an unhandled error."""
+        name = "a healthy disk" if damage is None else str(damage)
+        found = [f"{name}: {text}" for text in self.violations]
+        if self.wrong:
+            found.append(f"{name}: other contents: {self.wrong[:5]}")
+        if self.lost and has_replicas:
+            found.append(f"{name}: {len(self.lost)} acknowledged writes are lost on sound disks: {self.reports[:2]}")
+        if (self.missing or self.revived) and not (damage and self._is_reported(damage)):
+            found.append(
+                f"{name}: {len(self.missing)} missing, {len(self.revived)} revived, in silence: {self.reports[:2]}"
+            )
+        if damage is None and self.reports:
+            found.append(f"{name}: false alarms: {self.reports}")
+        return found
+
+    def _is_reported(self, damage: Damage) -> bool:
+        """Whether a line names the file, or its folder."""
+        folder, _, name = damage.path.rpartition("/")
+        return any(name in line or folder in line for line in self.reports)
+
+
+class Reports(logging.Handler):
+    """Collects into an outcome what servers log; a context manager."""
+
+    def __init__(self, outcome: Outcome, damaged: str) -> None:
+        super().__init__(logging.WARNING)
+        self._outcome = outcome
+        self._damaged = damaged
+
+    def __enter__(self) -> Self:
+        logging.getLogger("barnabas").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("barnabas").removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = current_process()
+        name = process.name if process is not None else ""
+        if record.levelno >= logging.ERROR or name == self._damaged:
+            self._outcome.reports.append(f"{record.levelname} {name}: {record.getMessage()}")
+
+    def take(self, simulation: Simulation) -> None:
+        """Take what the simulation saw: failed starts are reports, all else is a violation."""
+        failures = dict(simulation.history.start_failures)
+        self._outcome.reports += [f"did not start: {name}: {text}" for name, text in failures.items()]
+        self._outcome.violations += [
+            text
+            for text in simulation.history.violations
+            if not any(f"{name} does not start" in text for name in failures)
+        ]
+
+
+def disks_of(machines: Iterable[Machine]) -> Disks:
+    """What is on the disks; no server may run."""
+    return {
+        machine.name: {path: bytes(inode.data) for path, inode in machine.disk.walk() if not path.startswith("/proc")}
+        for machine in machines
+    }
+
+
+def fill(machine: Machine, disks: Disks, damage: Damage | None) -> None:
+    """Put the stored files on a machine's disk, the damaged one among them."""
+    contents: Mapping[str, bytes | None] = disks[machine.name]
+    if damage is not None and damage.machine == machine.name:
+        contents = {**contents, damage.path: damage.data}
+    files = SimulatedFiles(machine.disk)
+    for path, data in contents.items():
+        if data is None:
+            continue
+        files.make_dirs(path.rsplit("/", 1)[0])
+        files.open(path, create=True).close()
+        inode = machine.disk.inode(path)
+        assert inode is not None
+        inode.damage(data)
+
+
+def kinds_of_bytes(path: str, data: bytes, rng: random.Random) -> list[tuple[int, str]]:
+    """Positions to damage, one or two of each kind of byte, with the kind's name."""
+    kinds: dict[str, list[int]] = {}
+    if re.search(r"\.(log|index|timeindex|txnindex|snapshot)$|/(log|snapshot)\.[0-9a-f]+$", path):
+        return [(rng.randrange(len(data)), "a byte") for _ in range(4 if data else 0)]
+    for at, byte in enumerate(data):
+        text = chr(byte)
+        kind = "digit" if text.isdigit() else "letter" if text.isalpha() else "space" if text.isspace() else "sign"
+        line = data.count(b"\n", 0, at)
+        kinds.setdefault(f"{kind} of line {min(line, 3)}", []).append(at)
+    return [(at, kind) for kind, found in kinds.items() for at in rng.sample(found, min(2, len(found)))]
+
+
+def damages_of(disks: Disks, machine: str, path: str, rng: random.Random) -> Iterator[Damage]:
+    """A flipped bit and another digit for each kind of byte; cut, empty, doubled, zeroed, missing."""
+    data = disks[machine][path]
+    for at, kind in kinds_of_bytes(path, data, rng):
+        bit = 1 << rng.randrange(8)
+        flipped = data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+        yield Damage(machine, path, f"bit {bit:#x} of byte {at} ({kind}) flipped", flipped)
+        if chr(data[at]).isdigit():
+            digit = rng.choice([each for each in b"0123456789" if each != data[at]])
+            yield Damage(machine, path, f"byte {at} is {digit - 48}", data[:at] + bytes([digit]) + data[at + 1 :])
+            yield Damage(machine, path, f"another digit before byte {at}", data[:at] + b"7" + data[at:])
+    if data:
+        yield Damage(machine, path, "cut by half", data[: len(data) // 2])
+        yield Damage(machine, path, "empty", b"")
+        yield Damage(machine, path, "zeros", bytes(len(data)))
+    yield Damage(machine, path, "missing", None)
