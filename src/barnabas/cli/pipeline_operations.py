@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.record_times import searched_ms
-from barnabas.cli.colours import Style, painted
+from barnabas.cli.colours import Style, painted, print_warning
 from barnabas.cli.common import padded, print_json, seconds
 from barnabas.cli.pipeline_waiting import trial_session
 from barnabas.cli.terminal import print, print_lines
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
+from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.offsets import Offsets, from_json, require_known
 from barnabas.pipelines.summary_text import lost_count_text, wrong_lines
 from barnabas.pipelines.texts import json_values
@@ -56,12 +57,17 @@ def add_operation_actions(commands: Any) -> list[argparse.ArgumentParser]:
         metavar="WHERE",
         help='earliest, latest, a time such as 2026-01-31T12:00:00Z, group:NAME, or offsets {"topic": {"0": 17}}',
     )
-    rewind.add_argument(
-        "--replace-rows",
-        action="store_true",
-        help="also where a topic was made again, and its records replace rows of the topic before: those with the same position",
-    )
     for each in (reset, rewind):
+        each.add_argument(
+            "--replace-rows",
+            action="store_true",
+            help="also where a topic was made again, and its records replace rows of the topic before: those with the same position",
+        )
+        each.add_argument(
+            "--any-order",
+            action="store_true",
+            help="also where partitions were added, and an older row of a key may replace a newer one",
+        )
         each.add_argument("--yes", action="store_true", help="do it; without it only what would happen is shown")
     replay = commands.add_parser("replay", help="put dead letters that fit now through again")
     replay.add_argument(
@@ -217,6 +223,12 @@ def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     checkpoint = _not_running(flow)
     batches = checkpoint.batches()
     starts = {source.name: source.starting_offsets for source in flow.sources}
+    try:
+        _require_rereadable(flow, checkpoint, arguments, _topics_made_again(flow, checkpoint))
+    except ConfigError:
+        raise
+    except BarnabasError as error:  # a flow that is to begin as if it were new needs no brokers
+        print_warning(f"{error}: whether topics were made again, or got partitions, is not known")
     if arguments.output != "json":
         print(f"position and state of {batches} micro-batches in {checkpoint.folder} are deleted")
         named = [f"{name} at {start}" if len(starts) > 1 else f"at {start}" for name, start in starts.items()]
@@ -236,18 +248,12 @@ def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
 def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     checkpoint = _not_running(flow)
-    positions = checkpoint.reached()
+    positions = _readable(checkpoint.reached, "what is repeated is not known")
     others = _topics_made_again(flow, checkpoint)
-    starts = [
-        _target(source, arguments.to, {name: offset for name, offset in stays.items() if name.topic not in others})
-        for source, stays in zip(flow.sources, checkpoint.starts(), strict=False)
-    ]
-    if arguments.to.startswith("{"):
-        require_known(from_json(arguments.to), [name for start in starts for name in start])
-    if others and not arguments.replace_rows:
-        _require_no_replacement(flow, others)
+    starts = _targets(flow, arguments.to, checkpoint, others)
+    _require_rereadable(flow, checkpoint, arguments, others)
     plan: list[dict[str, Any]] = []
-    for source, position, start in zip(flow.sources, positions, starts, strict=False):
+    for source, position, start in zip(flow.sources, positions or [{}] * len(starts), starts, strict=False):
         for name, offset in sorted(start.items()):
             at = position.get(name)
             moved = 0 if at is None else at - offset
@@ -273,7 +279,7 @@ def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         print(f"{repeated:,} records are read again" + (f", {skipped:,} are left out" if skipped else "") + ":")
         for each in what_repeats(flow):
             print(f"  {each}")
-    kept = checkpoint.rewind(starts) if _is_meant(arguments) else None
+    kept = checkpoint.rewind(starts, _ids_of_today(flow)) if _is_meant(arguments) else None
     if kept:
         print(f"done; what was before is kept in {kept}", file=sys.stderr)
     if arguments.output == "json":
@@ -291,12 +297,45 @@ def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     return 0 if kept else 2
 
 
+def _readable(read: Callable[[], list[Offsets]], otherwise: str) -> list[Offsets] | None:
+    """What a checkpoint says of positions; None, with a warning, where it is damaged: a rewind is a way out of that."""
+    try:
+        return read()
+    except PipelineError as error:
+        print_warning(f"{error.lines[0].partition(';')[0]}: {otherwise}")
+        return None
+
+
+def _targets(flow: spec.Flow, where: str, checkpoint: Checkpoint, others: set[str]) -> list[Offsets]:
+    """For each source where the next run is to begin."""
+    if not where.startswith("{"):
+        return [_target(source, where, {}) for source in flow.sources]
+    stays = _readable(checkpoint.starts, "only partitions that --to names have a place")
+    starts = [
+        _target(source, where, {name: offset for name, offset in stay.items() if name.topic not in others})
+        for source, stay in zip(flow.sources, stays or [{} for _ in flow.sources], strict=False)
+    ]
+    given = from_json(where)
+    known = [name for start in starts for name in start]
+    require_known(given, known)
+    if stays is None and (missing := sorted(set(known) - set(given))):
+        raise ConfigError(
+            f"--to names no offset of {', '.join(map(str, missing))}, and the checkpoint is damaged: name all partitions, or "
+            "take earliest, latest or a time"
+        )
+    return starts
+
+
 def _topics_made_again(flow: spec.Flow, checkpoint: Checkpoint) -> set[str]:
     """Topics in which the checkpoint's positions are those of the topic before."""
     from barnabas.pipelines.topic_ids import TopicIds
     from barnabas.pipelines.trial import source_cluster
 
-    ids = TopicIds(checkpoint.folder)
+    try:
+        ids = TopicIds(checkpoint.folder)
+    except PipelineError as error:
+        print_warning(f"{error.lines[0].partition(';')[0]}: whether topics were made again is not known")
+        return set()
     return {
         topic
         for source in flow.sources
@@ -304,16 +343,31 @@ def _topics_made_again(flow: spec.Flow, checkpoint: Checkpoint) -> set[str]:
     }
 
 
-def _require_no_replacement(flow: spec.Flow, topics: set[str]) -> None:
-    """Raise `ConfigError` if records of topics that were made again would replace rows of the topics before."""
-    from barnabas.pipelines.topic_ids import keyed_by_position
+def _ids_of_today(flow: spec.Flow) -> str:
+    from barnabas.pipelines.topic_ids import TopicIds
+    from barnabas.pipelines.trial import source_cluster
 
-    if sinks := keyed_by_position(flow):
-        raise ConfigError(
-            f"topic {', '.join(sorted(topics))} was deleted and made again since the last run, and {' and '.join(sinks)} knows rows "
-            "by their position: records of the new topic would replace rows of the one before. Give the sink another place or "
-            "another key, or say that they may: --replace-rows"
-        )
+    return TopicIds.of_today(flow, source_cluster)
+
+
+def _require_rereadable(
+    flow: spec.Flow, checkpoint: Checkpoint, arguments: argparse.Namespace, others: set[str]
+) -> None:
+    """Raise `ConfigError` if what is read once more could replace rows of other records, or newer rows, unless that may be."""
+    from barnabas.pipelines.rereading import added_partitions, order_problem, replacement_problem, unordered_sinks
+    from barnabas.pipelines.trial import source_cluster
+
+    if not arguments.replace_rows and (problem := replacement_problem(flow, others)):
+        raise ConfigError(problem)
+    if arguments.any_order or not unordered_sinks(flow):
+        return
+    added = [
+        each
+        for source, before in zip(flow.sources, checkpoint.first_partitions(), strict=True)
+        for each in added_partitions(before, source_cluster(source).partitions())
+    ]
+    if problem := order_problem(flow, added):
+        raise ConfigError(problem)
 
 
 def _is_meant(arguments: argparse.Namespace) -> bool:

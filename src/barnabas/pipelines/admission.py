@@ -15,6 +15,7 @@ from pathlib import Path
 from barnabas.base.errors import ConfigError
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
+from barnabas.pipelines.errors import DAMAGED_ADVICE
 from barnabas.pipelines.offsets import Offsets, Range, from_spark, to_spark
 
 __all__ = ["Admission", "admission_file", "subtract_ranges"]
@@ -44,7 +45,7 @@ class Admission:
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
-            raise ConfigError(f"{path} is damaged: {error}") from error
+            raise ConfigError(f"{path} is damaged: {error}; {DAMAGED_ADVICE}") from error
 
     def save(self, path: Path) -> None:
         """Keep the decisions, durably, in place of those before."""

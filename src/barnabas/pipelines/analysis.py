@@ -25,6 +25,7 @@ from barnabas.base.hints import did_you_mean
 from barnabas.pipelines import transforms
 from barnabas.pipelines.dashboard.queries import query_problem
 from barnabas.pipelines.models.declared import MODEL_VERSION, Model
+from barnabas.pipelines.ordering import order_type_problem
 from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.plans import (
     expressions_of,
@@ -358,10 +359,18 @@ class _Check:
             for name in sink.key:
                 if name not in types:
                     self._add(field, f"names {name}, which is no column of the results", name, types)
+            self._order(f"sinks[{number}].order_by", sink.order_by, types)
             if condition := getattr(sink, "delete_when", None):
                 self._try(f"sinks[{number}].delete_when", partial(results.where, condition), results)
 
         self._charts(types)
+
+    def _order(self, field: str, order_by: str | None, types: dict[str, str]) -> None:
+        if order_by is None:
+            return
+        self._must_be_column(field, order_by, types)
+        if problem := order_type_problem(types.get(order_by, "int")):
+            self._problems.append(Problem(field, problem))
 
     def _charts(self, types: dict[str, str]) -> None:
         for number, chart in enumerate(self._flow.charts):

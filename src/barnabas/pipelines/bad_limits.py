@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.base.files import OsFiles
-from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.errors import DAMAGED_ADVICE, PipelineError
 from barnabas.pipelines.progress import Totals
 from barnabas.pipelines.spec import Flow, Source
 
@@ -28,7 +28,7 @@ class BadRowLimits:
 
     def __init__(self, flow: Flow, say: Callable[[str], None]) -> None:
         """Raises `PipelineError` if what runs before have counted cannot be read."""
-        self._file = flow.places.file
+        self._places = flow.places
         self._path = Path(flow.checkpoint) / "limits.json"
         self._sources = [each for each in flow.sources if each.max_bad and not each.quarantines]
         self._say = say
@@ -50,7 +50,7 @@ class BadRowLimits:
         except FileNotFoundError:
             return
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PipelineError(f"{self._path} is damaged: {error}") from error
+            raise PipelineError(f"{self._path} is damaged: {error}; {DAMAGED_ADVICE}") from error
 
     def require_start(self) -> None:
         """Raise `PipelineError` if bad rows have ended a run, and nothing has changed since."""
@@ -61,8 +61,8 @@ class BadRowLimits:
                 why = self._passed.get(source.name) or f"{bad:,} of {rows:,} rows of {source.name} are bad"
                 raise PipelineError(
                     f"the run before this one passed max_bad: {why}. Its position is behind these rows. Correct the flow and read "
-                    f"them again, `barnabas pipeline rewind {self._file} --to ...`, or go on without them, `barnabas pipeline run "
-                    f"{self._file} --accept-bad-rows`"
+                    f"them again, `{self._places.command('rewind')} --to WHERE --yes`, or go on without them, "
+                    f"`{self._places.command('run')} --accept-bad-rows`"
                 )
 
     def check(self, totals: Totals, *, is_final: bool = False) -> None:

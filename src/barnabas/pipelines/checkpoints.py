@@ -2,6 +2,7 @@
 
 flow.json           the parts of the flow that the checkpoint depends on, and for each sink since when it gets micro-batches
 limits.json         bad rows counted by runs that broke or were stopped by them (`barnabas.pipelines.bad_limits`)
+versions.db         the greatest values of order_by that sinks have (`barnabas.pipelines.ordering`); it stays at a reset
 run.json            process, start, end, reason of the end, and figures of the last run
 lost.jsonl          records that were gone before the last run read them (`barnabas.pipelines.lost_records`)
 letters.jsonl       dead letters of the last run that were too large (`barnabas.pipelines.letters`)
@@ -26,7 +27,8 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
@@ -35,7 +37,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
-from barnabas.pipelines.errors import OTHER_STATE_ADVICE, PipelineError
+from barnabas.pipelines.errors import DAMAGED_ADVICE, OTHER_STATE_ADVICE, PipelineError
 from barnabas.pipelines.offsets import Offsets, Range, from_json, from_spark, least_offsets, to_json
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.spec import Aggregate, DatabaseSink, Flow, FunctionSink, Source, TopicSink
@@ -89,13 +91,13 @@ class Checkpoint:
             return self.position()
         found: list[Offsets] = []
         for source in self._flow.sources:
-            name = "start.json" if source is self._flow.source else f"start-{source.name}.json"
+            name = self._start_name(source)
             try:
                 found.append(from_json((self.folder / name).read_text(encoding="utf-8")))
             except FileNotFoundError:
                 found.append({})
             except (OSError, BarnabasError) as error:
-                raise PipelineError(f"{self.folder / name} is damaged: {error}") from error
+                raise PipelineError(f"{self.folder / name} is damaged: {error}; {DAMAGED_ADVICE}") from error
         return found
 
     def position(self) -> list[Offsets]:
@@ -120,7 +122,7 @@ class Checkpoint:
             lines = path.read_text(encoding="utf-8").splitlines()[2:]
             return [from_spark(json.loads(line)) if line != "-" else {} for line in lines]
         except (OSError, ValueError) as error:
-            raise PipelineError(f"{path} is damaged: {error}") from error
+            raise PipelineError(f"{path} is damaged: {error}; {DAMAGED_ADVICE}") from error
 
     def unfinished(self) -> list[Range]:
         """The records of the micro-batch that was planned and has not reached the sinks; empty if that is not known."""
@@ -184,7 +186,7 @@ class Checkpoint:
         try:
             return from_spark(json.loads(path.read_text(encoding="utf-8").splitlines()[2]))
         except (OSError, ValueError, IndexError) as error:
-            raise PipelineError(f"{path} is damaged: {error}") from error
+            raise PipelineError(f"{path} is damaged: {error}; {DAMAGED_ADVICE}") from error
 
     def batches(self) -> int:
         """Micro-batches that reached the sinks."""
@@ -200,7 +202,7 @@ class Checkpoint:
         try:
             return str(json.loads(path.read_text(encoding="utf-8"))["id"]), last
         except (OSError, ValueError, KeyError) as error:
-            raise PipelineError(f"{path} is damaged: {error}") from error
+            raise PipelineError(f"{path} is damaged: {error}; {DAMAGED_ADVICE}") from error
 
     def _since(self) -> dict[str, int]:
         """For each sink of the last run the first micro-batch that it was given."""
@@ -254,7 +256,7 @@ class Checkpoint:
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
-            raise PipelineError(f"{self.folder / 'flow.json'} is damaged: {error}") from error
+            raise PipelineError(f"{self.folder / 'flow.json'} is damaged: {error}; {DAMAGED_ADVICE}") from error
         return compare_flows(before, self._flow)
 
     def is_running(self) -> bool:
@@ -307,33 +309,88 @@ class Checkpoint:
         return None
 
     def _parts(self) -> list[Path]:
-        """What in the folder is this checkpoint's own: results, other checkpoints and a user's files may lie beside it."""
+        """What in the folder is this checkpoint's own, the main query's first: results and other checkpoints may lie beside it."""
         names = [each for each in self.folder.iterdir() if _OURS.fullmatch(each.name) or _BEFORE.fullmatch(each.name)]
-        return [
+        ours = [
             each for each in names if each.is_symlink() or not (each / ".lock").exists()
         ]  # else it is another flow's
+        return sorted(ours, key=lambda each: (each.name != "main", each.name))
 
     def reset(self) -> None:
-        """Forget position and state; the caller has seen that no process runs."""
-        for each in self._parts():
-            if each.is_dir() and not each.is_symlink():
-                shutil.rmtree(each)
-            else:
-                each.unlink()
+        """Forget position and state. What is moved first is what a run begins with, so a reset that is killed is one all the same."""
+        with self._changed():
+            kept = self._new_folder()
+            for each in self._parts():
+                if each != kept:
+                    each.rename(kept / each.name)
+            shutil.rmtree(kept, ignore_errors=True)
 
-    def rewind(self, starts: list[Offsets]) -> Path:
-        """Let the next run begin at these offsets, for each source; returns the folder that keeps what was before."""
+    def rewind(self, starts: list[Offsets], topics: str | None = None) -> Path:
+        """Let the next run begin at these offsets, for each source; returns the folder that keeps what was before.
+
+        ``topics`` is the text of ``topics.json``: the ids of the topics that the offsets are of. Nothing is moved before all is written,
+        so a full disk changes nothing, and a rewind that is killed has happened or has not.
+        """
+        texts = {
+            self._start_name(source): to_json(start) for source, start in zip(self._flow.sources, starts, strict=True)
+        }
+        texts |= {"topics.json": topics} if topics else {}
+        with self._changed():
+            kept = self._new_folder()
+            try:
+                for name, text in texts.items():
+                    OsFiles().write_atomically(str(kept / f"new-{name}"), text.encode())
+                    if (self.folder / name).exists():
+                        shutil.copy2(self.folder / name, kept / name)
+            except BaseException:
+                shutil.rmtree(kept, ignore_errors=True)
+                raise
+            # With the state the flow goes on where it is; without it, it begins where the new files say.
+            for name in texts:
+                (kept / f"new-{name}").replace(self.folder / name)
+            for each in self._parts():
+                if each.name not in (*texts, "flow.json") and not _BEFORE.fullmatch(each.name):
+                    each.rename(kept / each.name)
+        return kept
+
+    def first_partitions(self) -> list[dict[str, int]]:
+        """For each source the least number of partitions that each of its topics had when a run began, as far as that is known."""
+        folders = [self.folder, *(each for each in self.folder.iterdir() if _BEFORE.fullmatch(each.name))]
+        found: list[dict[str, int]] = []
+        for source in self._flow.sources:
+            counts: dict[str, int] = {}
+            for folder in folders:
+                with contextlib.suppress(OSError, BarnabasError):  # what is damaged tells nothing
+                    start = from_json((folder / self._start_name(source)).read_text(encoding="utf-8"))
+                    for topic, count in Counter(name.topic for name in start).items():
+                        counts[topic] = min(count, counts.get(topic, count))
+            found.append(counts)
+        return found
+
+    def _start_name(self, source: Source) -> str:
+        return "start.json" if source is self._flow.source else f"start-{source.name}.json"
+
+    def _new_folder(self) -> Path:
+        """A folder for what is moved away."""
         name = f"before-{datetime.now(UTC):%Y%m%dT%H%M%S}"
         number = sum(each.name.startswith(name) for each in self.folder.iterdir())
         kept = self.folder / (f"{name}-{number}" if number else name)
         kept.mkdir(mode=0o700)
-        for each in self._parts():
-            if each.name != "flow.json" and not _BEFORE.fullmatch(each.name):
-                each.rename(kept / each.name)
-        for source, start in zip(self._flow.sources, starts, strict=True):
-            name = "start.json" if source is self._flow.source else f"start-{source.name}.json"
-            OsFiles().write_atomically(str(self.folder / name), to_json(start).encode())
         return kept
+
+    @contextlib.contextmanager
+    def _changed(self) -> Iterator[None]:
+        """Holds the checkpoint while its files are moved. Raises `PipelineError` if a run has it, or if a file cannot be written."""
+        try:
+            with OsFiles().lock(str(self.folder / ".lock")):
+                yield
+        except BlockingIOError as error:
+            raise PipelineError(f"another process runs the flow with the checkpoint {self.folder}") from error
+        except OSError as error:
+            raise PipelineError(
+                f"the checkpoint {error.filename or self.folder} cannot be changed: {error.strerror or error}. The flow goes on as before; mend "
+                "that, and try again"
+            ) from error
 
 
 def _digest(value: Any) -> str:

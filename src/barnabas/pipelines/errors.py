@@ -11,6 +11,7 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError
 
 __all__ = [
+    "DAMAGED_ADVICE",
     "OTHER_STATE_ADVICE",
     "REFILL_ADVICE",
     "DataLossError",
@@ -20,12 +21,12 @@ __all__ = [
     "with_advice",
 ]
 
-OTHER_STATE_ADVICE = (
-    "undo the change, give the flow another checkpoint, or forget position and state with `barnabas pipeline reset`"
-)
+OTHER_STATE_ADVICE = "undo the change, give the flow another checkpoint, or forget position and state with `barnabas pipeline reset FILE --yes`"
 """What to do about a flow whose checkpoint is of another."""
 REFILL_ADVICE = "let the flow fill it again from the topics, with `barnabas pipeline rewind FILE --to earliest --yes`"
 """What to do about a sink that lost rows."""
+DAMAGED_ADVICE = "restore it from a copy, or let the flow begin at a place that you name, with `barnabas pipeline rewind FILE --to WHERE --yes`"
+"""What to do about a file of a checkpoint that cannot be read."""
 _PYTHON_ERROR = re.compile(r"^\s*([A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*$")

@@ -14,7 +14,7 @@ __all__ = ["expected_rows", "is_met"]
 
 _STUCK = (
     "No row of its micro-batch is in a sink, and the next run ends here, too: correct the check, take another on_fail, or go past "
-    "the record with `barnabas pipeline rewind`"
+    "the record with `barnabas pipeline rewind FILE --to OFFSETS --yes`"
 )
 
 

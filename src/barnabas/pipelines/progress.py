@@ -47,6 +47,8 @@ class Totals:
     """Records that were gone before they were read: deleted by retention, or with their topic. None: they are not counted."""
     lost: dict[str, int] = field(default_factory=dict)
     """The same for each partition, by names such as ``orders-0``."""
+    mixed_keys: int = 0
+    """Rows of a key from several partitions in one micro-batch, which nothing orders (`barnabas.pipelines.ordering`); a sum over sinks."""
     cut_letters: int = 0
     """Dead letters that were too large for their topic as a whole."""
     cut_letter_example: str | None = None

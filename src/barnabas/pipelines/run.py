@@ -24,7 +24,14 @@ from barnabas.base.private_files import make_private_dirs
 from barnabas.pipelines.admission import admission_file
 from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
-from barnabas.pipelines.errors import OTHER_STATE_ADVICE, PipelineError, reason_of, secrets_hidden, with_advice
+from barnabas.pipelines.errors import (
+    DAMAGED_ADVICE,
+    OTHER_STATE_ADVICE,
+    PipelineError,
+    reason_of,
+    secrets_hidden,
+    with_advice,
+)
 from barnabas.pipelines.expression_places import failed_expression
 from barnabas.pipelines.letters import letters_file, noted_letters
 from barnabas.pipelines.lost_records import LostRecords, loses_uncounted, lost_file
@@ -35,7 +42,7 @@ from barnabas.pipelines.protection import OPEN_CALLBACKS, UNPROTECTED, lacks_sec
 from barnabas.pipelines.restarts import Restarts, restarts_of, transient_fault
 from barnabas.pipelines.session import open_flow_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
-from barnabas.pipelines.summary_text import lost_text, table_problem
+from barnabas.pipelines.summary_text import lost_text, mixed_text, table_problem
 
 __all__ = ["run_flow", "run_on", "source_options"]
 
@@ -354,6 +361,12 @@ class _Run:
             sink.close()
         self._sinks = []
 
+    def _count_mixed(self, keys: int) -> None:
+        self._progress.totals.mixed_keys += keys
+        if keys and "order" not in self._warned:
+            self._warned.add("order")
+            self._say(f"warning: {mixed_text(keys)}")
+
     def _count_letters(self, totals: Any) -> None:
         """Put into the figures which dead letters were cut."""
         notes = [note for note in noted_letters(letters_file(self._checkpoint)).values() if note.cut_bytes]
@@ -555,7 +568,7 @@ class _Run:
             try:
                 return to_json(from_json(path.read_text(encoding="utf-8")))
             except BarnabasError as error:
-                raise PipelineError(f"{path} is damaged: {error}") from error
+                raise PipelineError(f"{path} is damaged: {error}; {DAMAGED_ADVICE}") from error
         asked = SourceOptions.parse({**options, "startingOffsets": source.starting_offsets}, streaming=True)
         cluster = KafkaCluster(asked, is_stopped=self._stopped.is_set)
         partitions = cluster.partitions()
@@ -578,7 +591,9 @@ class _Run:
             batch = batch.persist()
         try:
             for sink in self._sinks:
+                before = sink.mixed_keys
                 sink.write(batch, query, epoch)
+                self._count_mixed(sink.mixed_keys - before)
         finally:
             if len(self._sinks) > 1:
                 batch.unpersist()

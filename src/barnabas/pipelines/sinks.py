@@ -7,9 +7,12 @@ result once; transactions will do this for other readers when brokers have them.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -17,12 +20,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from barnabas.pipelines.arrow_values import require_texts
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.keys import whole_texts, with_equal_keys
+from barnabas.pipelines.keys import whole_texts
+from barnabas.pipelines.ordering import Versions, newer_rows, versions_file
 from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.outputs.kinds import TableSink, open_output
 from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable
-from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, TopicSink
-from barnabas.pipelines.transforms import as_messages, field_types, latest_per_key
+from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, Sink, TopicSink
+from barnabas.pipelines.transforms import MIXED, as_messages, field_types, latest_per_key
 
 __all__ = ["BatchSink", "lost_rows_error", "open_sinks", "require_batches"]
 
@@ -38,17 +42,71 @@ class BatchSink(Protocol):
         """Applies the batch; raises `BarnabasError` with the reason when it cannot."""
         ...
 
+    @property
+    def mixed_keys(self) -> int:
+        """How many times a micro-batch had rows of a key from several partitions, and no column to order them."""
+        ...
+
     def close(self) -> None:
         """Releases connections."""
         ...
 
 
+class _LastRows:
+    """The rows of a micro-batch that a sink is to take: of each key the last one, if it is not older than what the key had."""
+
+    def __init__(self, sink: Sink, flow: Flow) -> None:
+        self._sink = sink
+        self._name = f"{sink_name(sink)}, {sink.order_by}"
+        self._is_chosen = not flow.last_aggregate and sink.key != POSITION
+        self._versions: Versions | None = None
+        self._path = versions_file(Path(flow.checkpoint))
+        self.mixed_keys = 0
+
+    def of(self, batch: DataFrame) -> DataFrame:
+        """The rows as a frame, with `MIXED` where a choice is made."""
+        if (
+            not self._is_chosen
+        ):  # aggregates have a row for each key already, and so have rows keyed by where they came from
+            return batch
+        return latest_per_key(batch, self._sink.key, self._sink.order_by, marked=True)
+
+    def collected(self, batch: DataFrame) -> pa.Table:
+        """The rows, on the driver."""
+        rows: pa.Table = self.of(batch).toArrow()
+        if not self._is_chosen:
+            return rows
+        self.mixed_keys += pc.sum(rows[MIXED]).as_py() or 0
+        rows = rows.drop_columns([MIXED])
+        order_by = self._sink.order_by
+        if order_by is None:
+            return rows
+        if self._versions is None:
+            self._versions = Versions(self._path)
+        return newer_rows(rows, self._sink.key, order_by, partial(self._versions.advance, self._name))
+
+    def frame(self, batch: DataFrame) -> DataFrame:
+        """The rows, for what takes a frame. They are collected only where they must be compared with those before."""
+        if self._sink.order_by:
+            return batch.sparkSession.createDataFrame(self.collected(batch), _without_mark(self.of(batch)).schema)
+        return _without_mark(self.of(batch))
+
+    def close(self) -> None:
+        if self._versions is not None:
+            self._versions.close()
+
+
+def _without_mark(rows: DataFrame) -> DataFrame:
+    return rows.drop(MIXED)
+
+
 class _TableWriter:
     def __init__(self, sink: TableSink, flow: Flow, results: DataFrame, is_stopped: Callable[[], bool]) -> None:
         self._flow = flow
+        self._last = _LastRows(sink, flow)
         self._key = sink.key
         self._delete_when = sink.delete_when
-        schema = _for_key(results, flow, sink.key).schema
+        schema = _without_mark(self._last.of(results)).schema
         rows_change = flow.last_aggregate is not None or sink.key != POSITION
         self._replaces = not isinstance(sink, LakeSink)
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
@@ -60,13 +118,18 @@ class _TableWriter:
         return self._output.last_epoch(self._flow.name, query)
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:
-        rows = _for_key(_with_deletions(batch, self._delete_when), self._flow, self._key).toArrow()
+        rows = self._last.collected(_with_deletions(batch, self._delete_when))
         if self._replaces and self._key == POSITION:
             _require_positions(rows)
         require_texts(rows)
         self._output.apply(rows, self._flow.name, query, epoch)
 
+    @property
+    def mixed_keys(self) -> int:
+        return self._last.mixed_keys
+
     def close(self) -> None:
+        self._last.close()
         self._output.close()
 
 
@@ -74,12 +137,17 @@ class _TopicWriter:
     def __init__(self, sink: TopicSink, flow: Flow) -> None:
         self._sink = sink
         self._flow = flow
+        self._last = _LastRows(sink, flow)
 
     def last_epoch(self, query: str) -> int | None:  # noqa: ARG002  # the protocol's
         return None
 
+    @property
+    def mixed_keys(self) -> int:
+        return self._last.mixed_keys
+
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
-        rows = _for_key(_with_deletions(batch, self._sink.delete_when), self._flow, self._sink.key)
+        rows = self._last.frame(_with_deletions(batch, self._sink.delete_when))
         messages = as_messages(whole_texts(rows), self._sink.key, self._flow.name, epoch)
         writer = messages.write.format(self._flow.resources.connector).mode("append")
         writer = writer.option("kafka.bootstrap.servers", self._sink.bootstrap_servers).option(
@@ -91,21 +159,28 @@ class _TopicWriter:
 
     def close(self) -> None:
         """Producers live in the workers, and no longer than a batch."""
+        self._last.close()
 
 
 class _FunctionWriter:
     def __init__(self, sink: FunctionSink, flow: Flow) -> None:
         self._sink = sink
         self._flow = flow
+        self._last = _LastRows(sink, flow)
 
     def last_epoch(self, query: str) -> int | None:  # noqa: ARG002  # the protocol's
         return None
 
+    @property
+    def mixed_keys(self) -> int:
+        return self._last.mixed_keys
+
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
-        self._sink.function(_for_key(batch, self._flow, self._sink.key), epoch)
+        self._sink.function(self._last.frame(batch), epoch)
 
     def close(self) -> None:
         """The function keeps what it needs."""
+        self._last.close()
 
 
 def _require_positions(rows: pa.Table) -> None:
@@ -125,14 +200,6 @@ def _with_deletions(batch: DataFrame, condition: str | None) -> DataFrame:
     if condition is None:
         return batch
     return batch.withColumn(DELETION_MARK, F.coalesce(F.expr(condition), F.lit(False)))
-
-
-def _for_key(batch: DataFrame, flow: Flow, key: tuple[str, ...]) -> DataFrame:
-    """One row for each key. Aggregates have one already, and so have rows that are keyed by where they came from."""
-    batch = with_equal_keys(batch, key)
-    if flow.last_aggregate or key == POSITION:
-        return batch
-    return latest_per_key(batch, key)
 
 
 def open_sinks(flow: Flow, results: DataFrame, *, is_stopped: Callable[[], bool] = lambda: False) -> list[BatchSink]:
@@ -172,12 +239,11 @@ def require_batches(flow: Flow, checkpoint: Checkpoint, opened: Sequence[BatchSi
 
 def lost_rows_error(flow: Flow, sink: object, found: int, last: int) -> PipelineError:
     """A sink holds micro-batches up to ``found`` (-1: none), but the checkpoint counts ``last`` as done."""
-    file = flow.places.file or "FILE"
     has = "nothing that this flow wrote" if found < 0 else f"micro-batches up to {found} only"
     return PipelineError(
         f"{sink_name(sink)} holds {has}, but the checkpoint counts {last} as done: was it deleted, or restored "
-        f"from an older copy? Restore it as it was; or let the flow fill it again from the topics: `barnabas "
-        f"pipeline rewind {file} --to earliest --yes`; or give the sink another table, which gets results from now on"
+        f"from an older copy? Restore it as it was; or let the flow fill it again from the topics: "
+        f"`{flow.places.command('rewind')} --to earliest --yes`; or give the sink another table, which gets results from now on"
     )
 
 

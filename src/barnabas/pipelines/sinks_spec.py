@@ -4,7 +4,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from barnabas.pipelines.addresses import postgres_problem
@@ -44,6 +44,8 @@ class DatabaseSink:
     key: tuple[str, ...]
     delete_when: str | None = None
     """An SQL condition: a row of the results for which it is true deletes the row of its key."""
+    order_by: str | None = None
+    """A column that says which row of a key is the last one (`barnabas.pipelines.ordering`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class TopicSink:
     kafka: dict[str, str] = field(default_factory=dict)
     delete_when: str | None = None
     """As of a `DatabaseSink`; the record has no value then."""
+    order_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class FunctionSink:
 
     function: Callable[..., None]
     key: tuple[str, ...]
+    order_by: str | None = None
 
     @property
     def name(self) -> str:
@@ -75,6 +79,18 @@ Sink = DatabaseSink | TopicSink | LakeSink | SearchSink | OpenSearchSink | Funct
 
 def read_sink(table: SpecTable, aggregate: Aggregate | None, near: SourceCluster) -> Sink:
     """One of the tables ``[[sinks]]``; ``near`` is the first source's cluster."""
+    order_by = table.text("order_by")
+    sink = _read_sink(table, aggregate, near)
+    if order_by is None:
+        return sink
+    if aggregate or sink.key == POSITION:
+        raise table.fail(
+            "order_by", "needs a key of your own: rows of an aggregate, and of positions, are one for each key already"
+        )
+    return replace(sink, order_by=order_by)
+
+
+def _read_sink(table: SpecTable, aggregate: Aggregate | None, near: SourceCluster) -> Sink:
     function = read_function(table, "function")
     kinds = ("sqlite", "duckdb", "postgresql", *OUTPUT_TYPES, "topic", "function")
     kind = table.choice("type", kinds, "function" if function else None)

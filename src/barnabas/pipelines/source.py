@@ -200,7 +200,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except MissingTopicError as error:
             raise DataLossError(
                 f"{error.what} any more: was it deleted? Make it again and read it from its beginning (of a flow: `barnabas pipeline "
-                "rewind`), or read other topics"
+                "rewind FILE --to earliest --yes`), or read other topics"
             ) from error
         end = self._latest = self._settled(begun, end)
         for name, offset in begun.items():

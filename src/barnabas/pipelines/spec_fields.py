@@ -8,6 +8,7 @@ the field's default. What only several fields together show is raised, which lea
 import contextlib
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,6 +91,10 @@ class Places:
     def lasting(self, path: str, text: str) -> str:
         """The text of a field in a form that stays the same when a secret changes; other variables have their values."""
         return self.unexpanded.get((path, text), text)
+
+    def command(self, action: str) -> str:
+        """The command line of an action on this flow, as a shell takes it."""
+        return f"barnabas pipeline {action} {shlex.quote(self.file or 'FILE')}"
 
     def line_of(self, path: str) -> int | None:
         """The line of the field, or of the table around it; None if neither is in the file."""

@@ -29,10 +29,20 @@ def lost_text(lost: Mapping[str, int]) -> str:
     return f"lost: {sum(lost.values()):,} records were gone before they were read ({shown})"
 
 
+def mixed_text(count: int) -> str:
+    """What is not known about rows of keys in several partitions."""
+    return (
+        f"order: {count:,} keys had rows from several partitions in one micro-batch, among which Kafka keeps no order: an older row may count. "
+        "Declare order_by for the sink"
+    )
+
+
 def wrong_lines(run: Mapping[str, Any]) -> Iterator[str]:
     """For each kind of bad rows, each expectation and each table what is wrong; ``run`` are figures as `Totals` has them."""
     if run.get("lost"):
         yield lost_text(run["lost"])
+    if run.get("mixed_keys"):
+        yield mixed_text(run["mixed_keys"])
     if run.get("cut_letters"):
         yield (
             f"cut: {run['cut_letters']:,} dead letters were too large for their topic and lack a part of their record; for example: "

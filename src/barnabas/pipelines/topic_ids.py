@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.files import OsFiles
-from barnabas.pipelines.errors import DataLossError
+from barnabas.pipelines.errors import DAMAGED_ADVICE, DataLossError, PipelineError
 from barnabas.pipelines.kafka import KafkaCluster
 from barnabas.pipelines.spec import POSITION, Flow, Source
 
@@ -35,17 +35,23 @@ class TopicIds:
     def __init__(self, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
         self._path = checkpoint / "topics.json"
+        self._text = ""
+        self._known: dict[str, Any] = {}
         try:
-            self._text = self._path.read_text(encoding="utf-8")
-            self._known: dict[str, Any] = json.loads(self._text)
-        except (OSError, ValueError):  # the first run, or an earlier version's: there is nothing to compare with
-            self._text, self._known = "", {}
+            text = self._path.read_text(encoding="utf-8")
+            known = json.loads(text)
+            if not isinstance(known, dict) or not all(isinstance(each, dict) for each in known.values()):
+                raise ValueError("it is no object of objects")
+            self._text, self._known = text, known
+        except FileNotFoundError:
+            pass  # the first run, or an earlier version's: there is nothing to compare with
+        except (OSError, ValueError) as error:
+            raise PipelineError(f"{self._path} is damaged: {error}; {DAMAGED_ADVICE}") from error
 
     def made_again(self, source: Source, cluster: KafkaCluster) -> list[str]:
         """The topics that are others now. `save` keeps the ids of today."""
-        topics = source.topics or sorted({each.topic for each in cluster.partitions()})
         known = self._known.setdefault(source.name, {})
-        found = cluster.topic_ids(topics)
+        found = _ids(source, cluster)
         changed = [topic for topic, topic_id in found.items() if known.get(topic, topic_id) != topic_id]
         known |= found
         return changed
@@ -64,15 +70,16 @@ class TopicIds:
                 if replaced
                 else ""
             )
+            also = " --replace-rows" if replaced else ""
             if source.quarantines:
                 raise DataLossError(
                     f"{_problem(topic)}, and what was decided about its micro-batches is of that one, too. Begin with the new "
-                    f"one: `barnabas pipeline reset {flow.places.file}`.{kept}"
+                    f"one: `{flow.places.command('reset')} --yes{also}`.{kept}"
                 )
             if source.fail_on_data_loss:
                 raise DataLossError(
                     f"{_problem(topic)}. To read the new one from its beginning, run the flow with fail_on_data_loss = false, or "
-                    f"use `barnabas pipeline rewind {flow.places.file} --to earliest --yes`.{kept}"
+                    f"use `{flow.places.command('rewind')} --to earliest --yes{also}`.{kept}"
                 )
             noted = self._known.setdefault(_NOTED, {}).setdefault(source.name, {})
             noted[topic] = {query: self._planned(query) for query in ("main", bad_rows_query(flow, source))}
@@ -83,6 +90,11 @@ class TopicIds:
         """Topics of which a query still has the position in the topic before."""
         noted = self._known.get(_NOTED, {}).get(source.name, {})
         return sorted(topic for topic, after in noted.items() if self._planned(query) <= after.get(query, -1))
+
+    @classmethod
+    def of_today(cls, flow: Flow, cluster_of: Callable[[Source], KafkaCluster]) -> str:
+        """The text of the file for positions in the topics that are there now, of each source."""
+        return json.dumps({each.name: _ids(each, cluster_of(each)) for each in flow.sources}, indent=1)
 
     def save(self) -> None:
         """Keep the ids of today."""
@@ -96,6 +108,10 @@ class TopicIds:
         folder = self._checkpoint / query / "offsets"
         names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
         return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def _ids(source: Source, cluster: KafkaCluster) -> dict[str, str]:
+    return cluster.topic_ids(source.topics or sorted({each.topic for each in cluster.partitions()}))
 
 
 def keyed_by_position(flow: Flow) -> Sequence[str]:

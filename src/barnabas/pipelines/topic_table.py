@@ -1,5 +1,7 @@
 """A topic as a table: the last value of each key. A record without a value deletes its key, as log compaction reads it.
 
+Of a key that is in several partitions, because some were added, the record with the latest time counts (`barnabas.pipelines.ordering`).
+
 A worker keeps the table and reads only what came since. It reads the topic again from its beginning when the topic was deleted and
 made again: its id is another, or, on brokers without topic ids, it ends before the position that was reached.
 """
@@ -13,6 +15,7 @@ from pyspark.sql.types import StructType
 from barnabas.pipelines.kafka import KafkaCluster
 from barnabas.pipelines.offsets import Offsets, plan_ranges
 from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.ordering import last_record
 from barnabas.pipelines.source import SCHEMA, read_range
 
 __all__ = ["TABLE_RECORDS", "read_topic_table"]
@@ -20,8 +23,10 @@ __all__ = ["TABLE_RECORDS", "read_topic_table"]
 TABLE_RECORDS = StructType(
     [field for field in SCHEMA.fields if field.name in ("key", "value", "topic", "partition", "offset")]
 )
-_TOPICS: dict[str, tuple[dict[str, str], Offsets, dict[Any, dict[str, Any]], pa.Table]] = {}
-"""For each topic that this worker has read: its id, how far, the record of each key, and these as a table.
+_READ = StructType([*TABLE_RECORDS.fields, SCHEMA["timestamp"]])
+_Rows = dict[Any, dict[int, dict[str, Any]]]
+_TOPICS: dict[str, tuple[dict[str, str], Offsets, _Rows, pa.Table]] = {}
+"""For each topic that this worker has read: its id, how far, of each key the last record of each partition, and these as a table.
 
 Of a record without a key only its position is kept, by which it is counted as one that does not fit.
 """
@@ -44,16 +49,26 @@ def read_topic_table(key: str, source: dict[str, str]) -> pa.Table:
     starts = {name: max(position.get(name, 0), begin) for name, begin in begins.items()}
     changed = dict(rows)
     for wanted in plan_ranges(starts, ends):
-        for batch in read_range(options, TABLE_RECORDS, wanted):
+        for batch in read_range(options, _READ, wanted):
             table = None
             for record in batch.to_pylist():
-                if record["key"] is None:
-                    changed[record["topic"], record["partition"], record["offset"]] = {**record, "value": None}
-                elif record["value"] is None:
-                    changed.pop(record["key"], None)
-                else:
-                    changed[record["key"]] = record
+                _take(changed, record)
     if table is None:
-        table = pa.Table.from_pylist(list(changed.values()), to_arrow_schema(TABLE_RECORDS, timezone="UTC"))
+        found = [last_record(each.values()) for each in changed.values()]
+        kept = [each for each in found if each["value"] is not None or each["key"] is None]
+        table = pa.Table.from_pylist(kept, to_arrow_schema(TABLE_RECORDS, timezone="UTC"))
     _TOPICS[key] = ({**known_ids, **ids}, ends, changed, table)
     return table
+
+
+def _take(rows: _Rows, record: dict[str, Any]) -> None:
+    """Put a record in the place of the one before in its partition; the dictionaries of ``rows`` are not changed."""
+    if record["key"] is None:
+        rows[record["topic"], record["partition"], record["offset"]] = {0: {**record, "value": None}}
+        return
+    others = {at: each for at, each in rows.get(record["key"], {}).items() if at != record["partition"]}
+    if record["value"] is None and not others:
+        # Nothing of the key is left; a record of it in another partition can only be a newer one.
+        rows.pop(record["key"], None)
+    else:
+        rows[record["key"]] = {**others, record["partition"]: record}

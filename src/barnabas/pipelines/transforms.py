@@ -25,6 +25,7 @@ from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectati
 from barnabas.pipelines.texts import JSON_OPTIONS, RECORD_TIME_OUT_OF_RANGE, TIME_OUT_OF_RANGE
 
 __all__ = [
+    "MIXED",
     "RECORD_SCHEMA",
     "aggregate_rows",
     "as_messages",
@@ -70,6 +71,7 @@ _WITH_EXAMPLE = ("NO_VALUE", "MALFORMED", "NOT_EXPECTED", "EXPRESSION", "KEY")
 _COUNTED_COLUMNS = 50
 _ROW = "_barnabas_row"
 _WINDOW_TIME = "_barnabas_window_time"
+MIXED = "_barnabas_mixed"
 _TIME_TYPE = "timestampType"
 _RECORD = ("_barnabas_key", "_barnabas_value")
 _OFFSET = "source_offset"
@@ -506,17 +508,33 @@ def visible_columns(results: DataFrame) -> DataFrame:
     return results.drop(_WINDOW_TIME)
 
 
-def latest_per_key(batch: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Of rows with an equal key the one read last, for an upsert takes a key once; drops the position.
+def latest_per_key(
+    batch: DataFrame, key: Sequence[str], order_by: str | None = None, *, marked: bool = False
+) -> DataFrame:
+    """Of rows with an equal key the last one, as `barnabas.pipelines.ordering` says, for an upsert takes a key once; drops the position.
 
-    Rows of one key are in order only if they come from one partition, as Kafka's keyed records do. Rows that a join or
-    a query made without a position have no order: any of them stays.
+    Rows that a join or a query made without a position have no order but that of ``order_by``: without it any of them stays. ``marked``
+    adds the column `MIXED`: whether rows of the key came from several partitions, and no column orders them.
     """
-    if len(position_of(batch)) < len(POSITION):
-        return batch.dropDuplicates(list(key))
-    order = Window.partitionBy(*key).orderBy(*[F.col(name).desc() for name in ("source_offset", "source_partition")])
-    ranked = batch.withColumn(_ROW, F.row_number().over(order)).where(F.col(_ROW) == 1)
-    return ranked.drop(_ROW, *[name for name in POSITION if name not in key])
+    place = [
+        F.col(name).desc()
+        for name in ("source_offset", "source_partition", "source_topic")
+        if name in position_of(batch)
+    ]
+    has_position = len(place) == len(POSITION)
+    if order_by is None and not has_position:
+        rows = batch.dropDuplicates(list(key))
+        return rows.withColumn(MIXED, F.lit(False)) if marked else rows
+    order = [F.col(order_by).desc_nulls_last()] if order_by else []
+    rows = batch.withColumn(
+        _ROW, F.row_number().over(Window.partitionBy(*key).orderBy(*order, *(place if has_position else ())))
+    )
+    if marked:
+        partitions = F.struct("source_topic", "source_partition") if has_position else F.lit(0)
+        of_key = Window.partitionBy(*key)
+        is_mixed = F.min(partitions).over(of_key) != F.max(partitions).over(of_key)
+        rows = rows.withColumn(MIXED, F.lit(False) if order_by else is_mixed)
+    return rows.where(F.col(_ROW) == 1).drop(_ROW, *[name for name in POSITION if name not in key])
 
 
 def as_messages(batch: DataFrame, key: Sequence[str], flow_name: str, epoch: int) -> DataFrame:

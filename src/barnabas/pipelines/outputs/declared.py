@@ -43,6 +43,8 @@ class LakeSink:
     """Delta only: after so many versions small files become large ones."""
     delete_when: str | None = None
     """Delta only: an SQL condition; a row of the results for which it is true deletes the row of its key."""
+    order_by: str | None = None
+    """A column that says which row of a key is the last one (`barnabas.pipelines.ordering`)."""
 
     @property
     def table(self) -> str:
@@ -59,6 +61,7 @@ class SearchSink:
     key: tuple[str, ...]
     delete_when: str | None = None
     """As of a `LakeSink`."""
+    order_by: str | None = None
     type: str = "search"
 
 
@@ -73,6 +76,7 @@ class OpenSearchSink:
     timeout_ms: int = 30_000
     delete_when: str | None = None
     """As of a `LakeSink`; it deletes the document."""
+    order_by: str | None = None
     type: str = "opensearch"
 
 
