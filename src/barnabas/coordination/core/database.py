@@ -27,7 +27,9 @@ class Database:
         "digest_mismatches",
         "exact_from_zxid",
         "first_mismatch_zxid",
+        "has_digest",
         "last_zxid",
+        "named_digest",
         "session_timeouts_ms",
         "tree",
     )
@@ -38,6 +40,10 @@ class Database:
         self.last_zxid = 0
         self.exact_from_zxid = 0
         """From this zxid on, the digests of transactions must match; before it, a fuzzy snapshot may be ahead of them."""
+        self.has_digest = True
+        """Whether the state is known to be exact there: not that of a snapshot without a digest, which may be fuzzy."""
+        self.named_digest: tuple[int, int] | None = None
+        """The zxid and the digest that a fuzzy snapshot names: it gives this tree with the log up to there."""
         self.digest_mismatches = 0
         self.first_mismatch_zxid = 0
         """The zxid of the first of them."""
@@ -52,6 +58,10 @@ class Database:
         """The tree has another digest than the transaction."""
         self.first_mismatch_zxid = self.first_mismatch_zxid or zxid
         self.digest_mismatches += 1
+
+    def forget_mismatches(self) -> None:
+        """They do not count."""
+        self.digest_mismatches = self.first_mismatch_zxid = 0
 
     def track_session(self, header_type: int, session_id: int, txn: Transaction | None) -> None:
         """Add or remove the session that a transaction creates or closes."""

@@ -23,7 +23,7 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files
 from barnabas.coordination.storage.log_tail import ENTRY_HEAD, payload_at
 
-__all__ = ["LoggedHistory"]
+__all__ = ["LoggedHistory", "follows"]
 
 _HEADER_BYTES = 16
 _ZXID = struct.Struct(">q")
@@ -33,7 +33,7 @@ _EPOCH_BITS = 32
 _COUNTER = (1 << _EPOCH_BITS) - 1
 
 
-def _follows(zxid: int, previous: int) -> bool:
+def follows(zxid: int, previous: int) -> bool:
     """Whether a transaction can be the next one after another."""
     return zxid == previous + 1 or (zxid & _COUNTER == 1 and zxid > previous)
 
@@ -118,7 +118,7 @@ class LoggedHistory:
         if len(found) < len(piece) or not found:
             self._pieces = iter(())
             last = self._below or 0
-            if not _follows(before_zxid, last):
+            if not follows(before_zxid, last):
                 raise CorruptDataError(f"transactions 0x{last + 1:x} to 0x{before_zxid - 1:x} are not in the log")
         return found
 
@@ -154,7 +154,7 @@ class LoggedHistory:
         offset = 0
         while (payload := payload_at(data, offset)) is not None:
             (zxid,) = _ZXID.unpack_from(payload, _ZXID_AT)
-            if self._previous is not None and not _follows(zxid, self._previous):
+            if self._previous is not None and not follows(zxid, self._previous):
                 raise CorruptDataError(f"{path} goes on with 0x{zxid:x} behind 0x{self._previous:x}: there is a gap")
             self._previous = zxid
             found.append((zxid, payload))

@@ -67,6 +67,7 @@ SNAPSHOT_END = b"\0\0\0\x01/"
 _MARK = SNAPSHOT_END
 _SEAL_BYTES = 8 + len(_MARK)
 _FILE_HEADER_BYTES = 16
+_COUNTER = 0xFFFFFFFF
 _MAX_RESTORED_ZXID = (1 << 63) - (1 << 32) - 1
 """leaves the zxids of one epoch to the server that goes on from there: a zxid has 63 bits"""
 
@@ -110,6 +111,7 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
     root = next(nodes)
     numbers = {acl: number for number, acl in enumerate(tree.known_acls(), 1)}
     zxid, digest = database.last_zxid, tree.digest
+    is_exact = database.exact_from_zxid <= zxid + 1  # a leader's that is fuzzy says nothing, as one without a digest
     out = bytearray()
     encode_into(out, FileHeader(SNAPSHOT_MAGIC, _VERSION, -1))
     encode_into(
@@ -131,7 +133,7 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
         yield bytes(out)
     end = bytearray(_MARK)
     end += _seal(zlib.adler32(end, checksum))
-    end += _DIGEST.pack(zxid, DIGEST_VERSION, digest)
+    end += _DIGEST.pack(zxid if is_exact else 0, DIGEST_VERSION, digest if is_exact else 0)
     end += _seal(zlib.adler32(end, checksum))
     end += _LONG.pack(zxid)
     end += _seal(zlib.adler32(end, checksum))
@@ -216,19 +218,24 @@ def _read(data: bytes, name: str, zxid: int | None) -> Database:
         if header.magic != SNAPSHOT_MAGIC or header.version != _VERSION:
             raise CorruptDataError(f"{name} is not a snapshot of version {_VERSION}")
         offset = _read_state(database, data, _FILE_HEADER_BYTES)
-        end_of_nodes = offset = _check_seal(data, offset, name)
+        offset = _check_seal(data, offset, name)
+        digest: _Digest | None = None
         if offset < len(data):
-            _, offset = decode_from(_Digest, data, offset)
+            digest, offset = decode_from(_Digest, data, offset)
             offset = _check_seal(data, offset, name)
         if offset < len(data):
             (last_zxid,) = _LONG.unpack_from(data, offset)
             _check_seal(data, offset + _LONG.size, name)
+            if zxid is not None and last_zxid < zxid:
+                raise CorruptDataError(
+                    f"snapshot {name} ends with 0x{last_zxid:x}, before the transaction that it is named for: its content is "
+                    "another file's"
+                )
             zxid = last_zxid if zxid is None else zxid
         if zxid is None:
             raise CorruptDataError(f"{name} does not hold its zxid, as snapshots do since ZooKeeper 3.9")
         database.last_zxid = zxid
-        if end_of_nodes < len(data):
-            _check_digest(database, data, end_of_nodes, name)
+        _check_digest(database, digest or _Digest(0, 0, 0), name)
     except (MalformedRecordError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise CorruptDataError(f"snapshot {name} is damaged: {error}") from None
     return database
@@ -295,11 +302,20 @@ def _check_seal(data: bytes, offset: int, name: str) -> int:
     return offset + _SEAL_BYTES
 
 
-def _check_digest(database: Database, data: bytes, offset: int, name: str) -> None:
-    digest, _ = decode_from(_Digest, data, offset)
+def _check_digest(database: Database, digest: _Digest, name: str) -> None:
+    """Compare the tree with the digest, or note when that is possible; raises `CorruptDataError`."""
+    database.has_digest = digest.zxid > 0
     if digest.zxid <= 0:
         return
+    if digest.zxid < database.last_zxid and database.last_zxid & _COUNTER:
+        raise CorruptDataError(
+            f"snapshot {name} holds the state after 0x{digest.zxid:x}, not after the transaction that it is named for: its "
+            "content is another file's"
+        )
     database.exact_from_zxid = digest.zxid
-    is_exact = digest.zxid == database.last_zxid and digest.version == DIGEST_VERSION
-    if is_exact and digest.digest != database.tree.digest:
+    if digest.version != DIGEST_VERSION:
+        return
+    if digest.zxid > database.last_zxid:
+        database.named_digest = digest.zxid, digest.digest
+    elif digest.digest != database.tree.digest:
         raise CorruptDataError(f"snapshot {name} is damaged: its nodes do not have the digest that it names")

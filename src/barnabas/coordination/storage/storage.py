@@ -1,6 +1,6 @@
 """A server's two directories: snapshots in ``dataDir/version-2``, transaction logs in ``dataLogDir/version-2``.
 
-At the start the newest valid snapshot is read and the log after it is replayed, without a gap in the zxids; otherwise the
+At the start the newest valid snapshot is read and the log after it is replayed (`replay`). Where something is missing, the
 server does not start. Log files stay as long as a retained snapshot needs them.
 
 In ZooKeeper: FileTxnSnapLog, and PurgeTxnLog for `Storage.purge`.
@@ -9,24 +9,22 @@ In ZooKeeper: FileTxnSnapLog, and PurgeTxnLog for `Storage.purge`.
 import contextlib
 import logging
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files, make_dirs_durably
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.storage.log_history import LoggedHistory
+from barnabas.coordination.storage.replay import REMEDY, Replay
 from barnabas.coordination.storage.restoration import Restoration, complete_restoration
 from barnabas.coordination.storage.snapshot import SNAPSHOT_END, encode_snapshot, read_snapshot, snapshot_name
 from barnabas.coordination.storage.transaction_log import (
     TransactionLog,
     cut_transaction_log,
     logs_from,
-    read_transaction_log,
     zxid_of_name,
 )
-from barnabas.wire.jute.codec import MalformedRecordError
-from barnabas.wire.jute.transactions import decode_transaction
 
 __all__ = ["SnapshotFile", "SnapshotWriter", "Storage"]
 
@@ -36,10 +34,8 @@ _TEMPORARY = ".barnabas-tmp"
 _CHUNK_BYTES = 1 << 20
 _SYNC_BYTES = 4 << 20
 """Of a snapshot: one sync of a large file at its end would hold up those of the log."""
-_REMEDY = (
-    "Restore the files from a backup; or, in an ensemble, move this server's data directory away and let it copy the "
-    "state from the other servers"
-)
+_MAX_COUNTER = 0xFFFFFFFF
+"""A server alone stays in epoch 0."""
 
 
 class Storage:
@@ -62,6 +58,7 @@ class Storage:
         self.log = TransactionLog(
             files, self.logs_dir, preallocate_bytes=preallocate_bytes, sync=sync, max_file_bytes=max_log_file_bytes
         )
+        self._sync = sync
         self._reserve_bytes = 2 * preallocate_bytes
         self._lock = contextlib.ExitStack()
         self._snapshots_begun = 0
@@ -91,19 +88,37 @@ class Storage:
         complete_restoration(self._files, self.snapshots_dir, self.logs_dir)
         database, damaged = self._newest_snapshot()
         names = self._files.list(self.logs_dir)
+        has_snapshot = database is not None
         if database is None:
             database = Database()
             if damaged and not any(first == 1 for first, _ in logs_from(names, 0)):
                 raise CorruptDataError(
-                    f"no snapshot in {self.snapshots_dir} can be read: {'; '.join(damaged)}. {_REMEDY}"
+                    f"no snapshot in {self.snapshots_dir} can be read: {'; '.join(damaged.values())}. {REMEDY}"
                 )
-        replayed = self._replay(database, logs_from(names, database.last_zxid), on_replayed)
-        if database.digest_mismatches:
-            logger.error(
-                "The digests of %d replayed transactions do not match the tree: it differs from the tree that they were made on",
-                database.digest_mismatches,
+        snapshot_zxid = database.last_zxid
+        replay = Replay(self._files, self.logs_dir, database, on_replayed, has_snapshot=has_snapshot)
+        replay.run(logs_from(names, snapshot_zxid))
+        self._check_reach(database, damaged, snapshot_zxid, replay.last_logged)
+        replay.repair()
+        return database, replay.replayed
+
+    def _check_reach(
+        self, database: Database, damaged: Mapping[int, str], snapshot_zxid: int, last_logged: int | None
+    ) -> None:
+        """Raises `CorruptDataError` if a snapshot shows that the log went further than it does now."""
+        newest_damaged = max(damaged, default=0)
+        if newest_damaged > database.last_zxid:
+            raise CorruptDataError(
+                f"{damaged[newest_damaged]}; without it the state ends with 0x{database.last_zxid:x}, and transactions up to "
+                f"0x{newest_damaged:x} were in it. {REMEDY}"
             )
-        return database, replayed
+        is_of_server_alone = snapshot_zxid <= _MAX_COUNTER
+        if self._sync and is_of_server_alone and last_logged is not None and last_logged < snapshot_zxid:
+            raise CorruptDataError(
+                f"the log in {self.logs_dir} ends with the transaction 0x{last_logged:x}, before the snapshot 0x{snapshot_zxid:x}: "
+                f"it was cut, or files of it are missing, and with them what came after the snapshot. {REMEDY}; or, if nothing "
+                "was written after the snapshot, move the log files away."
+            )
 
     def _snapshots(self) -> list[tuple[int, str]]:
         """Zxids and names, the newest first."""
@@ -112,8 +127,9 @@ class Storage:
             ((zxid, name) for name in names if (zxid := zxid_of_name(name, "snapshot")) is not None), reverse=True
         )
 
-    def _newest_snapshot(self) -> tuple[Database | None, list[str]]:
-        damaged: list[str] = []
+    def _newest_snapshot(self) -> tuple[Database | None, dict[int, str]]:
+        """The state in the newest one that can be read, and the zxids of those that cannot, with the reasons."""
+        damaged: dict[int, str] = {}
         for zxid, name in self._snapshots():
             path = posixpath.join(self.snapshots_dir, name)
             logger.info("Reading snapshot %s", path)
@@ -121,62 +137,8 @@ class Storage:
                 return read_snapshot(self._files.read(path), path, zxid), damaged
             except CorruptDataError as error:
                 logger.warning("%s; an older snapshot and more of the log are needed", error)
-                damaged.append(str(error))
+                damaged[zxid] = str(error)
         return None, damaged
-
-    def _replay(
-        self,
-        database: Database,
-        logs: list[tuple[int, str]],
-        on_replayed: Callable[[int, bytes], None] | None,
-    ) -> int:
-        replayed = 0
-        previous: int | None = None
-        for first, name in logs:
-            path = posixpath.join(self.logs_dir, name)
-            logger.info("Replaying %s", path)
-            for payload in self._payloads(path, first):
-                try:
-                    header, txn, digest = decode_transaction(payload)
-                except MalformedRecordError as error:
-                    after = max(previous or 0, database.last_zxid)
-                    raise CorruptDataError(
-                        f"{path} holds a transaction that cannot be read, after 0x{after:x}: {error}. {_REMEDY}"
-                    ) from None
-                last = max(previous or 0, database.last_zxid) if previous is not None else database.last_zxid
-                if header.zxid > last + 1 and header.zxid >> 32 == last >> 32:
-                    raise CorruptDataError(
-                        f"transactions 0x{last + 1:x} to 0x{header.zxid - 1:x} are missing before {path}: "
-                        f"a log file was removed, or the snapshot that holds them. {_REMEDY}"
-                    )
-                previous = header.zxid
-                if header.zxid > database.last_zxid:
-                    database.replay(header, txn, digest)
-                    replayed += 1
-                    if on_replayed is not None:
-                        on_replayed(header.zxid, payload)
-        return replayed
-
-    def _payloads(self, path: str, first_zxid: int) -> Iterable[bytes]:
-        if self._files.size(path) < 16 or self._is_blank(path):
-            # The server crashed before the header was on the disk: nothing in this file was acknowledged.
-            logger.warning("Removing %s: it ends before its header (zxid 0x%x)", path, first_zxid)
-            self._files.remove(path)
-            return ()
-        return read_transaction_log(self._files, path, repair=True)
-
-    def _is_blank(self, path: str) -> bool:
-        """Whether all bytes are zeros: after a loss of power a new file can have its size and none of its bytes."""
-        file = self._files.open(path, read_only=True)
-        try:
-            position = 0
-            while piece := file.read_at(position, _CHUNK_BYTES if position else 16):
-                if any(piece):
-                    return False
-                position += len(piece)
-            return True
-        finally:
-            file.close()
 
     # What a leader gives a learner, and makes it do
 

@@ -26,6 +26,7 @@ from barnabas.wire.jute.codec import MalformedRecordError, decode, encode_into
 from barnabas.wire.jute.transactions import FileHeader, TxnHeader
 
 __all__ = [
+    "LogReader",
     "TransactionLog",
     "cut_transaction_log",
     "log_name",
@@ -68,41 +69,73 @@ def logs_from(names: Sequence[str], zxid: int) -> list[tuple[int, str]]:
     return [(first, name) for first, name in found if first >= start]
 
 
+class LogReader:
+    """Reads one file from its beginning to its end, and looks at the end."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.path = path
+        self._end = _HEADER_BYTES
+        self._excess_bytes = 0
+        self.is_torn = False
+        """At the end: whether an entry is torn there."""
+
+    def entries(self) -> Iterator[tuple[int, bytes]]:
+        """The payloads in order, each with the byte at which its entry begins.
+
+        Raises `CorruptDataError` for a file that is not a log, and for damage.
+        """
+        file = self._files.open(self.path, read_only=True)
+        try:
+            _check_header(file, self.path)
+            position = _HEADER_BYTES
+            chunk, chunk_start = b"", position
+            while True:
+                offset = position - chunk_start
+                payload = payload_at(chunk, offset)
+                if payload is None and chunk_start + len(chunk) < file.size():
+                    # Not enough bytes in hand, or damage: look again with all that the entry says it needs.
+                    size = _entry_bytes(file, position)
+                    chunk, chunk_start = file.read_at(position, max(size, _CHUNK_BYTES)), position
+                    payload = payload_at(chunk, 0)
+                if payload is None:
+                    break
+                yield position, payload
+                position += ENTRY_HEAD.size + len(payload) + 1
+            self.is_torn = check_tail(file, self.path, position)
+            self._end, self._excess_bytes = position, file.size() - position
+        finally:
+            file.close()
+
+    def repair(self) -> None:
+        """Cut off a torn entry, and the reserved room, after `entries` has come to the end."""
+        if not self._excess_bytes:
+            return
+        if self.is_torn:
+            logger.warning(
+                "Cutting %s at byte %d: the entry there is torn, its transaction was not acknowledged (%d bytes)",
+                self.path,
+                self._end,
+                self._excess_bytes,
+            )
+        file = self._files.open(self.path)
+        try:
+            file.truncate(self._end)
+            file.sync()
+        finally:
+            file.close()
+
+
 def read_transaction_log(files: Files, path: str, *, repair: bool) -> Iterator[bytes]:
     """The payloads in a file, in order; ``repair`` cuts off a torn entry and the reserved room at the end.
 
     Raises `CorruptDataError` for a file that is not a log, and for damage.
     """
-    file = files.open(path, read_only=not repair)
-    try:
-        _check_header(file, path)
-        position = _HEADER_BYTES
-        chunk, chunk_start = b"", position
-        while True:
-            offset = position - chunk_start
-            payload = payload_at(chunk, offset)
-            if payload is None and chunk_start + len(chunk) < file.size():
-                # Not enough bytes in hand, or damage: look again with all that the entry says it needs.
-                size = _entry_bytes(file, position)
-                chunk, chunk_start = file.read_at(position, max(size, _CHUNK_BYTES)), position
-                payload = payload_at(chunk, 0)
-            if payload is None:
-                break
-            yield payload
-            position += ENTRY_HEAD.size + len(payload) + 1
-        is_torn = check_tail(file, path, position)
-        if repair and (excess_bytes := file.size() - position) > 0:
-            if is_torn:
-                logger.warning(
-                    "Cutting %s at byte %d: the entry there is torn, its transaction was not acknowledged (%d bytes)",
-                    path,
-                    position,
-                    excess_bytes,
-                )
-            file.truncate(position)
-            file.sync()
-    finally:
-        file.close()
+    reader = LogReader(files, path)
+    for _, payload in reader.entries():
+        yield payload
+    if repair:
+        reader.repair()
 
 
 def cut_transaction_log(files: Files, path: str, zxid: int) -> None:
