@@ -122,3 +122,16 @@ def test_the_only_listener_is_not_protected(tmp_path: Path) -> None:
     """Clients connect to it, too."""
     broker = serving(tmp_path, None)
     assert [connect(broker, CLIENTS).is_closed for _ in range(3)] == [False, False, True]
+
+
+def test_a_connection_that_is_closed_makes_room_for_another() -> None:
+    """In its address's limit and in that of all; one that was refused does, too."""
+    quotas = ConnectionQuotas(ConnectionLimits(max_connections=3, max_connections_per_ip=2))
+    for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2"):
+        assert quotas.opened(address, CLIENTS) is None
+    assert "max.connections.per.ip" in (quotas.opened("10.0.0.1", CLIENTS) or "")
+    assert "max.connections)" in (quotas.opened("10.0.0.3", CLIENTS) or "")
+    for address in ("10.0.0.1", "10.0.0.3", "10.0.0.1"):
+        quotas.closed(address)
+    assert quotas.opened("10.0.0.1", CLIENTS) is None
+    assert quotas.opened("10.0.0.1", CLIENTS) is not None

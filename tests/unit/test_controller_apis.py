@@ -1,5 +1,6 @@
 """ElectLeaders, reassignments and automatic creation over the wire: versions, answers, timeouts, other brokers' refusal."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,6 +70,26 @@ def codes(response: ElectLeadersResponse) -> dict[tuple[str, int], int]:
         for topic in response.replica_election_results
         for item in topic.partition_result
     }
+
+
+def validate(connection: AdminConnection, topics: list[CreatableTopic]) -> Counter[int]:
+    """The errors of a CreateTopics request that creates nothing, counted."""
+    request = CreateTopicsRequest(topics=topics, timeout_ms=30_000, validate_only=True)
+    answer = connection.send_to_controller(request, CreateTopicsResponse, lambda response: [0])
+    return Counter(result.error_code for result in answer.topics)
+
+
+def test_a_request_that_names_more_topics_than_one_may_is_refused_as_a_whole(connection: AdminConnection) -> None:
+    """10,000 are the most."""
+    topics = [CreatableTopic(name=f"many-{n}", num_partitions=1, replication_factor=1) for n in range(10_001)]
+    assert validate(connection, topics) == {ErrorCode.POLICY_VIOLATION: 10_001}
+    assert validate(connection, topics[:2]) == {0: 2}
+
+
+def test_the_topics_of_a_request_share_its_limit_of_replicas(connection: AdminConnection) -> None:
+    """100,000 are the most in all: three topics fit, the fourth does not."""
+    topics = [CreatableTopic(name=f"large-{n}", num_partitions=30_000, replication_factor=1) for n in range(4)]
+    assert validate(connection, topics) == {0: 3, ErrorCode.INVALID_PARTITIONS: 1}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -313,8 +313,8 @@ def test_a_controlled_shutdown_moves_leaders_and_answers_what_is_left() -> None:
 
 def alter_isr(cluster: Cluster, **changes: Any) -> Any:
     current = cluster.context.leadership[P0].leader_and_isr
-    change = isr_change.IsrChange(P0, current.leader_epoch, current.isr, 0, current.version)._replace(**changes)
     broker = changes.pop("broker", current.leader)
+    change = isr_change.IsrChange(P0, current.leader_epoch, current.isr, 0, current.version)._replace(**changes)
     return cluster.run(isr_change.process_alter_partition, broker, cluster.context.brokers[broker].epoch, [change])[P0]
 
 
@@ -330,6 +330,40 @@ def test_a_leader_changes_its_isr_under_its_epochs() -> None:
     assert alter_isr(cluster, isr=(1,), leader_epoch=-1) is ErrorCode.FENCED_LEADER_EPOCH
     assert alter_isr(cluster, isr=(1,), leader_epoch=1) is ErrorCode.NOT_CONTROLLER
     assert alter_isr(cluster, isr=(1, 9)) is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_a_leader_of_an_earlier_life_does_not_change_its_isr() -> None:
+    """A request that was on its way while the broker restarted; nor does a broker that is not there."""
+    cluster = Cluster(0, 1, 2)
+    cluster.topic("t", {0: (1, 2, 0)})
+    cluster.topics_changed()
+    change = isr_change.IsrChange(P0, 0, (1,), 0, 0)
+    epoch = cluster.context.brokers[1].epoch
+    for broker, broker_epoch in ((1, epoch - 1), (1, epoch + 1), (1, -1), (9, epoch)):
+        with pytest.raises(KafkaError) as refused:
+            cluster.run(isr_change.process_alter_partition, broker, broker_epoch, [change])
+        assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+    assert cluster.partition()["isr"] == [1, 2, 0]
+    assert cluster.run(isr_change.process_alter_partition, 1, epoch, [change])[P0].isr == (1,)
+
+
+def test_an_isr_is_changed_by_its_leader_alone() -> None:
+    """A follower, or a leader of before, knows no more than the partition's epochs."""
+    cluster = Cluster(0, 1, 2)
+    cluster.topic("t", {0: (1, 2, 0)})
+    cluster.topics_changed()
+    assert alter_isr(cluster, broker=2, isr=(2,)) is ErrorCode.INVALID_REQUEST
+    assert cluster.partition()["isr"] == [1, 2, 0]
+
+
+def test_an_isr_that_was_based_on_an_older_one_is_refused_before_anything_is_written() -> None:
+    """The znode would refuse it, too, but a controller that has written it itself need not ask."""
+    cluster = Cluster(0, 1, 2)
+    cluster.topic("t", {0: (1, 2, 0)})
+    cluster.topics_changed()
+    alter_isr(cluster, isr=(1, 2))
+    stale = isr_change.IsrChange(P0, 0, (1,), 0, 0)
+    assert isr_change._validate_isr_change(cluster.context, 1, stale) is ErrorCode.INVALID_UPDATE_VERSION
 
 
 @pytest.mark.parametrize("isr", [(), (2, 0), (1, 1), (1,) * 1000], ids=["none", "others", "twice", "long"])

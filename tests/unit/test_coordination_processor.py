@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.operations import delete, multi
+from barnabas.coordination.core.operations.base import Staging, Stamp
 from barnabas.coordination.core.sessions import session_password
+from barnabas.coordination.core.tree import Staged
 from barnabas.wire.jute.codec import decode, encode
-from barnabas.wire.jute.errors import ErrorCode
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import (
     decode_connect_response,
     decode_multi_response,
@@ -19,7 +22,7 @@ from barnabas.wire.jute.frames import (
     encode_multi_request,
     encode_request,
 )
-from barnabas.wire.jute.opcodes import EventType, OpCode, Xid
+from barnabas.wire.jute.opcodes import CreateMode, EventType, OpCode, Xid
 from barnabas.wire.jute.records import (
     ACL,
     OPEN_ACL,
@@ -497,6 +500,63 @@ def test_a_forwarded_close_ends_a_session_that_has_moved_and_other_writes_are_re
     assert forward(OpCode.CLOSE_SESSION, b"") == OpCode.CLOSE_SESSION
     assert client.recorder.is_closed
     assert "/e" not in processor.database.tree.nodes
+
+
+@pytest.mark.parametrize("opcode", [OpCode.DELETE_CONTAINER, OpCode.CREATE_SESSION])
+def test_a_write_that_only_servers_make_is_refused_from_a_learners_client(harness: Harness, opcode: OpCode) -> None:
+    """A learner forwards the bytes of its clients: deleteContainer needs no permission."""
+    client = harness.connect()
+    request = CreateRequest("/container", b"", OPEN, CreateMode.CONTAINER)
+    client.call(OpCode.CREATE_CONTAINER, request)
+    body = bytes(encode(DeleteRequest("/container", -1))) if opcode is OpCode.DELETE_CONTAINER else b""
+    frame = struct.pack(">qii", client.response.session_id, 1, opcode) + body
+    harness.processor.propose_forwarded("a follower", [frame], [], harness.now_ms, harness.wall_ms)
+    harness.sync()
+    _, txn, _ = decode_transaction(harness.log[-1])
+    assert isinstance(txn, ErrorTxn)
+    assert "/container" in harness.processor.database.tree.nodes
+
+
+def test_a_forwarded_write_of_a_session_that_has_ended_is_refused(harness: Harness) -> None:
+    """The learner has not heard of the end yet."""
+    client = harness.connect()
+    client.call(OpCode.CREATE, CreateRequest("/a", b"old", OPEN, 0))
+    session_id = client.response.session_id
+    client.call(OpCode.CLOSE_SESSION)
+    frame = struct.pack(">qii", session_id, 1, OpCode.SET_DATA) + bytes(encode(SetDataRequest("/a", b"new", -1)))
+    harness.processor.propose_forwarded("a follower", [frame], [], harness.now_ms, harness.wall_ms)
+    harness.sync()
+    _, txn, _ = decode_transaction(harness.log[-1])
+    assert isinstance(txn, ErrorTxn)
+    assert txn.err == ErrorCode.SESSION_EXPIRED
+    assert harness.processor.database.tree.nodes["/a"].data == b"old"
+
+
+def test_only_empty_containers_and_ttl_nodes_are_deleted_by_the_server_itself() -> None:
+    """A node of another kind that took the place of a container meanwhile stays; so do the nodes of the system."""
+    harness = Harness()
+    client = harness.connect()
+    client.call(OpCode.CREATE, CreateRequest("/plain", b"", OPEN, 0))
+    client.call(OpCode.CREATE_CONTAINER, CreateRequest("/full", b"", OPEN, CreateMode.CONTAINER))
+    client.call(OpCode.CREATE, CreateRequest("/full/child", b"", OPEN, 0))
+    (operation,) = (each for each in delete.OPERATIONS if each.opcode is OpCode.DELETE_CONTAINER)
+    staging = Staging(harness.processor.database.tree, Stamp(0, 9, 0), [], False, frozenset(), None)
+    for path, code in (
+        ("/plain", ErrorCode.BAD_VERSION),
+        ("/full", ErrorCode.NOT_EMPTY),
+        ("/missing", ErrorCode.NO_NODE),
+        ("/zookeeper", ErrorCode.BAD_ARGUMENTS),
+    ):
+        with pytest.raises(KeeperError) as refused:
+            operation.stage(staging, DeleteRequest(path, -1), [])
+        assert refused.value.code is code
+    for path in ("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"):
+        assert client.call(OpCode.DELETE, DeleteRequest(path, -1))[0] == ErrorCode.BAD_ARGUMENTS
+    parts = [(OpCode.DELETE_CONTAINER, DeleteRequest("/full", -1))]
+    staged = Staging(Staged(harness.processor.database.tree), *staging[1:])
+    (whole,) = multi.OPERATIONS
+    _, _, outcome = whole.stage(staged, parts, [])
+    assert outcome.err == ErrorCode.BAD_ARGUMENTS, "a multi has no such part"
 
 
 def test_a_read_only_server_refuses_a_session_that_only_a_leader_keeps_alive(harness: Harness) -> None:

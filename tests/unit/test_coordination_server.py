@@ -376,7 +376,7 @@ def test_no_setting_has_two_effects() -> None:
     assert [name for name in names if any(row.matches(name) for row in exact)] == []
 
 
-def test_before_the_session_only_small_frames_are_accepted(tmp_path: Path) -> None:
+def test_before_the_session_only_small_frames_are_accepted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The length alone closes the connection; with a session a frame may have jute.maxbuffer."""
 
     def connect(port: int) -> None:
@@ -384,10 +384,12 @@ def test_before_the_session_only_small_frames_are_accepted(tmp_path: Path) -> No
             long_request.settimeout(60)
             long_request.sendall((1025).to_bytes(4, "big"))
             assert long_request.recv(1) == b""
+        assert "is not the length of a request" in caplog.text, "it is not closed for its silence"
         client = RawClient(port)
         assert client.call(OpCode.CREATE, CreateRequest("/a", b"x" * 500_000, OPEN, 0))[1] == 0
         client.close()
 
+    caplog.set_level(logging.INFO)
     serve(settings_for(tmp_path), connect)
 
 

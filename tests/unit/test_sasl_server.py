@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.network import Standing
+from barnabas.broker.requests.dispatch import _FastApi
 from barnabas.broker.requests.sasl_connection import SaslConnection
-from barnabas.broker.requests.sasl_server_authenticator import SaslServerAuthenticator
+from barnabas.broker.requests.sasl_server_authenticator import FrameVerdict, SaslServerAuthenticator
 from barnabas.security.errors import SaslError
 from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.plain import PlainServer
@@ -23,7 +24,7 @@ from barnabas.security.scram import ScramServer, scram_credential
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
-from barnabas.wire.kafka.messages.list_offsets import ListOffsetsRequest
+from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from support.broker import DATA_PATH_APIS, DataPath, Wire
@@ -351,6 +352,72 @@ def test_what_comes_during_the_delay_is_not_served(tmp_path: Path) -> None:
     broker.timers.advance(DELAY_MS)
     assert wire.sent == []
     assert broker.dispatcher.connections == {}
+
+
+def test_what_has_failed_stays_failed() -> None:
+    """No later frame of the connection is served, whatever it is."""
+    for ruin in (
+        lambda authenticator: authenticator.handshake("GSSAPI", 1),
+        lambda authenticator: authenticator.admit(ApiKey.PRODUCE, 0),
+        lambda authenticator: authenticator.admit(None, 0),
+    ):
+        authenticator = SaslServerAuthenticator(("PLAIN",), lambda _: PlainServer(USERS), {})
+        ruin(authenticator)
+        for api_key in (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE, ApiKey.PRODUCE, None):
+            assert authenticator.admit(api_key, 0) is FrameVerdict.FAIL
+            assert authenticator.handshake("PLAIN", 1) is ErrorCode.ILLEGAL_SASL_STATE
+        assert not authenticator.is_complete
+
+
+def test_a_large_request_instead_of_a_token_is_not_decoded(tmp_path: Path) -> None:
+    """A stranger's request of 16 KB gets no answer with its own error; a small one does."""
+    broker = SaslBroker(tmp_path)
+    for count, is_answered in ((10, True), (2000, False)):
+        wire = broker.connect()
+        shake(wire)
+        partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(count)]
+        topics = [ListOffsetsTopic(name="t", partitions=partitions)]
+        wire.post(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), 7)
+        assert (fails_after_the_delay(broker, wire) is not None) == is_answered
+
+
+def test_the_fast_paths_serve_nothing_before_the_authentication(tmp_path: Path) -> None:
+    """They take frames from the bytes of a connection, past the gate."""
+    broker = SaslBroker(tmp_path)
+
+    class Greedy:
+        """Serves all that comes."""
+
+        served_count = 1
+
+        def serve(self, data: memoryview, start: int, stop: int, *_: object) -> tuple[int, list[bytes], None]:
+            return stop, [b"served"], None
+
+    key = int(ApiKey.PRODUCE).to_bytes(2, "big")
+    times = broker.dispatcher.request_metrics.of(ApiKey.PRODUCE)
+    broker.dispatcher.fast_apis = {key: _FastApi(ApiKey.PRODUCE, Greedy(), times)}
+    frame = memoryview((2).to_bytes(4, "big") + key)
+    wire = broker.connect()
+    assert wire.handler.take_from(frame, 0) == 0
+    assert shake(wire).error_code == 0
+    assert wire.handler.take_from(frame, 0) == 0
+    assert wire.sent == []
+    known = broker.connect()
+    log_in(known)
+    assert known.handler.take_from(frame, 0) == len(frame)
+    assert known.sent == [b"served"]
+
+
+def test_renewals_that_follow_each_other_at_once_are_no_renewals(tmp_path: Path) -> None:
+    """A client may renew once a second: each one costs the broker a computation."""
+    broker = SaslBroker(tmp_path, reauth_ms=5000)
+    wire = broker.connect()
+    log_in(wire)
+    log_in(wire)
+    broker.timers.advance(999)
+    assert shake(wire).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    broker.timers.advance(1)
+    assert shake(wire).error_code == 0
 
 
 def test_an_authentication_that_ends_must_be_renewed(tmp_path: Path) -> None:

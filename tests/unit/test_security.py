@@ -88,6 +88,48 @@ def test_no_change_of_a_right_response_is_accepted() -> None:
         server().evaluate(right)
 
 
+def test_a_response_that_was_recorded_is_refused_by_the_next_challenge() -> None:
+    """Each challenge has a nonce of its own, and a response must be to that one."""
+    recorded = client("bob", "bobsecret").evaluate(server().evaluate(b""))
+    later = DigestMd5Server(USERS, "zookeeper", "zk-sasl-md5", lambda size: b"x" * size)
+    later.evaluate(b"")
+    with pytest.raises(SaslError, match="another challenge"):
+        later.evaluate(recorded)
+    assert not later.is_complete
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_right"),
+    [
+        ({}, True),
+        ({"nonce": "another"}, False),
+        ({"nc": "00000002"}, False),
+        ({"digest-uri": "zookeeper/another"}, False),
+        ({"realm": "another"}, False),
+        ({"authzid": "super"}, False),
+        ({"username": "eve", "authzid": "eve"}, False),
+    ],
+)
+def test_a_client_that_proves_the_password_for_something_else_is_refused(
+    changed: dict[str, str], is_right: bool
+) -> None:
+    """The proof holds for what it says; an unknown user has no password, not an empty one."""
+    ours = server()
+    nonce = re.search(b'nonce="([^"]*)"', ours.evaluate(b""))[1].decode()  # type: ignore[index]  # it is there
+    said = {
+        "username": "bob", "realm": "zk-sasl-md5", "nonce": nonce, "nc": "00000001", "cnonce": "c",
+        "digest-uri": "zookeeper/zk-sasl-md5", "authzid": "bob", **changed,
+    }  # fmt: skip
+    proof = _response(USERS.get(said["username"], ""), said, "AUTHENTICATE")
+    token = ",".join(f"{name}={_quoted(text)}" for name, text in (*said.items(), ("response", proof))).encode()
+    if is_right:
+        ours.evaluate(token)
+    else:
+        with pytest.raises(SaslError):
+            ours.evaluate(token)
+    assert ours.is_complete == is_right
+
+
 def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
     """Mutual authentication: the client checks rspauth."""
     theirs = client("bob", "bobsecret")

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import hmac
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -136,3 +138,54 @@ def test_a_broker_proves_itself_on_each_connection_and_computes_no_more_than_kaf
     assert next(conversation) == b"n,,n=broker,r=d"
     with pytest.raises(SaslError, match="16385 SCRAM iterations: 4096 to 16384 are accepted"):
         conversation.send(b"r=dxyz,s=c2FsdA==,i=16385")
+
+
+def last_message(server_first: bytes, *, binding: bytes = b"n,,", nonce: Callable[[str], str] = str) -> bytes:
+    """Ann's last message with a right proof, whatever channel binding and nonce it names."""
+    first_bare, text = "n=ann,r=ours", server_first.decode()
+    both, salt, iterations = (part[2:] for part in text.split(","))
+    salted = hashlib.pbkdf2_hmac("sha256", b"secret", base64.b64decode(salt), int(iterations))
+    without = f"c={base64.b64encode(binding).decode()},r={nonce(both)}"
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), f"{first_bare},{text},{without}".encode(), "sha256")
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    return f"{without},p={base64.b64encode(proof).decode()}".encode()
+
+
+def server_of_ann(iterations: int = 4096) -> ScramServer:
+    salted = hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", iterations)
+    credential = scram_credential("SCRAM-SHA-256", salted, b"salt", iterations)
+    return ScramServer("SCRAM-SHA-256", {"ann": credential}.get, "theirs")
+
+
+@pytest.mark.parametrize(
+    ("said", "is_right"),
+    [
+        ({}, True),
+        ({"nonce": lambda both: f"before{both}"}, True),  # librdkafka before 2.3
+        ({"nonce": lambda both: f"{both}behind"}, False),
+        ({"nonce": lambda both: "ours"}, False),
+        ({"nonce": lambda both: "theirs"}, False),
+        ({"nonce": lambda both: "another"}, False),
+        ({"binding": b"y,,"}, False),
+        ({"binding": b"n,a=ann,"}, False),
+        ({"binding": b"p=tls-unique,,"}, False),
+    ],
+)
+def test_a_right_proof_for_another_nonce_or_channel_binding_is_refused(said: dict[str, Any], is_right: bool) -> None:
+    """The password alone is not enough: the message must answer this server's on this connection."""
+    server = server_of_ann()
+    token = last_message(server.evaluate(b"n,,n=ann,r=ours"), **said)
+    if is_right:
+        server.evaluate(token)
+    else:
+        with pytest.raises(SaslError):
+            server.evaluate(token)
+    assert server.is_complete == is_right
+
+
+def test_a_credential_of_too_few_iterations_is_not_used() -> None:
+    """Whatever wrote it: 4096 are the least."""
+    with pytest.raises(SaslError):
+        server_of_ann(4095).evaluate(b"n,,n=ann,r=ours")
+    assert server_of_ann(4096).evaluate(b"n,,n=ann,r=ours").startswith(b"r=ourstheirs,")
