@@ -131,6 +131,12 @@ def trials(seeds: str) -> dict[str, Trial]:
              "tests/spark/test_spark_flow.py::test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole"),
             {"BARNABAS_KILLS": 20, "BARNABAS_RECORDS": 1_000_000},
         ),
+        "keys": Trial(
+            "keys of every type are equal by one rule in every output: inserted, again, updated, deleted, in two runs; and in whole flows",
+            ("tests/unit/test_pipeline_keys.py", "tests/spark/test_spark_keys.py",
+             "tests/spark/test_spark_opensearch.py::test_rows_of_equal_keys_are_one_document"),
+            {"BARNABAS_KEYS": "all"},
+        ),
         "flows on apache": Trial(
             "the same flows give the same results on Apache Kafka 3.9.1 and 4.3.0 and on our broker",
             ("tests/spark/test_spark_apache.py",),

@@ -25,6 +25,17 @@ from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError  # n
 from barnabas.pipelines.outputs.opensearch import OpenSearchIndex  # noqa: E402
 from barnabas.pipelines.outputs.table import DELETION_MARK  # noqa: E402
 from barnabas.pipelines.run import run_on  # noqa: E402
+from support.key_matrix import (  # noqa: E402
+    KEY_TYPES,
+    STEPS,
+    TRIED_KEYS,
+    KeyType,
+    Place,
+    as_native,
+    of_document,
+    run_cells,
+    types_of,
+)
 
 pytestmark = [
     *(pytest.mark.spark, pytest.mark.interop, pytest.mark.java),
@@ -115,6 +126,28 @@ def test_documents_are_found_at_once_and_replaced_by_key(url: str) -> None:
     for _ in range(2):  # a document that is not there is deleted already
         index.apply(marked, "flow", "query", 3)
         assert [each["id"] for each in ask(url, "events", {"match_all": {}})] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("name", KEY_TYPES)
+@pytest.mark.parametrize("key", TRIED_KEYS, ids="-".join)
+def test_rows_of_equal_keys_are_one_document(url: str, name: str, key: tuple[str, ...]) -> None:
+    """As in other outputs: tests/unit/test_pipeline_keys.py."""
+    place = f"keys-{list(KEY_TYPES).index(name)}-{'-'.join(key)}"
+
+    def read(key: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        with urllib.request.urlopen(f"{url}/{place}/_search?size=1000", timeout=30) as response:
+            hits = [hit["_source"] for hit in json.load(response)["hits"]["hits"]]
+        values = {"k": lambda each: of_document(each, KEY_TYPES[name]), "o": lambda each: each}
+        return [(*(values[part](hit[part]) for part in key), hit["v"]) for hit in hits]
+
+    def open_place(kind: KeyType, key: tuple[str, ...]) -> OpenSearchIndex:
+        return OpenSearchIndex(OpenSearchSink(url, place, (), key), types_of(kind, key))
+
+    steps = []
+    for step, found, expected in run_cells(Place(open_place, read, as_native), KEY_TYPES[name], key):
+        assert found == expected, step
+        steps.append(step)
+    assert tuple(steps) == STEPS
 
 
 def test_a_document_that_does_not_fit_the_index_is_an_error_with_the_reason(url: str) -> None:

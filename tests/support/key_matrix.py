@@ -20,6 +20,8 @@ import pyarrow as pa
 from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable
 
 UTC = datetime.UTC
+IS_WHOLE = os.environ.get("BARNABAS_KEYS") == "all"
+"""Whether all cells are tried, and not a sample of them."""
 LONG = "x" * 1500
 RANDOM = "".join(chr(random.Random(1).randrange(0x4E00, 0x9FFF)) for _ in range(800))
 """No database makes it shorter."""
@@ -94,7 +96,7 @@ KEY_TYPES = {
 }
 KEYS = (("k",), ("k", "o"), ("o", "k"))
 """The columns of keys; with a second one, a boolean, a null may stand before and behind other values."""
-TRIED_KEYS = KEYS if os.environ.get("BARNABAS_KEYS") == "all" else (KEYS[0], KEYS[2])
+TRIED_KEYS = KEYS if IS_WHOLE else (KEYS[0], KEYS[2])
 OTHERS = (None, True, False)
 STEPS = ("insert", "again", "update", "delete", "two runs")
 Model = dict[tuple[str, ...], int]
@@ -150,13 +152,38 @@ def as_sqlite(value: Any) -> Any:
     return str(value) if isinstance(value, datetime.date | Decimal) else value
 
 
-def as_document(value: Any) -> Any:
-    """A key in a JSON document."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+def of_document(value: Any, kind: KeyType) -> Any:
+    """What a value of a JSON document stands for."""
+    if value is None or pa.types.is_string(kind.arrow) or pa.types.is_integer(kind.arrow):
+        return value
+    if pa.types.is_binary(kind.arrow):
+        return base64.b64decode(value)
+    if pa.types.is_floating(kind.arrow):
+        return float(value)
+    if pa.types.is_decimal(kind.arrow):
+        return Decimal(value)
+    if pa.types.is_timestamp(kind.arrow):
+        return datetime.datetime.fromisoformat(value)
+    return datetime.date.fromisoformat(value) if pa.types.is_date(kind.arrow) else value
+
+
+def spellings(value: Any) -> list[str]:
+    """JSON of equal values: zeros with and without a sign, decimals with and without zeros, one instant in two zones."""
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value if isinstance(value, bool) else as_sqlite(value)
+        return [json.dumps("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")]
+    if isinstance(value, float):
+        return ["0.0", "-0.0"] if value == 0 else [repr(value)]
+    if isinstance(value, Decimal):
+        return [f"{value.normalize() + 0:f}", f"{value:f}"]
+    if isinstance(value, datetime.datetime) and value.tzinfo:
+        zones = (UTC, datetime.timezone(datetime.timedelta(hours=2)))
+        far = value.year in (1, 9999)
+        return [json.dumps(value.astimezone(zone).isoformat()) for zone in (zones[:1] if far else zones)]
+    if isinstance(value, bytes):
+        return [json.dumps(base64.b64encode(value).decode())]
+    if isinstance(value, datetime.date):
+        return [json.dumps(value.isoformat())]
+    return [json.dumps(value)]
 
 
 @dataclass
@@ -217,9 +244,3 @@ def run_cells(place: Place, kind: KeyType, key: tuple[str, ...]) -> Iterator[tup
     apply(opened, [(each, None) for each in keys[::3]])
     opened.close()
     yield "two runs", found(), model
-
-
-def rows_of_documents(documents: list[Any], key: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """JSON documents as rows."""
-    parsed = [json.loads(each) if isinstance(each, str | bytes) else each for each in documents]
-    return [(*(each[name] for name in key), each["v"]) for each in parsed]
