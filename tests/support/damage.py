@@ -67,8 +67,9 @@ class Outcome:
             found.append(
                 f"{name}: {len(self.missing)} missing, {len(self.revived)} revived, in silence: {self.reports[:2]}"
             )
-        if damage is None and self.reports:
-            found.append(f"{name}: false alarms: {self.reports}")
+        alarms = [line for line in self.reports if "/logs" in line or "/data" in line or "lost" in line]
+        if damage is None and alarms:
+            found.append(f"{name}: false alarms: {alarms}")
         return found
 
     def _is_reported(self, damage: Damage) -> bool:
@@ -78,7 +79,7 @@ class Outcome:
 
 
 class Reports(logging.Handler):
-    """Collects into an outcome what servers log; a context manager."""
+    """Collects into an outcome what servers log, without a damaged one the warnings of all; a context manager."""
 
     def __init__(self, outcome: Outcome, damaged: str) -> None:
         super().__init__(logging.WARNING)
@@ -95,7 +96,7 @@ class Reports(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         process = current_process()
         name = process.name if process is not None else ""
-        if record.levelno >= logging.ERROR or name == self._damaged:
+        if name and (record.levelno >= logging.ERROR or self._damaged in ("", name)):
             self._outcome.reports.append(f"{record.levelname} {name}: {record.getMessage()}")
 
     def take(self, simulation: Simulation) -> None:

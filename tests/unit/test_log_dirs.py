@@ -105,7 +105,7 @@ def test_a_folder_of_another_topic_with_the_same_name_is_not_taken(tmp_path: Pat
     """INCONSISTENT_TOPIC_ID; a log without an id learns it."""
     dirs = open_dirs(tmp_path)
     put(dirs)
-    with pytest.raises(KafkaError) as error:
+    with pytest.raises(KafkaError, match=r"partition.metadata in it holds the id .* remove the file") as error:
         dirs.get_or_create(TP, Uuid(bytes(15) + b"\1"), LogConfig(), NOW)
     assert error.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
     other = TopicPartition("old", 0)

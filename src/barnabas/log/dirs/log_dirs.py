@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, is_descriptor_shortage
-from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid, uuid_text
 from barnabas.base.randomness import Random
 from barnabas.base.slices import Beside, Sliced, in_this_thread, one_by_one
-from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
+from barnabas.log.checkpoints import LOG_START_OFFSETS, PARTITION_METADATA, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet, start_inside_segment
 from barnabas.log.dirs.high_watermark_checkpoint import HighWatermarkCheckpoint
@@ -244,7 +244,10 @@ class LogDirs:
             if topic_id != ZERO_UUID and log.topic_id != topic_id:
                 if log.topic_id != ZERO_UUID:
                     raise KafkaError(
-                        ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.directory} belongs to another topic of this name"
+                        ErrorCode.INCONSISTENT_TOPIC_ID,
+                        f"{log.directory} belongs to another topic of this name: {PARTITION_METADATA} in it holds the id "
+                        f"{uuid_text(log.topic_id)}, and the topic has {uuid_text(topic_id)}. If the folder is of a topic that was "
+                        f"deleted, move it away; if the file is damaged, remove the file. Then restart the broker",
                     )
                 log.assign_topic_id(topic_id)
             log.configure(config)  # which may have changed since the start
