@@ -127,7 +127,7 @@ def test_slow_readers_and_writers_are_cut_off_and_others_are_served_then() -> No
             opened.close()
         assert ask(port, GET).endswith(LARGE.body)
 
-    serve(use, limit_s=2.5)
+    serve(use, limit_s=5.0)
 
 
 def test_a_page_that_is_not_made_in_time_is_given_up() -> None:
