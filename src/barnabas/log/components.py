@@ -10,6 +10,7 @@ from typing import NamedTuple
 from barnabas.log.bounds import Bounds
 from barnabas.log.deletions import Deletions
 from barnabas.log.durability import Durability
+from barnabas.log.holes import Holes
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.producer_snapshots import ProducerSnapshots
 from barnabas.log.producer_state import ProducerState
@@ -32,6 +33,7 @@ class LogComponents(NamedTuple):
     producers: ProducerState
     snapshots: ProducerSnapshots
     deletions: Deletions
+    holes: Holes
 
     def update_stable(self) -> None:
         """Bring the last stable offset up to the producer state."""

@@ -49,6 +49,12 @@ class StoredEpochs:
         self.is_believed = found.is_as_written or has_grown or (found.data is None and found.copy is None)
         """Whether the epochs need no comparison with the log."""
 
+    @property
+    def first_offset(self) -> int | None:
+        """Where the first epoch begins: the log's start, when the file was written. None where there is none."""
+        entries = self._copy.entries if self._is_changed and not self.is_believed else self.epochs.entries
+        return entries[0][1] if entries else None
+
     def confirm(
         self, recovered: LeaderEpochs, segments: Sequence[Segment], start_offset: int, end_offset: int
     ) -> tuple[LeaderEpochs, bool]:

@@ -6,10 +6,12 @@ A start finds a loss in one of these ways:
   loss of power took what the disk had promised.
 - Recovery cut off a damaged batch, or segments after one. What a crash leaves of its last append is no damage
   (`barnabas.log.segment.damage`).
+- The segments do not follow each other: records are missing at the log's beginning or in its middle
+  (`barnabas.log.missing_records`). What is there is kept, and what is missing is not read over (`barnabas.log.holes`).
 - A checkpoint names the log, and its folder is gone; or the whole log dir was empty, and the broker is in the partition's
   in-sync set (`barnabas.log.dirs.missing_logs`).
 
-Recovery does not look below the recovery point, so damage to older records is not found by a start. Such a replica
+Recovery does not look below the recovery point, so damage inside older segments is not found by a start. Such a replica
 must not lead while another member of the in-sync set may still have the records: its followers would truncate to it.
 Kafka: no counterpart; its broker leads with what is left.
 
@@ -17,7 +19,7 @@ Kafka: no counterpart; its broker leads with what is left.
 replica's owner, once the replica has caught up with a leader, or leads after an unclean election.
 
 Both checkpoints are lowered soon after the start, so a second restart would not see the loss in them. The log keeps the
-knowledge in a file of its own in the partition's folder, ``barnabas-lost-data``: four lines of text, synced before the
+knowledge in a file of its own in the partition's folder, ``barnabas-lost-data``: lines of text, synced before the
 log is used. Apache Kafka's broker leaves files with names that it does not know where they are.
 """
 
@@ -26,10 +28,20 @@ from typing import NamedTuple
 
 from barnabas.base.files import Files
 
-__all__ = ["LOST_DATA", "LostData", "find_lost_data", "read_lost_data", "remove_lost_data", "write_lost_data"]
+__all__ = [
+    "LOST_DATA",
+    "LostData",
+    "find_lost_data",
+    "merge_lost_data",
+    "read_lost_data",
+    "remove_lost_data",
+    "write_lost_data",
+]
 
 LOST_DATA = "barnabas-lost-data"
-_LAYOUT = re.compile(r"version: 0\nend_offset: ([0-9]+)\nexpected_offset: ([0-9]+)\nreason: (.*)\n?")
+_LAYOUT = re.compile(
+    r"version: 0\nend_offset: ([0-9]+)\nexpected_offset: ([0-9]+)\nreason: (.*)\n?(?:copy_from: ([0-9]+)\n?)?"
+)
 
 
 class LostData(NamedTuple):
@@ -41,6 +53,8 @@ class LostData(NamedTuple):
     """Where the log ended when the loss was found."""
     expected_offset: int
     """The log held all records below this offset, at least."""
+    copy_from: int | None = None
+    """Where to begin to copy from a leader, because records before the log's end are missing; None: at the log's end."""
 
 
 def find_lost_data(end_offset: int, recovery_point: int, high_watermark: int) -> LostData | None:
@@ -56,6 +70,15 @@ def find_lost_data(end_offset: int, recovery_point: int, high_watermark: int) ->
     )
 
 
+def merge_lost_data(known: LostData | None, found: LostData | None) -> LostData | None:
+    """One note of two losses: the reason of the larger one, and the earliest place to copy from."""
+    if known is None or found is None:
+        return found or known
+    larger = found if found.expected_offset > known.expected_offset else known
+    starts = [lost.copy_from for lost in (known, found) if lost.copy_from is not None]
+    return larger._replace(copy_from=min(starts, default=None))
+
+
 def read_lost_data(files: Files, directory: str) -> LostData | None:
     """Read the note of an earlier start from a partition's folder. Raises `OSError`."""
     path = f"{directory}/{LOST_DATA}"
@@ -66,13 +89,15 @@ def read_lost_data(files: Files, directory: str) -> LostData | None:
     match = _LAYOUT.fullmatch(text)
     if match is None:
         return LostData(f"{path} says so, and cannot be read", 0, 0)
-    return LostData(match[3], int(match[1]), int(match[2]))
+    return LostData(match[3], int(match[1]), int(match[2]), None if match[4] is None else int(match[4]))
 
 
 def write_lost_data(files: Files, directory: str, lost: LostData) -> None:
     """Keep the knowledge for later starts, synced. Raises `OSError`."""
     reason = lost.reason.replace("\n", " ")
     text = f"version: 0\nend_offset: {lost.end_offset}\nexpected_offset: {lost.expected_offset}\nreason: {reason}\n"
+    if lost.copy_from is not None:
+        text += f"copy_from: {lost.copy_from}\n"
     files.write_atomically(f"{directory}/{LOST_DATA}", text.encode())
 
 

@@ -8,6 +8,7 @@ The log is put together from components, each with invariants of its own. Caller
     log.flusher         what must be synced, and the syncs
     log.leader_epochs   which leader epoch began at which offset
     log.producers       the producer state
+    log.holes           which offsets may have no record
     log.availability    whether the log can be used, and what a failure of the disk does
     log.folder          the folder and its file system
 
@@ -23,6 +24,7 @@ should not lead while another member of the in-sync set may return. Call `forget
 leader, or leads after an unclean election.
 """
 
+import logging
 from typing import Protocol
 
 from barnabas.base.files import Buffer
@@ -36,6 +38,7 @@ from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
 from barnabas.log.components import raise_start, roll
 from barnabas.log.flush_task import FlushTask
 from barnabas.log.flushing import Flusher
+from barnabas.log.holes import Holes, MissingRecordsError
 from barnabas.log.leader_epochs import EpochEndOffset
 from barnabas.log.lost_data import LostData, remove_lost_data, write_lost_data
 from barnabas.log.producer_state import Origin
@@ -47,10 +50,12 @@ from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.settings import LogConfig
 from barnabas.log.timestamps import BatchSearch, TimestampOffset
-from barnabas.log.truncation import truncate_fully, truncate_to
+from barnabas.log.truncation import set_aside_from, truncate_fully, truncate_to
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["AppendInfo", "FetchSlice", "Origin", "PartitionLog", "Replacement", "UnexpectedOffsetError"]
+
+logger = logging.getLogger(__name__)
 
 
 class Replacement(Protocol):
@@ -73,6 +78,7 @@ class PartitionLog:
     __slots__ = (
         "_appender",
         "_components",
+        "_reported_holes",
         "availability",
         "bounds",
         "config",
@@ -80,6 +86,7 @@ class PartitionLog:
         "durability",
         "flusher",
         "folder",
+        "holes",
         "leader_epochs",
         "lost_data",
         "producers",
@@ -103,6 +110,8 @@ class PartitionLog:
         self.leader_epochs = components.epochs
         self.producers = components.producers
         self.deletions = components.deletions
+        self.holes = components.holes
+        self._reported_holes: set[int] = set()
         self.availability = Availability(components.folder, options.topic_partition, options.on_failure)
         self.flusher = Flusher(
             components.segments, components.bounds, components.durability, components.epochs, self.availability
@@ -117,6 +126,7 @@ class PartitionLog:
     def configure(self, config: LogConfig) -> None:
         """The topic's configuration changed."""
         self.config = config
+        self.holes.configure(is_compacted=config.cleanup_compact)
 
     # ---- what there is to know
 
@@ -220,6 +230,7 @@ class PartitionLog:
         """
         with self.availability.guard("rolling"):
             roll(self._components, self.config, offset, now_ms)
+            self.holes.accept(self.log_end_offset, offset)
             self.bounds.extend(offset)
 
     def roll(self, now_ms: int) -> None:
@@ -229,11 +240,20 @@ class PartitionLog:
 
     # ---- reads
 
-    def read(self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True) -> FetchSlice:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_bound: int,
+        min_one_batch: bool = True,
+        holes: Holes | None = None,
+    ) -> FetchSlice:
         """Batches from the one that holds ``offset``, below ``upper_bound`` (exclusive), out of one segment.
 
         With ``min_one_batch`` the first batch comes whole even when it is larger than ``max_bytes``; without, nothing
-        comes then. Raises `KafkaError` OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        comes then. ``holes`` are those that may be read over; by default those that are no loss. Raises `KafkaError`
+        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, the latter where records are missing, too.
         """
         bounds = self.bounds
         end_offset = bounds.log_end_offset
@@ -248,9 +268,13 @@ class PartitionLog:
         if self.availability.reason is not None:
             self.availability.check()
         try:
-            return read_segments(self.segments, end_offset, offset, max_bytes, bound, min_one_batch)
+            return read_segments(
+                self.segments, holes or self.holes, end_offset, offset, max_bytes, bound, min_one_batch
+            )
         except OSError as error:
             raise self.availability.fail(error, "reading from") from error
+        except MissingRecordsError as error:
+            raise _missing(self, error, self._reported_holes) from error
 
     def aborted_transactions(self, from_offset: int, upto_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that touch a range of offsets (``upto_offset`` exclusive), by their markers.
@@ -326,13 +350,14 @@ class PartitionLog:
 
     # ---- truncation, retention, compaction
 
-    def truncate_to(self, offset: int) -> bool:
+    def truncate_to(self, offset: int, *, keeps_files: bool = False) -> bool:
         """Drop the records from an offset on (a follower whose leader has others). Whether anything went.
 
-        A recovery point that was checkpointed may lie past the new end: `LogDirs.truncate` lowers it first.
+        With ``keeps_files`` a segment begins there, or the log does; the files are set aside. A recovery point that was
+        checkpointed may lie past the new end: `LogDirs` lowers it first.
         """
         with self.availability.guard("truncating"):
-            return truncate_to(self._components, offset)
+            return (set_aside_from if keeps_files else truncate_to)(self._components, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records; the next one gets ``offset``."""
@@ -402,3 +427,18 @@ class PartitionLog:
         self.folder.move_to(directory)
         self.deletions.moved(old_directory)
         self.segments.moved()
+
+
+def _missing(log: PartitionLog, error: MissingRecordsError, reported: set[int]) -> KafkaError:
+    """A reader has come to a hole. Reported once; the answer is always the same."""
+    start, end = error.missing
+    if end not in reported:
+        reported.add(end)
+        logger.error(
+            "%s has lost records: %s. Consumers get KAFKA_STORAGE_ERROR there. If no other replica has the records, "
+            "stop the broker and step over the loss with: barnabas lost-records --partition-dir %s --step-over",
+            log.topic_partition,
+            error,
+            log.directory,
+        )
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.topic_partition} has lost the records {start} to {end - 1}")

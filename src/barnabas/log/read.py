@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import FileSlice
+from barnabas.log.holes import Holes
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.log.segment.transaction_index import AbortedTransaction
@@ -28,11 +29,21 @@ class FetchSlice(NamedTuple):
 
 
 def read_segments(
-    segments: Segments, log_end_offset: int, offset: int, max_bytes: int, bound: int, min_one_batch: bool
+    segments: Segments,
+    holes: Holes,
+    log_end_offset: int,
+    offset: int,
+    max_bytes: int,
+    bound: int,
+    min_one_batch: bool,
 ) -> FetchSlice:
-    """Batches from the one that holds ``offset``, below ``bound`` (exclusive), out of one segment. Raises `OSError`."""
+    """Batches from the one that holds ``offset``, below ``bound`` (exclusive), out of one segment.
+
+    Raises `OSError`, and `MissingRecordsError` where there is no batch with the offset and must be one.
+    """
     all_segments, bases = segments.all, segments.bases
     last = len(bases) - 1
+    missing_in: Segment | None = None
     for at in range(last if offset >= bases[last] else segments.index_of(offset), last + 1):
         segment = all_segments[at]
         segment_end = bases[at + 1] if at < last else log_end_offset
@@ -45,8 +56,11 @@ def read_segments(
         if position is None:
             located = segment.locate(offset)
             if located is None:
-                continue  # compaction may have taken the last offsets of a segment
-            position, first_size, _ = located
+                missing_in = segment  # compaction may have taken the last offsets of a segment
+                continue
+            position, first_size, base_offset = located
+            if base_offset > offset:
+                holes.check(offset, min(base_offset, bound), missing_in or segment)
         if position >= end:
             if upper == bound:
                 break
@@ -64,6 +78,9 @@ def read_segments(
         if ceiling is not None:
             upper = min(upper, segment.base_offset + ceiling + 1)
         return FetchSlice(FileSlice(segment.file, position, max_bytes), offset, upper, max_bytes)
+    else:
+        if missing_in is not None:
+            holes.check(offset, bound, missing_in)
     return FetchSlice(b"", offset, offset, 0)
 
 

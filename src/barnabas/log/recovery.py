@@ -3,7 +3,8 @@
 After a clean stop the files are taken as they are, if the active segment ends with a whole batch. Otherwise all below
 the recovery point is on stable storage and is trusted; every batch past it is checked (CRC, rising offsets, leader epochs
 that do not go back), and the log ends before the first that fails: the longest valid prefix. If that one is damaged, not
-torn, records are lost. What depends on the log is made again from it: indexes,
+torn, records are lost, and what is cut off is kept aside. What no CRC covers is put right where the neighbours show what it
+was (`barnabas.log.sound_batches`). What depends on the log is made again from it: indexes,
 producer state, leader epochs. A checkpoint that contradicts the log never costs records of it. So the time of a start is bounded by the unflushed bytes, not by the log.
 
 Also undone or completed here: deletions (``.deleted``), compactions before (``.cleaned``) and after (``.swap``) their
@@ -11,13 +12,14 @@ point of no return, index files without a log. Whether the log has lost records 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random
+from barnabas.log.arrangement import Hole
 from barnabas.log.bounds import Bounds
 from barnabas.log.checkpoints import (
     LEADER_EPOCHS,
@@ -30,8 +32,10 @@ from barnabas.log.components import LogComponents
 from barnabas.log.deletions import Deletions
 from barnabas.log.durability import Durability
 from barnabas.log.epoch_confirmation import StoredEpochs, epochs_of_batches
+from barnabas.log.holes import Holes, OffsetSpan, covers, read_accepted
 from barnabas.log.leader_epochs import LeaderEpochCache, LeaderEpochs
-from barnabas.log.lost_data import LostData, find_lost_data, read_lost_data, write_lost_data
+from barnabas.log.lost_data import LostData, find_lost_data, merge_lost_data, read_lost_data, write_lost_data
+from barnabas.log.missing_records import Inspection, lost_by, remove_from_log
 from barnabas.log.names import (
     CLEANED,
     DELETED,
@@ -48,14 +52,17 @@ from barnabas.log.names import (
 from barnabas.log.producer_replay import load_producers, rebuild_transaction_indexes
 from barnabas.log.producer_snapshots import ProducerSnapshots
 from barnabas.log.producer_state import ProducerState
-from barnabas.log.segment.batches import scan_valid
 from barnabas.log.segment.damage import damaged_upto
 from barnabas.log.segment.folder import Folder
+from barnabas.log.segment.mending import BatchPlace
 from barnabas.log.segment.offset_index import MAX_RELATIVE
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
+from barnabas.log.set_aside import keep_bytes
 from barnabas.log.settings import LogConfig
+from barnabas.log.sound_batches import sound_batches
+from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader, read_header
 
 __all__ = ["Checkpointed", "LoadedLog", "LogOptions", "create_log", "load_log", "make_log_files"]
 
@@ -86,6 +93,10 @@ class Checkpointed(NamedTuple):
     """The checkpoint that says so."""
     high_watermark: int
     producer_expiration_ms: int
+    cleaner_offset: int | None = None
+    """Where the last compaction ended; None when there was none."""
+    has_kept_pages: bool = False
+    """Whether the machine has run on since the last stop, so that the files hold all that was written."""
 
 
 class LoadedLog(NamedTuple):
@@ -112,18 +123,20 @@ def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
     """A new, empty log, whose files are there."""
     folder = Folder(options.open_files.files, options.directory)
     segment = Segment(folder, options.open_files, 0, 0, created_ms=options.now_ms)
+    bounds = Bounds(0, 0, 0)
     durability = Durability(folder, 0, options.now_ms)
     durability.file_written(PARTITION_METADATA)  # and with it the new folder itself
     snapshots = ProducerSnapshots(folder, durability)
     components = LogComponents(
         folder,
         Segments(folder, options.open_files, [segment], options.rng),
-        Bounds(0, 0, 0),
+        bounds,
         durability,
         LeaderEpochCache(folder, durability, LeaderEpochs()),
         ProducerState(),
         snapshots,
         Deletions(folder, snapshots),
+        Holes(bounds, is_compacted=options.config.cleanup_compact, is_sparse=False, accepted=()),
     )
     return LoadedLog(components, topic_id, None)
 
@@ -131,19 +144,32 @@ def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
 def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     """The log in a folder. Raises `OSError`, and `CorruptDataError` for what must not be cut off: batches of old formats."""
     folder = Folder(options.open_files.files, options.directory)
-    names = _finish_interrupted(folder, options)
+    all_names = folder.files.list(folder.directory)
+    names = _finish_interrupted(folder, options, all_names)
     found = _open_segments(folder, options, names)
     stored = StoredEpochs(folder)
     epochs = stored.epochs if stored.is_believed else LeaderEpochs()
-    epochs_changed = _recover(folder, found, epochs, checkpointed, options.config)
-    end_offset = found[-1].end().next_offset if found else checkpointed.log_start_offset
+    inspection = Inspection(
+        folder,
+        found,
+        _first_offset(stored, checkpointed, all_names),
+        is_dense=not options.config.cleanup_compact and checkpointed.cleaner_offset is None,
+    )
+    end_offset, epochs_changed = _recover(inspection, found, epochs, checkpointed, options.config)
     start_offset = _believed_start(options, found, end_offset, checkpointed)
+    accepted = read_accepted(folder.files, folder.directory)
     lost_data = _note_lost_data(
-        folder, find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
+        folder,
+        merge_lost_data(
+            find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark),
+            lost_by(inspection.holes, accepted, end_offset),
+        ),
     )
     if found and end_offset < start_offset:
         logger.warning("%s ends at %d, below its log start offset %d", options.directory, end_offset, start_offset)
         for segment in found:
+            if segment.size:
+                remove_from_log(folder, segment)
             segment.remove_files()
         found.clear()
         epochs, epochs_changed = LeaderEpochs(), True
@@ -151,7 +177,7 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     if not found:
         found.append(Segment(folder, options.open_files, end_offset, 0, created_ms=options.now_ms))
         folder.files.open(found[0].path, create=True).close()
-    start_offset = max(start_offset, found[0].base_offset)
+    start_offset = max(start_offset, _start_of(inspection.holes, accepted, found[0].base_offset))
     if not stored.is_believed:
         epochs, epochs_changed = stored.confirm(epochs, found, start_offset, end_offset)
     epochs_changed |= _fit_epochs(epochs, found, start_offset, end_offset)
@@ -163,24 +189,42 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     snapshots = ProducerSnapshots(folder, durability, _offsets_of(names, SNAPSHOT))
     rebuild_transaction_indexes(folder, snapshots, found, names)
     segments = Segments(folder, options.open_files, found, options.rng)
-    producers = ProducerState()
-    has_replayed = load_producers(folder, producers, snapshots, segments, (start_offset, end_offset))
-    producers.remove_expired(options.now_ms, checkpointed.producer_expiration_ms)
-    producers.high_watermark_moved(checkpointed.high_watermark)
-    _remove_stray_snapshots(snapshots, segments)
-    if has_replayed:
-        snapshots.take(producers, end_offset)
+    bounds = Bounds(start_offset, end_offset, checkpointed.high_watermark)
+    bounds.set_cleaned(checkpointed.cleaner_offset)
+    producers = _load_producers(folder, snapshots, segments, bounds, options.now_ms, checkpointed)
+    is_compacted = options.config.cleanup_compact
+    is_sparse = not inspection.is_dense and not is_compacted
     components = LogComponents(
         folder,
         segments,
-        Bounds(start_offset, end_offset, checkpointed.high_watermark),
+        bounds,
         durability,
         LeaderEpochCache(folder, durability, epochs),
         producers,
         snapshots,
         Deletions(folder, snapshots),
+        Holes(bounds, is_compacted=is_compacted, is_sparse=is_sparse, accepted=accepted),
     )
     return LoadedLog(components, _load_topic_id(folder), lost_data)
+
+
+def _load_producers(
+    folder: Folder,
+    snapshots: ProducerSnapshots,
+    segments: Segments,
+    bounds: Bounds,
+    now_ms: int,
+    checkpointed: Checkpointed,
+) -> ProducerState:
+    producers = ProducerState()
+    log_range = (bounds.log_start_offset, bounds.log_end_offset)
+    has_replayed = load_producers(folder, producers, snapshots, segments, log_range)
+    producers.remove_expired(now_ms, checkpointed.producer_expiration_ms)
+    producers.high_watermark_moved(checkpointed.high_watermark)
+    _remove_stray_snapshots(snapshots, segments)
+    if has_replayed:
+        snapshots.take(producers, bounds.log_end_offset)
+    return producers
 
 
 def _believed_start(options: LogOptions, segments: list[Segment], end_offset: int, checkpointed: Checkpointed) -> int:
@@ -206,6 +250,25 @@ def _believed_start(options: LogOptions, segments: list[Segment], end_offset: in
     return base_offset
 
 
+def _first_offset(stored: StoredEpochs, checkpointed: Checkpointed, names: Iterable[str]) -> int | None:
+    """Where the log began, by its leader epochs, which move with its start; None if they do not say.
+
+    Apache's broker writes the epochs a moment after it has renamed the segments that it deletes.
+    """
+    begin = stored.first_offset
+    if begin is None or any(name.endswith(LOG + DELETED) for name in names):
+        return None
+    return max(begin, checkpointed.log_start_offset)
+
+
+def _start_of(holes: Sequence[Hole], accepted: Sequence[OffsetSpan], base_offset: int) -> int:
+    """The log start offset by its first segment; before it where records are missing there that must not be read over."""
+    for hole in holes:
+        if hole.end == base_offset and not covers(accepted, hole.start, hole.end):
+            return hole.start
+    return base_offset
+
+
 def _offsets_of(names: Iterable[str], suffix: str) -> list[int]:
     return sorted(offset for name in names if name.endswith(suffix) and (offset := base_offset_of(name)) is not None)
 
@@ -216,19 +279,18 @@ def _note_lost_data(folder: Folder, found: LostData | None) -> LostData | None:
     if found is None:
         return known
     logger.error("%s has lost records: %s", folder.directory, found.reason)
-    if known is None or known.expected_offset < found.expected_offset:
-        write_lost_data(folder.files, folder.directory, found)
-        return found
-    return known
+    merged = merge_lost_data(known, found)
+    if merged is not None and merged != known:
+        write_lost_data(folder.files, folder.directory, merged)
+    return merged
 
 
 # ---- what was interrupted
 
 
-def _finish_interrupted(folder: Folder, options: LogOptions) -> list[str]:
-    """Remove what was deleted, undo or complete what was compacted; returns the names that are there now."""
+def _finish_interrupted(folder: Folder, options: LogOptions, names: list[str]) -> list[str]:
+    """Remove what was deleted, undo or complete what was compacted; returns the names that are there then."""
     files, directory = folder.files, folder.directory
-    names = files.list(directory)
     odd = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
     if not odd:
         return names
@@ -286,52 +348,112 @@ def _open_segments(folder: Folder, options: LogOptions, names: list[str]) -> lis
 
 
 def _recover(
-    folder: Folder, segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed, config: LogConfig
-) -> bool:
-    """Let the log end with a whole and valid batch. Returns whether leader epochs were found."""
-    if not segments:
-        return False
-    if not checkpointed.was_clean:
-        return _recover_from(folder, segments, epochs, checkpointed.recovery_point, config)
-    active = segments[-1]
-    if active.end().position == active.size:
-        return False
-    logger.warning("%s does not end with a whole batch, although the last stop was clean", active.path)
-    return _recover_from(folder, segments, epochs, active.base_offset, config)
-
-
-def _recover_from(
-    folder: Folder, segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, config: LogConfig
-) -> bool:
-    """Check the batches past the recovery point and cut the log where one fails. Whether epochs were found.
-
-    After a loss of power a segment can also end early with a whole batch, while a later segment's file is there: the
-    batches between were never synced. Where compaction leaves no gaps, the log ends before such a gap.
+    inspection: Inspection, segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed, config: LogConfig
+) -> tuple[int, bool]:
+    """Set aside what is out of place, and let the log end with a whole and valid batch. Returns where it ends, and whether
+    leader epochs were found.
     """
+    inspection.remove_strays()
+    _mend_closed(inspection, segments, epochs, checkpointed)
+    if not segments:
+        return checkpointed.log_start_offset, False
+    if checkpointed.was_clean and inspection.extents[-1].is_whole:
+        return inspection.extents[-1].next_offset, False
+    recovered = _recover_segments(inspection, segments, epochs, checkpointed, config)
+    inspection.look_again(has_gaps=recovered.has_gaps)
+    return recovered.next_offset, recovered.has_new_epochs
+
+
+class _Recovered(NamedTuple):
+    """Batches that were checked, up to the end of a segment or of the log."""
+
+    position: int
+    next_offset: int
+    has_new_epochs: bool = False
+    has_gaps: bool = False
+    """Whether there are offsets without a record between two sound batches of one file, as compaction leaves them."""
+
+
+def _recover_segments(
+    inspection: Inspection, segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed, config: LogConfig
+) -> _Recovered:
+    """Let the log end with a whole and valid batch.
+
+    After a loss of power a segment can end early, while a later segment's file is there: the batches between were never
+    synced. A log that never was compacted ends before such a gap. Where the machine has run on, the gap is a loss in the
+    middle of the log, and what lies behind it is kept.
+    """
+    folder, is_dense = inspection.folder, inspection.is_dense
+    recovery_point = checkpointed.recovery_point
+    may_cut_segments = not checkpointed.has_kept_pages
+    if checkpointed.was_clean:
+        active = segments[-1]
+        logger.warning("%s does not end with a whole batch, although the last stop was clean", active.path)
+        recovery_point, may_cut_segments = active.base_offset, True
     first = 0
     for at, segment in enumerate(segments):
         if segment.base_offset <= recovery_point:
             first = at
-    found = False
+    has_new_epochs = has_gaps = False
     next_offset = segments[first].base_offset
     for at in range(first, len(segments)):
         segment = segments[at]
         segment.activate()  # its time index need not be complete
-        end, next_offset, has_epochs = _recover_segment(
-            segment, epochs, recovery_point, max(next_offset, segment.base_offset), config.index_interval_bytes
-        )
-        found |= has_epochs
         later = segments[at + 1 :]
-        has_gap = bool(later) and not config.cleanup_compact and later[0].base_offset > max(next_offset, recovery_point)
-        if end < segment.size or has_gap:
-            _note_lost_data(folder, _damage(segment, later, end, next_offset))
-            _cut(segment, later, end, next_offset)
+        place = _place(segment, next_offset, later, checkpointed, is_dense=is_dense)
+        recovered = _recover_segment(segment, epochs, recovery_point, place, config.index_interval_bytes)
+        end, next_offset, has_epochs, has_gaps_inside = recovered
+        has_new_epochs |= has_epochs
+        has_gaps |= has_gaps_inside
+        has_gap = bool(later) and is_dense and later[0].base_offset > max(next_offset, recovery_point)
+        if (end < segment.size or has_gap) and (may_cut_segments or not later):
+            damage = _note_lost_data(folder, _damage(segment, later, end, next_offset))
+            _cut(folder, segment, later, recovered, keeps_bytes=damage is not None)
             del segments[at + 1 :]
             break
         if later:
             segment.finish_indexes()
             segment.deactivate()
-    return found
+    return _Recovered(0, next_offset, has_new_epochs, has_gaps)
+
+
+def _mend_closed(
+    inspection: Inspection, segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed
+) -> None:
+    """Put right what no CRC covers in closed segments that recovery does not look at and that do not end as they should."""
+    has_mended = False
+    for at, extent in enumerate(inspection.extents[:-1]):
+        if extent.is_whole or not (
+            checkpointed.was_clean or segments[at + 1].base_offset <= checkpointed.recovery_point
+        ):
+            continue
+        segment = segments[at]
+        place = _place(segment, 0, segments[at + 1 :], checkpointed, is_dense=inspection.is_dense)
+        for _ in sound_batches(segment, 0, place, epochs, is_entry=False):
+            has_mended = True
+    if has_mended:
+        inspection.look_again(has_gaps=False)
+
+
+def _place(
+    segment: Segment, next_offset: int, later: Sequence[Segment], checkpointed: Checkpointed, *, is_dense: bool
+) -> BatchPlace:
+    """What is known of the first batch of a segment."""
+    return BatchPlace(
+        max(next_offset, segment.base_offset),
+        segment.base_offset + MAX_RELATIVE,
+        is_dense,
+        checkpointed.recovery_point if checkpointed.was_clean else None,
+        _first_header(later),
+        not checkpointed.has_kept_pages and not checkpointed.was_clean,
+    )
+
+
+def _first_header(segments: Sequence[Segment]) -> BatchHeader | None:
+    for segment in segments:
+        if segment.size >= HEADER_BYTES:
+            return read_header(segment.file.read_at(0, HEADER_BYTES))
+    return None
 
 
 def _damage(segment: Segment, later: list[Segment], end: int, next_offset: int) -> LostData | None:
@@ -348,45 +470,50 @@ def _damage(segment: Segment, later: list[Segment], end: int, next_offset: int) 
     return LostData(f"{segment.path} is damaged at byte {end}", next_offset, lost_upto)
 
 
-def _cut(segment: Segment, later: list[Segment], end: int, next_offset: int) -> None:
+def _cut(folder: Folder, segment: Segment, later: list[Segment], recovered: _Recovered, *, keeps_bytes: bool) -> None:
+    """Let the log end in a segment. Bytes that were more than a torn append are kept aside."""
+    end = recovered.position
     if end < segment.size:
         logger.warning(
             "%s: %d bytes after offset %d are not valid batches and are cut off",
             segment.path,
             segment.size - end,
-            next_offset,
+            recovered.next_offset,
         )
-        segment.truncate(end, next_offset)
+        if keeps_bytes:
+            logger.warning("%s keeps them", keep_bytes(folder.files, segment.path, end, segment.size))
+        segment.truncate(end, recovered.next_offset)
     for each in reversed(later):
-        logger.warning("%s lies past the end of the valid log and is removed", each.path)
-        each.remove_files()
+        kept = remove_from_log(folder, each)
+        logger.warning("%s lies past the end of the valid log and is set aside as %s", each.path, kept)
 
 
 def _recover_segment(
-    segment: Segment, epochs: LeaderEpochs, recovery_point: int, next_offset: int, index_interval_bytes: int
-) -> tuple[int, int, bool]:
-    """Check and index a segment's batches; returns where they end, the offset there, and whether epochs were found."""
+    segment: Segment, epochs: LeaderEpochs, recovery_point: int, place: BatchPlace, index_interval_bytes: int
+) -> _Recovered:
+    """Check and index a segment's batches."""
     position, offset = 0, segment.base_offset
     if recovery_point > segment.base_offset and segment.size:
         relative, position = segment.index.floor(recovery_point - segment.base_offset)
         if position:
             offset = segment.base_offset + relative
-            next_offset = segment.base_offset
+            place = place._replace(next_offset=segment.base_offset)
     segment.restart_indexes_at(position, offset + 1 if position else offset)
-    end, found = position, False
-    if segment.size:
-        for at, header in scan_valid(
-            segment.file, position, segment.size, next_offset, segment.base_offset + MAX_RELATIVE
-        ):
-            if header.leader_epoch > epochs.latest_epoch:
-                found |= epochs.assign(header.leader_epoch, header.base_offset)
-            elif 0 <= header.leader_epoch < epochs.epoch_for(header.base_offset):
-                # Epochs never go back in a log. So this batch was cut off before the newer epoch began here, and the disk
-                # has brought it back.
-                break
-            segment.index_batch(at, header, index_interval_bytes)
-            end, next_offset = at + header.size_bytes, header.last_offset + 1
-    return end, next_offset, found
+    next_offset, found, has_gaps = place.next_offset, False, False
+    for at, header in sound_batches(segment, position, place, epochs, is_entry=position > 0) if segment.size else ():
+        if header.leader_epoch > epochs.latest_epoch:
+            found |= epochs.assign(header.leader_epoch, header.base_offset)
+        elif 0 <= header.leader_epoch < epochs.epoch_for(header.base_offset):
+            # Epochs never go back in a log. So this batch was cut off before the newer epoch began here, and the disk
+            # has brought it back.
+            break
+        segment.index_batch(at, header, index_interval_bytes)
+        has_gaps |= header.base_offset > next_offset > segment.base_offset
+        position, next_offset = at + header.size_bytes, header.last_offset + 1
+    if recovery_point and next_offset == segment.base_offset < recovery_point:
+        # The batch that the index points to is not sound, so the index does not say which offset comes before it.
+        return _recover_segment(segment, epochs, 0, place, index_interval_bytes)
+    return _Recovered(position, next_offset, found, has_gaps)
 
 
 # ---- what hangs on the log

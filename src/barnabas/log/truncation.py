@@ -1,10 +1,15 @@
 """Cutting a log at its end, when a leader has other records. Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt."""
 
+import logging
+
 from barnabas.log.components import LogComponents
 from barnabas.log.producer_replay import load_producers
 from barnabas.log.segment.segments import Segments
+from barnabas.log.set_aside import set_aside
 
-__all__ = ["end_after_truncation", "truncate_fully", "truncate_to"]
+__all__ = ["end_after_truncation", "set_aside_from", "truncate_fully", "truncate_to"]
+
+logger = logging.getLogger(__name__)
 
 
 def end_after_truncation(segments: Segments, log_end_offset: int, offset: int) -> int:
@@ -41,6 +46,30 @@ def truncate_to(components: LogComponents, offset: int) -> bool:
         segments.active.truncate(located.position, located.base_offset)
     components.snapshots.outdate()
     _cut(components, end)
+    _load_producers(components)
+    return True
+
+
+def set_aside_from(components: LogComponents, offset: int) -> bool:
+    """As `truncate_to`, at an offset where a segment begins or below the first; the files from there on keep their bytes
+    under other names. Raises `OSError`.
+    """
+    segments, folder = components.segments, components.folder
+    if offset >= components.bounds.log_end_offset:
+        return False
+    # Newest first: a crash in between leaves a log without gaps behind the offset.
+    for segment in reversed(segments[:]):
+        if segment.base_offset >= offset and segment.size:
+            segment.forget()
+            logger.error("%s is set aside as %s", segment.path, set_aside(folder.files, segment.path))
+    if offset <= segments.start_offset:
+        truncate_fully(components, offset)
+        return True
+    while segments.active.base_offset >= offset:
+        components.deletions.remove_now(segments.active)
+        segments.drop_last()
+    components.snapshots.outdate()
+    _cut(components, offset)
     _load_producers(components)
     return True
 

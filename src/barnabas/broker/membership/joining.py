@@ -1,7 +1,7 @@
 """How a broker registers: the order of its steps, and what it does when its registration changes.
 
 The broker is in the cluster when its znode exists, and can serve clients when the controller's first UpdateMetadata that names it has
-arrived. If the log dirs may have lost what was not synced (see `boot`), the broker first waits for the end of its last
+arrived. If the log dirs may have lost what was not synced (see `barnabas.log.dirs.boot`), the broker first waits for the end of its last
 life's registration.
 
 `join` decides, and yields steps (`barnabas.broker.cluster.steps`). What changes in this broker itself it calls: see

@@ -25,12 +25,12 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.membership import controlled_shutdown, joining
-from barnabas.broker.membership.boot import has_kept_its_pages, note_boot
 from barnabas.broker.membership.controlled_shutdown import Answer, KnownControllers, ShutdownOptions, ShutdownSteps
 from barnabas.broker.membership.joining import OnChange
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client.operations import WatchEvent
+from barnabas.log.dirs.boot import has_kept_its_pages, note_boot
 from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError

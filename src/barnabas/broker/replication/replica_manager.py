@@ -425,6 +425,8 @@ class ReplicaManager:
             self._sync_role(partition)
             self._advance(partition, now_ms)
         elif partition.follow(change):
+            if change.leader >= 0:
+                self._log_dirs.copy_again(partition.topic_partition)
             outcome.following.append(partition)
             if led:
                 outcome.lost.append(partition)
@@ -542,4 +544,5 @@ def _accept_loss(partition: Partition) -> None:
             log.log_end_offset,
             log.lost_data.reason,
         )
-        log.forget_lost_data()
+        if log.lost_data.copy_from is None:  # else what is missing is not read over, and can come back from a follower
+            log.forget_lost_data()

@@ -32,6 +32,7 @@ from barnabas.broker.replication.replica_manager import LeadershipOutcome, Repli
 from barnabas.broker.storage.effects import Effects, Later, RunBeside
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.flush_task import FlushTask
+from barnabas.log.holes import all_legal
 from barnabas.log.names import future_folder
 from barnabas.log.partition_log import PartitionLog, UnexpectedOffsetError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -225,7 +226,10 @@ class ReplicaAlterLogDirsManager:
             return
         _align(move)
         if future.log_end_offset < log.log_end_offset:
-            piece = log.read(future.log_end_offset, move.slice_bytes, upper_bound=log.log_end_offset)
+            end_offset = log.log_end_offset
+            piece = log.read(
+                future.log_end_offset, move.slice_bytes, upper_bound=end_offset, holes=all_legal(log.bounds)
+            )
             records = piece.records
             if not piece.size_bytes:
                 future.skip_to(log.log_end_offset, now.wall_ms)

@@ -25,6 +25,7 @@ from barnabas.log.checkpoints import (
     RECOVERY_POINTS,
     parse_offsets,
 )
+from barnabas.log.dirs.boot import has_kept_its_pages
 
 __all__ = ["Checkpoints"]
 
@@ -35,7 +36,14 @@ _BY_EVERY_BROKER = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
 class Checkpoints:
     """The checkpoints of the logs in one dir, by partition."""
 
-    __slots__ = ("cleaner_offsets", "high_watermarks", "recovery_points", "start_offsets", "start_offsets_path")
+    __slots__ = (
+        "cleaner_offsets",
+        "has_kept_pages",
+        "high_watermarks",
+        "recovery_points",
+        "start_offsets",
+        "start_offsets_path",
+    )
 
     def __init__(self, files: Files, directory: str) -> None:
         """Read the files. Raises `OSError`."""
@@ -51,6 +59,8 @@ class Checkpoints:
         self.start_offsets = _offsets(found[LOG_START_OFFSETS], has_another_broker, may_be_missing=False)
         self.high_watermarks = _offsets(found[HIGH_WATERMARKS], has_another_broker)
         self.cleaner_offsets = _offsets(found[CLEANER_OFFSETS], has_another_broker)
+        self.has_kept_pages = has_kept_its_pages(files, [directory])
+        """Whether the files of the dir hold all that was written before the last stop."""
         self.start_offsets_path = found[LOG_START_OFFSETS].path
 
 

@@ -118,7 +118,6 @@ class DirLoader:
             for directory, topic_partition, config in found:
                 checkpointed = self._checkpointed(log_dir, topic_partition, checkpoints)
                 log = self._factory.load(directory, topic_partition, config, checkpointed, now_ms, is_future=False)
-                log.bounds.set_cleaned(checkpoints.cleaner_offsets.get(topic_partition))
                 logs.append(log)
 
         try:
@@ -155,4 +154,6 @@ class DirLoader:
             checkpoints.start_offsets_path,
             checkpoints.high_watermarks.get(topic_partition, 0),
             self._producer_expiration_ms,
+            checkpoints.cleaner_offsets.get(topic_partition),
+            checkpoints.has_kept_pages,
         )

@@ -12,6 +12,7 @@ Components: `dir_set` (the dirs and where each log is), `log_factory`, `loading`
 """
 
 import contextlib
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -41,6 +42,8 @@ from barnabas.log.truncation import end_after_truncation
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["DirDescription", "LogDirs", "PartitionSize"]
+
+logger = logging.getLogger(__name__)
 
 _DAY_MS = 86_400_000
 _SEGMENTS_A_STEP = 8
@@ -342,7 +345,7 @@ class LogDirs:
             name = log.topic_partition
             with _noting_shortages(log, shortages), log.availability.guard("reading from"):
                 ends[name] = end_after_truncation(log.segments, log.log_end_offset, offsets[name])
-        self._lower_checkpoints(ends)
+        _lower_checkpoints(self._dirs, self.high_watermarks, ends)
         for log in logs:
             if log.topic_partition not in ends:
                 continue
@@ -354,18 +357,27 @@ class LogDirs:
         if shortages:
             raise shortages[-1]
 
-    def _lower_checkpoints(self, ends: Mapping[TopicPartition, int]) -> None:
-        logs = self._dirs.logs
-        cut = [logs[name] for name, end in ends.items() if name in logs and end < logs[name].durability.recovery_point]
-        for path in {self.dir_of(log) for log in cut}:
-            self._dirs.write_checkpoint(
-                self._dirs[path],
-                RECOVERY_POINTS,
-                lambda log: min(
-                    log.durability.recovery_point, ends.get(log.topic_partition, log.durability.recovery_point)
-                ),
-            )
-        self.high_watermarks.lower(ends)
+    def copy_again(self, topic_partition: TopicPartition) -> None:
+        """A log that misses records before its end follows a leader: it gives up what comes after them, to copy it.
+
+        Its files are set aside. It is known to have lost records until it has copied them. Raises `KafkaError`
+        KAFKA_STORAGE_ERROR.
+        """
+        log = self._dirs.logs.get(topic_partition)
+        if log is None or log.lost_data is None or log.lost_data.copy_from is None:
+            return
+        lost, copy_from, end_offset = log.lost_data, log.lost_data.copy_from, log.log_end_offset
+        logger.error(
+            "%s is copied from its leader again from offset %d on, because it has lost records: %s",
+            topic_partition,
+            copy_from,
+            lost.reason,
+        )
+        _lower_checkpoints(self._dirs, self.high_watermarks, {topic_partition: copy_from})
+        log.truncate_to(copy_from, keeps_files=True)
+        if log.bounds.cleaned_offset is not None:
+            self._dirs.write_cleaner_offsets(self._dirs.dir_of(log))
+        log.note_lost_data(lost._replace(expected_offset=max(lost.expected_offset, end_offset), copy_from=None))
 
     def apply_retention(self, now_ms: int) -> Sliced[list[TopicPartition]]:
         """Let retention delete segments of all logs; returns the partitions that lost some."""
@@ -500,3 +512,20 @@ class LogDirs:
                 _mark_clean(self._dirs, log_dir, broker_epoch)
             log_dir.unlock()
         self._dirs.clear()
+
+
+def _lower_checkpoints(
+    dirs: DirSet, high_watermarks: HighWatermarkCheckpoint, ends: Mapping[TopicPartition, int]
+) -> None:
+    """Logs are about to be cut, so that they end at these offsets: a log that ends below a checkpoint has lost records."""
+    logs = dirs.logs
+    cut = [logs[name] for name, end in ends.items() if name in logs and end < logs[name].durability.recovery_point]
+    for path in {dirs.dir_of(log).path for log in cut}:
+        dirs.write_checkpoint(
+            dirs[path],
+            RECOVERY_POINTS,
+            lambda log: min(
+                log.durability.recovery_point, ends.get(log.topic_partition, log.durability.recovery_point)
+            ),
+        )
+    high_watermarks.lower(ends)

@@ -22,7 +22,7 @@ from barnabas.base.files import File
 from barnabas.log.segment.batches import scan_headers, scan_valid
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, read_header
 
-__all__ = ["damaged_upto"]
+__all__ = ["damaged_upto", "valid_batch_behind"]
 
 _CHUNK_BYTES = 1 << 20
 _SECTOR_BYTES = 512
@@ -46,7 +46,7 @@ def damaged_upto(file: File, position: int, end: int, next_offset: int, max_offs
         lost_upto = _end_of_batches(file, position + header.size_bytes, end, next_offset, max_offset)
         if lost_upto > next_offset:
             return lost_upto
-    found = _valid_batch_behind(file, position, data_end, next_offset, max_offset)
+    found = valid_batch_behind(file, position, data_end, next_offset, max_offset)
     if found is not None:
         return _end_of_batches(file, found, end, next_offset, max_offset)
     return None if is_header and not is_whole else next_offset + 1
@@ -74,7 +74,7 @@ def _end_of_batches(file: File, position: int, end: int, next_offset: int, max_o
     return next_offset
 
 
-def _valid_batch_behind(file: File, position: int, end: int, next_offset: int, max_offset: int) -> int | None:
+def valid_batch_behind(file: File, position: int, end: int, next_offset: int, max_offset: int) -> int | None:
     """Where the first batch after a position begins that has a right checksum and offsets that may follow."""
     # The upper half of a base offset is one of two values in a segment.
     halves = {(offset >> 32).to_bytes(4, "big") for offset in (next_offset, max_offset)}

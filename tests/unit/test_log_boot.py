@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.membership.boot import has_kept_its_pages, note_boot
+from barnabas.log.dirs.boot import has_kept_its_pages, note_boot
 from barnabas.testing.simulation.disk import Disk, SimulatedFiles
 from barnabas.testing.simulation.loop import SimulatedClock, SimulatedLoop
 
