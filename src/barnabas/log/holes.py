@@ -4,7 +4,7 @@ A log that never was compacted has a record for every offset. A reader that met 
 silence, so a read of such an offset fails, until the records are here again or an operator steps over the loss on purpose
 (``barnabas lost-records``). The ranges that were stepped over are kept in the partition's folder, in
 ``barnabas-accepted-holes``, a range a line. Apache Kafka's broker leaves files with names that it does not know where they
-are. Kafka: no counterpart; a read goes on with the next batch that there is.
+are. Kafka: no counterpart.
 
 A hole is legal where
 

@@ -2,7 +2,7 @@
 
 The rules are those of `barnabas.log.arrangement`, what a loss means is in `barnabas.log.lost_data`. A file that is out of
 place is set aside, with an error line. Whether a log that seems to have lost records once was compacted, and so has legal
-holes, is looked for in its batches only when it matters: all headers are read then.
+holes, is looked for in its batches only when it matters: all headers are read then. Kafka: no counterpart.
 """
 
 import logging

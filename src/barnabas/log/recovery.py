@@ -158,20 +158,11 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     end_offset, epochs_changed = _recover(inspection, found, epochs, checkpointed, options.config)
     start_offset = _believed_start(options, found, end_offset, checkpointed)
     accepted = read_accepted(folder.files, folder.directory)
-    lost_data = _note_lost_data(
-        folder,
-        merge_lost_data(
-            find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark),
-            lost_by(inspection.holes, accepted, end_offset),
-        ),
-    )
+    end_lost = find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
+    lost_data = _note_lost_data(folder, merge_lost_data(end_lost, lost_by(inspection.holes, accepted, end_offset)))
     if found and end_offset < start_offset:
         logger.warning("%s ends at %d, below its log start offset %d", options.directory, end_offset, start_offset)
-        for segment in found:
-            if segment.size:
-                remove_from_log(folder, segment)
-            segment.remove_files()
-        found.clear()
+        _remove_all(folder, found)
         epochs, epochs_changed = LeaderEpochs(), True
         end_offset = start_offset
     if not found:
@@ -206,6 +197,14 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         Holes(bounds, is_compacted=is_compacted, is_sparse=is_sparse, accepted=accepted),
     )
     return LoadedLog(components, _load_topic_id(folder), lost_data)
+
+
+def _remove_all(folder: Folder, segments: list[Segment]) -> None:
+    for segment in segments:
+        if segment.size:
+            remove_from_log(folder, segment)
+        segment.remove_files()
+    segments.clear()
 
 
 def _load_producers(

@@ -1,7 +1,7 @@
 """Files that do not belong to a log, or hold what is damaged, keep their bytes under another name: nothing is thrown away.
 
 ``NAME.aside`` in the partition's folder, with a number when that is taken. No broker reads such a file, Apache's neither;
-it goes when the partition is deleted, or when an operator removes it (docs/how-to/recover-a-disk.md).
+it goes when the partition is deleted, or when an operator removes it (docs/how-to/recover-a-disk.md). Kafka: no counterpart.
 """
 
 from barnabas.base.files import Files

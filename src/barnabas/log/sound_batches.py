@@ -1,7 +1,7 @@
 """The sound batches of a segment, with what no CRC covers put right on the way. Used by recovery.
 
 Where a batch does not fit its neighbours, `barnabas.log.segment.mending` says what it must have been; the file is written
-there, and an error line names it. Where that is not certain, the batches end.
+there, and an error line names it. Where that is not certain, the batches end. Kafka: no counterpart.
 """
 
 import logging

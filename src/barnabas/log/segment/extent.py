@@ -4,7 +4,7 @@ A file says four things about its place in a log: its name, the offset of its fi
 and its size. `barnabas.log.arrangement` compares them with those of its neighbours. To find them takes a few small reads, so
 a start can afford it for every segment. What lies between is looked at by recovery (past the recovery point) and by reads.
 
-Kafka: no counterpart; LogLoader compares no segments.
+Kafka: no counterpart.
 """
 
 import struct
