@@ -97,5 +97,5 @@ class Pair:
         """The two questions after OFFSET_OUT_OF_RANGE."""
         for timestamp in (EARLIEST, LATEST):
             self.fetcher.offsets.handle_response(
-                timestamp, self.wire.ask(self.fetcher.offsets.request(timestamp), 7), self.now_ms
+                timestamp, self.wire.ask(self.fetcher.offsets.request(timestamp), 7), self.now_ms, START_MS
             )

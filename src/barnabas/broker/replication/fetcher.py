@@ -25,6 +25,7 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.base.slices import Sliced, at_once
 from barnabas.broker.replication.fetch_session_handler import MAX_NEW_PARTITIONS
 from barnabas.broker.replication.fetch_transitions import FetchTransitions
+from barnabas.broker.replication.leader_start import held_start
 from barnabas.broker.replication.log_alignment import EpochAlignment, OffsetAlignment
 from barnabas.broker.replication.offset_truncation import truncation_for
 from barnabas.broker.replication.partition import Partition
@@ -373,14 +374,7 @@ class Fetcher:
                 self._leaving[topic_partition] = None
             elif self._leaving:
                 self._leaving.pop(topic_partition, None)
-            before = log.high_watermark, log.log_start_offset
-            log.update_high_watermark(data.high_watermark)
-            if data.log_start_offset > log.log_start_offset:
-                log.raise_start(min(data.log_start_offset, log.high_watermark))
-            if log.log_start_offset != fetch_state.requested_start:
-                self._session.change(topic_partition)  # DeleteRecords waits for our log start offset
-            if before != (log.high_watermark, log.log_start_offset):
-                self._on_change(topic_partition)
+            self._follow_bounds(fetch_state, data, wall_ms)
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._transitions.log_failed(fetch_state, error)
@@ -390,6 +384,20 @@ class Fetcher:
         except UnexpectedOffsetError as error:
             logger.error("Partition %s is fetched again after a pause: %s", topic_partition, error)
             self._transitions.delay(fetch_state, now_ms)
+
+    def _follow_bounds(self, fetch_state: PartitionFetchState, data: PartitionData, wall_ms: int) -> None:
+        """Follow the leader's high watermark and log start. Raises `KafkaError`."""
+        topic_partition, log = fetch_state.topic_partition, fetch_state.partition.log
+        before = log.high_watermark, log.log_start_offset
+        log.update_high_watermark(data.high_watermark)
+        if fetch_state.held_start is None:
+            fetch_state.held_start = held_start(log, data.log_start_offset, data.high_watermark, wall_ms)
+        if data.log_start_offset > max(log.log_start_offset, fetch_state.held_start):
+            log.raise_start(min(data.log_start_offset, log.high_watermark))
+        if log.log_start_offset != fetch_state.requested_start:
+            self._session.change(topic_partition)  # DeleteRecords waits for our log start offset
+        if before != (log.high_watermark, log.log_start_offset):
+            self._on_change(topic_partition)
 
     def _reconsider_loss(self, fetch_state: PartitionFetchState, data: PartitionData) -> None:
         """Forget what a log has lost, if the leader's high watermark shows that the log has it again.

@@ -11,6 +11,7 @@ import logging
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.fetch_transitions import FetchTransitions
+from barnabas.broker.replication.leader_start import report_restart
 from barnabas.broker.replication.offset_truncation import truncation_for
 from barnabas.broker.replication.partition_fetch_state import UNKNOWN, FetchEvent, FetchState, PartitionFetchState
 from barnabas.wire.kafka.errors import KafkaError
@@ -125,7 +126,7 @@ class OffsetAlignment:
             )
         return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
 
-    def handle_response(self, timestamp: int, response: ListOffsetsResponse, now_ms: int) -> None:
+    def handle_response(self, timestamp: int, response: ListOffsetsResponse, now_ms: int, wall_ms: int) -> None:
         """Note the leader's start, or, with its end known too, move to an offset from which fetching can continue."""
         locating = self._transitions.states.within(FetchState.LOCATING)
         for topic in response.topics:
@@ -138,7 +139,7 @@ class OffsetAlignment:
                 elif timestamp == EARLIEST:
                     fetch_state.leader_start = data.offset
                 elif fetch_state.leader_start != UNKNOWN:
-                    self._relocate(fetch_state, data.offset)
+                    self._relocate(fetch_state, data.offset, wall_ms)
         self._transitions.report_fenced()
 
     def failed(self, now_ms: int) -> None:
@@ -146,7 +147,7 @@ class OffsetAlignment:
         for fetch_state in tuple(self._transitions.states.within(FetchState.LOCATING).values()):
             self._transitions.delay(fetch_state, now_ms)
 
-    def _relocate(self, fetch_state: PartitionFetchState, leader_end: int) -> None:
+    def _relocate(self, fetch_state: PartitionFetchState, leader_end: int, wall_ms: int) -> None:
         """Move to an offset that the leader has.
 
         If the leader's log ends before ours (it lost records, or was elected out of sync), truncate to its end. If it
@@ -163,7 +164,7 @@ class OffsetAlignment:
                 if fetch_state.leader_start > log.log_end_offset or leader_end < log.log_start_offset:
                     log.truncate_fully_and_start_at(max(fetch_state.leader_start, 0))
             elif fetch_state.leader_start > log.log_end_offset:
-                logger.warning("Restarting %s at the leader's start %d", topic_partition, fetch_state.leader_start)
+                report_restart(log, fetch_state.leader_start, leader_end, wall_ms)
                 # First, because this lowers the checkpoints: a crash in the middle of the rest must not look like a loss.
                 self._transitions.truncate_log(topic_partition, log.log_start_offset)
                 log.truncate_fully_and_start_at(fetch_state.leader_start)

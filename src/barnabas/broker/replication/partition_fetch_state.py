@@ -97,6 +97,7 @@ class PartitionFetchState:
     __slots__ = (
         "backoff_ms",
         "first_high_watermark",
+        "held_start",
         "is_aligned",
         "is_in_sync",
         "last_epoch",
@@ -123,6 +124,8 @@ class PartitionFetchState:
         self.backoff_ms = 0
         self.first_high_watermark: int | None = None
         """The leader's high watermark when our log, which has lost records, first reached it."""
+        self.held_start: int | None = None
+        """The leader's start up to which we keep our records (see `leader_start`); None until its first response."""
         self.until_ms = 0
         """The end of the delay, while DELAYED."""
         self.requested_offset = UNKNOWN

@@ -378,7 +378,7 @@ class _ReplicaFetcherLoop:
             for timestamp in (EARLIEST, LATEST):
                 request = fetcher.offsets.request(timestamp)
                 response = await self._channels.send(self._source, request, version=version)
-                fetcher.offsets.handle_response(timestamp, response, clock.monotonic_ms())
+                fetcher.offsets.handle_response(timestamp, response, clock.monotonic_ms(), clock.wall_ms())
         except ChannelError:
             fetcher.offsets.failed(clock.monotonic_ms())
             raise
