@@ -1,6 +1,7 @@
 """What a flow's checkpoint holds, without Spark: its position, its last run, the flow that made it; and how to change it.
 
 flow.json           the parts of the flow that the checkpoint depends on, and for each sink since when it gets micro-batches
+keys.json           the keys of the sinks' rows (`barnabas.pipelines.key_notes`)
 limits.json         bad rows counted by runs that broke or were stopped by them (`barnabas.pipelines.bad_limits`)
 versions.db         the greatest values of order_by that sinks have (`barnabas.pipelines.ordering`); it stays at a reset
 run.json            process, start, end, reason of the end, and figures of the last run
@@ -48,7 +49,7 @@ _NOTE_S = 5.0
 _CONTEXT = 80
 """Characters of an operation's text that messages show before and after what differs."""
 _OURS = re.compile(
-    r"main|bad-rows(-\w+)?|(start|admitted|letters)(-\w+)?\.json(\.tmp)?|(flow|topics|model|limits)\.json(\.tmp)?"
+    r"main|bad-rows(-\w+)?|(start|admitted|letters)(-\w+)?\.json(\.tmp)?|(flow|topics|model|limits|keys)\.json(\.tmp)?"
     r"|run\.(json|part)|(lost|letters)\.jsonl"
 )
 """What a run leaves in the folder, but for its lock."""

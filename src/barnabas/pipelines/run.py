@@ -33,6 +33,7 @@ from barnabas.pipelines.errors import (
     with_advice,
 )
 from barnabas.pipelines.expression_places import failed_expression
+from barnabas.pipelines.key_notes import settle_keys
 from barnabas.pipelines.letters import letters_file, noted_letters
 from barnabas.pipelines.lost_records import LostRecords, loses_uncounted, lost_file
 from barnabas.pipelines.masters import shown_master
@@ -434,6 +435,7 @@ class _Run:
         from barnabas.pipelines.listener import ProgressListener
         from barnabas.pipelines.plans import follows_clock, output_mode, read_sources, stateful_operations
         from barnabas.pipelines.sinks import open_sinks, require_batches
+        from barnabas.pipelines.transforms import field_types
         from barnabas.pipelines.views import build_views
 
         flow = self._flow
@@ -452,6 +454,7 @@ class _Run:
         scored = self._scorer.add_columns(results) if self._scorer else results
         self._sinks = list(open_sinks(flow, scored, is_stopped=self._stopped.is_set))
         require_batches(flow, self._notes, self._sinks)
+        settle_keys(flow, self._notes, field_types(scored.schema), self._say)
         self._listener = ProgressListener(flow.name, self._progress)
         self._spark.streams.addListener(self._listener)
         writer = results.writeStream.queryName(flow.name).outputMode(mode)

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from barnabas.pipelines.arrow_values import require_texts
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.keys import whole_texts
+from barnabas.pipelines.keys import whole_texts, with_equal_keys
 from barnabas.pipelines.ordering import Versions, newer_rows, versions_file
 from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.outputs.kinds import TableSink, open_output
@@ -64,10 +64,10 @@ class _LastRows:
         self.mixed_keys = 0
 
     def of(self, batch: DataFrame) -> DataFrame:
-        """The rows as a frame, with `MIXED` where a choice is made."""
-        if (
-            not self._is_chosen
-        ):  # aggregates have a row for each key already, and so have rows keyed by where they came from
+        """The rows as a frame, equal keys in one form, with `MIXED` where a choice is made."""
+        batch = with_equal_keys(batch, self._sink.key)
+        # Aggregates have a row for each key already, and so have rows keyed by where they came from.
+        if not self._is_chosen:
             return batch
         return latest_per_key(batch, self._sink.key, self._sink.order_by, marked=True)
 
