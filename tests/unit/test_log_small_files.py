@@ -292,3 +292,26 @@ def test_missing_epochs_are_read_from_the_copy_or_the_log(
     (tmp_path / str(TP) / f"{LEADER_EPOCHS}{missing}").unlink()
     assert opened(tmp_path).leader_epochs.epochs.entries == EPOCHS
     assert alarms(caplog) == []
+
+
+# ---- time indexes
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_changed_bit_of_a_time_index_lets_retention_delete_nothing_too_early(tmp_path: Path, clean: bool) -> None:
+    """An entry that looks forty years old is no reason to delete a segment: its batch says how old it is."""
+    stopped(tmp_path / "whole", clean=clean)
+    config = LogConfig({"retention.ms": "3600000", "segment.bytes": "1000"})
+    path = min((tmp_path / "whole" / str(TP)).glob("*.timeindex"))
+    data = path.read_bytes()
+    for bit in range(8 * len(data)):
+        directory = tmp_path / str(bit)
+        shutil.copytree(tmp_path / "whole", directory)
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (directory / str(TP) / path.name).write_bytes(damaged)
+        log = opened(directory)
+        log.configure(config)
+        assert log.apply_retention(NOW + 1_800_000) == 0
+        assert log.segments[0].last_write_ms() == NOW
+        shutil.rmtree(directory)

@@ -41,13 +41,15 @@ class StoredEpochs:
         except CorruptDataError as error:
             self._problem = str(error)
         self.epochs = LeaderEpochs(entries)
-        copied = parse_epochs(found.path, found.copy) if found.copy is not None else []
-        self._copy = LeaderEpochs(copied)
+        self._copy = LeaderEpochs()
         self._is_changed = found.is_changed
-        # A changed digit leaves as many entries as there were. Another broker, or a copy that a loss of power left behind, does not.
-        has_grown = found.is_changed and bool(entries) and len(entries) != len(copied)
-        self.is_believed = found.is_as_written or has_grown or (found.data is None and found.copy is None)
+        self.is_believed = found.is_as_written or (found.data is None and found.copy is None)
         """Whether the epochs need no comparison with the log."""
+        if found.copy is not None and not found.is_as_written:
+            copied = parse_epochs(found.path, found.copy)
+            self._copy = LeaderEpochs(copied)
+            # A changed digit leaves as many entries as there were. Another broker does not, nor a copy that a loss of power left.
+            self.is_believed = bool(entries) and len(entries) != len(copied)
 
     @property
     def first_offset(self) -> int | None:

@@ -357,21 +357,32 @@ class Segment:
         return self._max_timestamp
 
     def _find_max_timestamp(self, end: int | None = None) -> TimestampedOffset:
-        """Find it in the time index and, because the end of the index may be missing, in the batches after its last entry."""
+        """Find it in the time index and, because the end of the index may be missing, in the batches after its last entry.
+
+        If the batch of that entry has another timestamp, the indexes are made again.
+        """
         largest = TimestampedOffset(-1, self.base_offset)
         if not self.size:
             return largest
         time_index = self.time_index
-        position = 0
+        position, is_confirmed = 0, not len(time_index)
         if len(time_index):
             largest = TimestampedOffset(time_index.timestamps[-1], self.base_offset + time_index.offsets[-1])
             position = self.index.floor(largest.offset - self.base_offset)[1]
+        indexed_ms, indexed_offset = largest
         for at, header in self.headers(position):
             if end is not None and at >= end:
                 break
+            if header.base_offset <= indexed_offset <= header.last_offset and header.max_timestamp == indexed_ms:
+                is_confirmed = True
             if header.max_timestamp > largest.timestamp_ms:
                 largest = TimestampedOffset(header.max_timestamp, header.last_offset)
-        return largest
+        if is_confirmed:
+            return largest
+        # Retention goes by this: an entry that no batch confirms would delete records that are not old, or keep them for ever.
+        self.rebuild_indexes()
+        assert self._max_timestamp is not None
+        return self._max_timestamp
 
     def last_write_ms(self) -> int:
         """The largest timestamp, or the file's time where records carry none: what retention goes by."""
