@@ -116,6 +116,7 @@ class Wire:
     max_frame_bytes = 1 << 20
     standing = Standing.CLIENT
     served_bytes = 0
+    has_room = True
 
     def __init__(self) -> None:
         self.handler: ClientConnection | None = None
@@ -251,6 +252,7 @@ class DataPath:
             client_id="broker-0",
             unsupported_version=unsupported_version(4),
             slices=slices,
+            call_later=self.timers,
             fast_paths=fast_paths(services, handlers),
         )
 

@@ -44,6 +44,8 @@ class Recorder:
     def send(self, frames: bytes | bytearray) -> None:
         self.frames += whole_frames(frames)
 
+    has_room = True
+
     @property
     def takes_requests(self) -> bool:
         return not self.holds and not self.is_closed

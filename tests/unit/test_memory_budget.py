@@ -126,6 +126,20 @@ def test_a_full_budget_has_little_patience() -> None:
     assert budget.held_bytes == served.held_bytes + queued.held_bytes
 
 
+def test_what_waits_for_the_server_itself_keeps_no_answer_waiting() -> None:
+    """It goes only with its answers; what peers do not read goes with time."""
+    budget = MemoryBudget(LIMIT)
+    pile_of(budget, PileKind.SERVICE, 2 * LIMIT)
+    queued = pile_of(budget, PileKind.INPUT, 2 * LIMIT)
+    budget.excuse(queued, True, 0)
+    assert budget.state is BudgetState.FULL
+    assert budget.has_room_for_answers
+    unread = pile_of(budget, PileKind.OUTPUT, LIMIT)
+    assert not budget.has_room_for_answers
+    assert budget.settle(PATIENCE_FULL_MS + 1) == ([unread], [])
+    assert budget.has_room_for_answers
+
+
 def test_a_turn_that_does_not_come_ends_after_the_longest_wait() -> None:
     """And what ended is in no list any more."""
     budget = MemoryBudget(LIMIT, longest_wait_ms=1000)

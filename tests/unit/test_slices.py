@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.base.sliced_futures import future_of
-from barnabas.base.slices import Beside, InOrder, Sliced, Slices, at_once, one_by_one
+from barnabas.base.slices import Beside, FewAtOnce, InOrder, Sliced, Slices, at_once, one_by_one
 
 
 class Loop:
@@ -16,6 +16,7 @@ class Loop:
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
+        self.delays_ms: list[int] = []
         self.timers: list[Callable[[], object]] = []
         self.threads: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
         self.slices = Slices(self, self.call_later, lambda work, done: self.threads.append((work, done)))
@@ -37,7 +38,7 @@ class Loop:
         return is_over
 
     def call_later(self, delay_ms: int, callback: Callable[[], object]) -> "Loop":
-        assert delay_ms == 0
+        self.delays_ms.append(delay_ms)
         self.timers.append(callback)
         return self
 
@@ -287,3 +288,48 @@ def test_work_that_a_killed_loop_left_ends_in_silence() -> None:
         del left
         gc.collect()
     assert unraisable == []
+
+
+def test_of_works_that_take_much_memory_few_are_under_way_and_the_others_follow_in_order() -> None:
+    """The next one begins when one of them ends, also by an exception."""
+    loop = Loop(1)
+    few = FewAtOnce(loop.slices, loop.call_later, 2, lambda: True)
+    begun: list[int] = []
+    ended: list[int] = []
+
+    def work(number: int) -> Sliced[None]:
+        begun.append(number)
+        for _ in range(3):
+            yield None
+        ended.append(number)
+        if number == 1:
+            raise ValueError("for the test")
+
+    for number in range(5):
+        few.start(work(number))
+    while len(ended) < 5:
+        assert len(begun) - len(ended) <= 2
+        loop.turn()
+    assert begun == ended == list(range(5))
+    assert set(loop.delays_ms) == {0}
+
+
+def test_works_that_take_much_memory_wait_until_there_is_room() -> None:
+    """They look again some milliseconds later."""
+    loop, room, done = Loop(100), [False], []
+
+    def work(number: int) -> Sliced[None]:
+        done.append(number)
+        yield None
+
+    few = FewAtOnce(loop.slices, loop.call_later, 2, lambda: room[0])
+    for number in range(3):
+        few.start(work(number))
+    loop.turn()
+    assert not done
+    room[0] = True
+    loop.turn()
+    assert done == [0, 1, 2]
+    assert set(loop.delays_ms) == {10}
+    few.start(work(3))
+    assert done[-1] == 3

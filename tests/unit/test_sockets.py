@@ -20,7 +20,7 @@ import pytest
 
 from barnabas.base.files import File, FileSlice, OsFiles
 from barnabas.base.network import Connection, Network, Part
-from barnabas.net import cold_reads, descriptors, listeners, sockets
+from barnabas.net import cold_reads, descriptors, listeners, socket_sending
 from barnabas.net.sockets import SocketNetwork
 from support.network_contract import HOST, LIMIT, NetworkContract, Recorder, framed, some_bytes
 
@@ -213,8 +213,8 @@ def test_a_large_range_of_a_file_lets_others_have_their_turn(tmp_path: Path, mon
             with socket.create_connection((HOST, port)) as client:
                 await until(lambda: handlers)
                 ticks = itertools.count()
-                monkeypatch.setattr(sockets, "_SENDING_S", 2)
-                monkeypatch.setattr(sockets.time, "perf_counter", lambda: next(ticks))
+                monkeypatch.setattr(socket_sending, "_SENDING_S", 2)
+                monkeypatch.setattr(socket_sending.time, "perf_counter", lambda: next(ticks))
                 handlers[0].connection.send([FileSlice(file, 0, len(content))])
                 monkeypatch.undo()
                 assert max(asked) == 1 << 20
@@ -265,8 +265,10 @@ def test_while_a_file_is_read_from_disk_others_are_served_and_then_it_arrives_wh
         return disk.wait(60)
 
     looks = iter([False, False])
-    monkeypatch.setattr(sockets, "is_in_memory", lambda *_: next(looks))  # later ranges are left to the thread unseen
-    monkeypatch.setattr(sockets, "read_into_memory", wait_for_disk)
+    monkeypatch.setattr(
+        socket_sending, "is_in_memory", lambda *_: next(looks)
+    )  # later ranges are left to the thread unseen
+    monkeypatch.setattr(socket_sending, "read_into_memory", wait_for_disk)
 
     async def run() -> None:
         async with listening(echo=True) as (port, handlers):
@@ -315,8 +317,8 @@ def test_small_ranges_of_files_that_are_not_in_memory_are_read_beside_the_event_
         read_in.append(threading.get_ident())
         return real(pieces)
 
-    monkeypatch.setattr(sockets, "read_at_once", lambda _: None)
-    monkeypatch.setattr(sockets, "read_ranges", read)
+    monkeypatch.setattr(socket_sending, "read_at_once", lambda _: None)
+    monkeypatch.setattr(socket_sending, "read_ranges", read)
 
     async def run() -> None:
         async with listening() as (port, handlers):

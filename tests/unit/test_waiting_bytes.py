@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.base.memory import rest_of
 from barnabas.base.network import Connection, Network, Standing
 from barnabas.net.memory_budget import BudgetState
 from barnabas.net.sockets import MAX_UNSENT_BYTES, SocketNetwork
@@ -179,6 +180,17 @@ def test_answers_that_are_not_read_stay_below_the_limit_and_others_are_served(
         asyncio.run(run())
     assert "it does not read its answers, and its memory is needed" in caplog.text
     assert "(the limit of CLIENT)" in caplog.text
+
+
+@pytest.mark.parametrize("start", [0, MIB // 2, MIB // 2 + 1, MIB])
+def test_a_small_rest_of_a_large_buffer_does_not_keep_all_of_it(start: int) -> None:
+    """What has left takes no more memory than what has not; little is copied."""
+    buffer = bytes(range(256)) * (MIB // 256)
+    rest = rest_of(memoryview(buffer), start)
+    assert rest == buffer[start:]
+    assert (rest.obj is buffer) == (start <= MIB // 2)
+    small = rest_of(memoryview(buffer[:1000]), 999)
+    assert len(small.obj) == 1000
 
 
 @pytest.mark.parametrize("kind", KINDS)

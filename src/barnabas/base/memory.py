@@ -7,12 +7,23 @@ Only pages that are written to are taken, and their zeros are not written by Pyt
 import contextlib
 import mmap
 
-__all__ = ["new_buffer", "return_memory"]
+__all__ = ["new_buffer", "rest_of", "return_memory"]
+
+_COPIED_FROM_BYTES = 64 * 1024
 
 
 def new_buffer(size_bytes: int) -> memoryview:
     """So many zeros, at least one, that can be overwritten."""
     return memoryview(mmap.mmap(-1, size_bytes))
+
+
+def rest_of(view: memoryview, start: int) -> memoryview:
+    """The bytes from ``start`` on. Of a large buffer with less than half of it left the rest is copied: a view would keep all."""
+    rest = view[start:]
+    whole_bytes = len(view.obj) if isinstance(view.obj, bytes | bytearray) else 0
+    if whole_bytes >= _COPIED_FROM_BYTES and 2 * len(rest) < whole_bytes:
+        return memoryview(bytes(rest))
+    return rest
 
 
 def return_memory() -> None:

@@ -64,6 +64,12 @@ class Connection(Protocol):
     """What the handler keeps in memory of the frames that it is serving, as far as that is worth counting. It counts as bytes
     that wait. 0 at first; the handler sets it."""
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a large answer may be made now: False where what peers do not read has reached the limit of all of them, until
+        some of it has left or its connection is closed, which takes a second at most."""
+        ...
+
     on_drained: Callable[[], None] | None
     """Called when all that `send` has taken has left, after a time in which the network took no more. None at first."""
 

@@ -5,7 +5,7 @@ interrupted: its data must be whole there, because other code runs before it con
 for a disk, which then runs in a thread. `Slices` runs such work. A slice ends at the first yield after some 5 ms, so
 short work is done before `Slices.start` returns, as if it were a plain call. Works that wait have their turn one after
 the other, and together they get one slice in each turn of the event loop. Work that other work starts, such as an encoding
-of what it found, shares its slice. `InOrder` is for works that must not overlap.
+of what it found, shares its slice. `InOrder` is for works that must not overlap, `FewAtOnce` for those that take much memory.
 
 A stop closes the generators that wait (GeneratorExit at their yield); a thread that runs is left to end.
 
@@ -21,11 +21,13 @@ from typing import Any, NamedTuple, TypeVar
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.threads import InThread
 
-__all__ = ["Beside", "InOrder", "Sliced", "Slices", "at_once", "in_this_thread", "one_by_one"]
+__all__ = ["Beside", "FewAtOnce", "InOrder", "Sliced", "Slices", "at_once", "in_this_thread", "one_by_one"]
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_ROOM_CHECK_MS = 10
 
 
 class Beside(NamedTuple):
@@ -164,6 +166,49 @@ class Slices:
         if self._waiting and not self._is_planned:
             self._is_planned = True
             self._call_later(0, self._turn)
+
+
+class FewAtOnce:
+    """Works of which only a few are under way at a time, the others follow in order: what very many of them build would else
+    be in memory together."""
+
+    def __init__(self, slices: Slices, call_later: CallLater, most: int, has_room: Callable[[], bool]) -> None:
+        """``has_room`` says whether another one may begin; where not, it is asked again some milliseconds later."""
+        self._slices = slices
+        self._call_later = call_later
+        self._most = most
+        self._has_room = has_room
+        self._next: deque[Sliced[None]] = deque()
+        self._under_way = 0
+        self._is_beginning = self._is_planned = False
+
+    def start(self, work: Sliced[None]) -> None:
+        """Begin work, at once if few others are under way."""
+        self._next.append(work)
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._is_beginning:
+            return
+        self._is_beginning = True
+        while self._next and self._under_way < self._most and self._has_room():
+            self._under_way += 1
+            self._slices.start(self._run(self._next.popleft()))
+        self._is_beginning = False
+        if self._next and not self._under_way and not self._is_planned:
+            self._is_planned = True
+            self._call_later(_ROOM_CHECK_MS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._is_planned = False
+        self._begin()
+
+    def _run(self, work: Sliced[None]) -> Sliced[None]:
+        try:
+            yield from work
+        finally:
+            self._under_way -= 1
+            self._begin()
 
 
 class InOrder:

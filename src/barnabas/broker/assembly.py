@@ -368,6 +368,8 @@ class BrokerComponents:
             client_id=f"broker-{environment.broker_id}",
             unsupported_version=unsupported_version(handlers[ApiKey.API_VERSIONS].max_version),
             slices=self.slices,
+            call_later=environment.call_later,
+            has_room=lambda: environment.waiting[Standing.CLIENT].has_room,
             fast_paths=fast_paths(services, handlers),
         )
         self.channels.call_self = self.dispatcher.call

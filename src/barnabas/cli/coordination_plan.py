@@ -22,6 +22,8 @@ _DEFAULT_PORT = 2181
 _QUORUM_OFFSET = 2888 - 2181  # as in the examples of ZooKeeper's guide
 _ELECTION_OFFSET = 3888 - 2181
 _MAX_SERVERS = 9
+_MAX_CLIENT_CONNECTIONS = "1000"
+"""Of one address. Brokers, commands and tests of one machine share an address; ZooKeeper's 60 would be few for them."""
 _DYNAMIC = "dynamicConfigFile"
 
 
@@ -184,7 +186,13 @@ def _plan(
 
 def _new_settings(data: Path, *, is_member: bool) -> dict[str, str]:
     limits = {"initLimit": "5", "syncLimit": "2"} if is_member else {}
-    return {"tickTime": "2000", "dataDir": str(data), "maxClientCnxns": "0", "4lw.commands.whitelist": "*", **limits}
+    return {
+        "tickTime": "2000",
+        "dataDir": str(data),
+        "maxClientCnxns": _MAX_CLIENT_CONNECTIONS,
+        "4lw.commands.whitelist": "*",
+        **limits,
+    }
 
 
 def _address(members: list[_Member]) -> str:

@@ -108,6 +108,8 @@ class MemoryBudget:
         self._longest_wait_ms = longest_wait_ms
         self._large_bytes = limit_bytes // _LARGE_SHARE
         self.held_bytes = 0
+        self.output_bytes = 0
+        """Of these, what waits for peers to read it."""
         self._piles: dict[Pile, None] = {}
         self._asking: dict[Pile, int] = {}  # in order, with the time of asking
         self._with_turn: dict[Pile, None] = {}
@@ -122,6 +124,12 @@ class MemoryBudget:
         return BudgetState.SHORT if self.held_bytes < self.limit_bytes else BudgetState.FULL
 
     @property
+    def has_room_for_answers(self) -> bool:
+        """Whether a large answer may be made: what peers do not read is below the limit. Requests that are being served and what
+        waits behind them do not count, for they go only with their answers."""
+        return self.output_bytes < self.limit_bytes
+
+    @property
     def is_at_rest(self) -> bool:
         """Whether `settle` has nothing to do."""
         return not self._asking and 2 * self.held_bytes < self.limit_bytes
@@ -130,6 +138,8 @@ class MemoryBudget:
         """The pile has this size now; with 0 its turn is over."""
         grown = held_bytes - pile.held_bytes
         self.held_bytes += grown
+        if pile.kind is PileKind.OUTPUT:
+            self.output_bytes += grown
         if not pile.held_bytes:
             pile.began_ms = pile.moved_ms = now_ms
             if held_bytes:

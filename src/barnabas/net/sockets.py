@@ -9,7 +9,7 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
   the buffer gets its full size, and the rest is received straight into it. It is never more than eight times what has
   come: a false length costs the peer bandwidth, not our memory. A connection that has sent a frame of this size before
   gets the full size at once. A handler may refuse a large frame by its first bytes; then the rest is thrown away as it comes.
-- Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable. A range of a
+- `barnabas.net.socket_sending` sends: at once what the socket takes, the rest when it is writable. A range of a
   file that is not in memory waits until a thread has read it (`barnabas.net.cold_reads`).
 - Answers to requests that arrived together leave together, up to 16 parts or 64 KiB at a time: one system call costs more
   than deciding a small request.
@@ -26,48 +26,28 @@ import socket
 import struct
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from barnabas.base.files import FileSlice
 from barnabas.base.memory import new_buffer
-from barnabas.base.network import HEAD_BYTES, Accept, Connection, FrameHandler, Part, Standing, split_frames
+from barnabas.base.network import HEAD_BYTES, Accept, Connection, FrameHandler, Standing, split_frames
 from barnabas.net.cold_reads import (
-    READ_AHEAD_BYTES,
     ColdReads,
-    is_for_sendfile,
-    is_in_memory,
-    read_at_once,
-    read_into_memory,
-    read_ranges,
-    small_ranges,
 )
 from barnabas.net.listeners import SocketListener
 from barnabas.net.memory_budget import BudgetState
+from barnabas.net.socket_sending import SendingSocket
 from barnabas.net.waiting_bytes import Account, WaitingBytes, unlimited
 
 __all__ = ["MAX_UNSENT_BYTES", "SocketNetwork"]
 
 _SCRATCH_BYTES = 256 * 1024
 _GROWTH = 8  # how many times what has come a buffer may take
-_READ_A_CALL_BYTES = 64 * 1024
-_SENDING_S = 0.002
-"""So long one connection sends to a reader that is as fast; then others have their turn."""
 _DELIVERY_S = 0.005
-_IOV_MAX = 64
-_COLD_RANGES = 16
-"""So many ranges from memory end a reader's way through cold ones: it also meets some that are read ahead."""
 MAX_UNSENT_BYTES = 1024 * 1024
 """What a connection that was accepted may have to send before it reads no more."""
 _MAPPED_FROM_BYTES = 1024 * 1024
 """The memory of frames from this size on goes back to the system with them."""
-_GATHERED_PARTS = 16
-_GATHERED_BYTES = 64 * 1024
 _BACKLOG = 1024
-_MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _LENGTH = struct.Struct(">i")
 
 
@@ -198,49 +178,30 @@ class _Closed:
 _CLOSED = _Closed()
 
 
-class _SocketConnection:
+class _SocketConnection(SendingSocket):
     __slots__ = (
-        "_closed",
-        "_closing",
-        "_cold_ranges",
-        "_cold_reads",
-        "_descriptor",
-        "_disk_read",
         "_drops",
         "_drops_frame",
-        "_extra_bytes",
-        "_file_bytes",
         "_filled",
         "_frame",
         "_frame_bytes",
-        "_gathers",
         "_handler",
-        "_has_writer",
-        "_held",
-        "_in_memory_bytes",
         "_is_behind",
         "_keeps_input",
         "_largest_bytes",
         "_limits",
         "_local",
-        "_loop",
-        "_outgoing",
         "_partial",
         "_paused",
         "_peer",
         "_reading",
         "_scratch",
-        "_socket",
         "_take_frames",
         "_take_from",
-        "_unsent_bytes",
         "_waiting",
         "_waits_for_room",
-        "_writing",
-        "account",
         "is_stream",
         "max_frame_bytes",
-        "on_drained",
     )
 
     def __init__(
@@ -252,17 +213,12 @@ class _SocketConnection:
         limits: Mapping[Standing, WaitingBytes],
         cold_reads: ColdReads,
     ) -> None:
-        self._loop = loop
+        super().__init__(loop, connected, Account(self, limits, Standing.CLIENT), cold_reads)
         self._limits = limits
-        self.account = Account(self, limits, Standing.CLIENT)
         self._waiting = limits[Standing.CLIENT]
-        self._cold_reads = cold_reads
-        self._socket = connected
-        self._descriptor = connected.fileno()
         self._scratch = scratch
         self.max_frame_bytes = max_frame_bytes
         self.is_stream = False
-        self.on_drained: Callable[[], None] | None = None
         self._peer: tuple[str, int] = connected.getpeername()[:2]
         self._local: tuple[str, int] = connected.getsockname()[:2]
         self._partial = b""  # bytes of frames that arrived while paused, or a piece of a frame
@@ -271,24 +227,11 @@ class _SocketConnection:
         self._filled = 0
         self._drops_frame = False  # the large frame is refused: its buffer has its head only
         self._largest_bytes = 0  # of the frames that got a buffer and arrived whole
-        self._outgoing: deque[Part] = deque()
-        self._unsent_bytes = 0
-        self._file_bytes = 0  # of these, what is in files
-        self._extra_bytes = 0  # what the layer above has to send through this connection
         self._paused = False
         self._waits_for_room = False  # not reading until `go_on`
         self._keeps_input = False
-        self._held = False  # not reading until what is unsent has left
         self._is_behind = False  # not reading until the frames that have come are delivered
-        self._gathers = False  # more frames have arrived: what is sent now may wait for their answers
         self._reading = False
-        self._writing = False  # what is unsent leaves when the socket is writable, or the file in memory
-        self._has_writer = False
-        self._in_memory_bytes = 0  # of the first piece
-        self._disk_read: asyncio.Future[Any] | None = None  # while a file is not in memory
-        self._cold_ranges = 0  # how many of the next are left to a thread
-        self._closing = False
-        self._closed = False
 
     def start(self, handler: FrameHandler) -> None:
         self._handler = handler
@@ -305,10 +248,6 @@ class _SocketConnection:
     @property
     def local(self) -> tuple[str, int]:
         return self._local
-
-    @property
-    def unsent_bytes(self) -> int:
-        return self._unsent_bytes
 
     @property
     def work(self) -> str:
@@ -338,6 +277,10 @@ class _SocketConnection:
         if not self._closed:
             self.account.hold_served(served_bytes)
 
+    @property
+    def has_room(self) -> bool:
+        return self._waiting.has_room
+
     def go_on(self) -> None:
         """There is room for more."""
         self._waits_for_room = False
@@ -350,15 +293,6 @@ class _SocketConnection:
         if not self._closed and not self.account.hold_input(held_bytes, wanted_bytes, is_excused=is_excused):
             self._waits_for_room = True
             self._read(False)
-
-    def hold_extra(self, extra_bytes: int) -> None:
-        """So much is to be sent later through this connection."""
-        if not self._closed and extra_bytes != self._extra_bytes:
-            self._extra_bytes = extra_bytes
-            self._hold_output()
-
-    def _hold_output(self) -> None:
-        self.account.hold_output(self._unsent_bytes - self._file_bytes + self._extra_bytes)
 
     # Reading
 
@@ -570,161 +504,6 @@ class _SocketConnection:
         self._is_behind = True
         self._read(False)
         self._loop.call_soon(self._deliver_waiting)
-
-    # Sending
-
-    def send(self, parts: Sequence[Part]) -> None:
-        if self._closed:
-            return
-        for part in parts:
-            size = len(part)
-            if size:
-                self._outgoing.append(part)
-                self._unsent_bytes += size
-                if part.__class__ is FileSlice:
-                    self._file_bytes += size
-        if self._writing:
-            self._hold_output()
-            return
-        if self._gathers and len(self._outgoing) < _GATHERED_PARTS and self._unsent_bytes < _GATHERED_BYTES:
-            return  # `_deliver` flushes
-        self._flush()
-
-    def _flush(self) -> None:
-        """Send until the socket takes no more, or for some time; then wait for it to be writable."""
-        outgoing = self._outgoing
-        deadline_s = 0.0
-        try:
-            while outgoing:
-                first = outgoing[0]
-                if isinstance(first, FileSlice) and is_for_sendfile(first):
-                    blocked = self._send_slice(first)
-                else:
-                    blocked = self._send_buffers()
-                if not blocked and outgoing:
-                    now_s = time.perf_counter()
-                    deadline_s = deadline_s or now_s + _SENDING_S  # most are sent in one call, without a clock
-                    blocked = now_s >= deadline_s
-                if blocked:
-                    self._go_on_when_writable()
-                    return
-        except (BlockingIOError, InterruptedError):
-            self._go_on_when_writable()
-            return
-        except OSError as error:
-            # Not from here: the caller of `send` does not expect `closed` meanwhile.
-            self._loop.call_soon(self._finish, error)
-            return
-        if self._writing:
-            self._writing = False
-            self._stop_writer()
-            self._hold_output()
-            if self._held:
-                self._held = False
-                self._loop.call_soon(self._deliver_waiting)
-            if self.on_drained is not None and not self._closing:
-                self._loop.call_soon(self.on_drained)
-        if self._closing:
-            self._finish(None)
-
-    def _go_on_when_writable(self) -> None:
-        self._writing = True
-        self._hold_output()
-        if not self._has_writer and self._disk_read is None:
-            self._has_writer = True
-            self._loop.add_writer(self._descriptor, self._flush)
-
-    def _stop_writer(self) -> None:
-        if self._has_writer:
-            self._has_writer = False
-            self._loop.remove_writer(self._descriptor)
-
-    def _send_buffers(self) -> bool:
-        outgoing = self._outgoing
-        batch: list[Part] = []
-        more = 0
-        room_bytes = _READ_A_CALL_BYTES
-        for number, part in enumerate(outgoing):
-            if isinstance(part, FileSlice):
-                if room_bytes <= 0 or is_for_sendfile(part):
-                    more = _MSG_MORE
-                    break
-                # One call for many small ranges and what stands between them is cheaper than sendfile for each.
-                room_bytes -= part.size
-                data = read_at_once(part)
-                if data is None:
-                    more = _MSG_MORE
-                    break
-                self._file_bytes -= part.size
-                part = outgoing[number] = data
-            batch.append(part)
-            if len(batch) == _IOV_MAX:
-                break
-        if not batch:
-            self._begin_disk_read(read_ranges, small_ranges(islice(outgoing, _IOV_MAX)), self._take_small_ranges)
-            return True
-        if len(batch) == 1:
-            sent = self._socket.send(batch[0], more)  # type: ignore[arg-type]  # no slices in the batch
-        else:
-            sent = self._socket.sendmsg(batch, (), more)  # type: ignore[arg-type]  # likewise
-        self._unsent_bytes -= sent
-        while batch and sent >= len(outgoing[0]):
-            sent -= len(outgoing.popleft())
-            del batch[0]
-            if not batch:
-                return False
-        outgoing[0] = memoryview(outgoing[0]).cast("B")[sent:]  # type: ignore[arg-type]  # likewise
-        return True
-
-    def _send_slice(self, piece: FileSlice) -> bool:
-        descriptor = piece.file.fileno()
-        assert descriptor is not None
-        if self._in_memory_bytes <= 0:
-            ahead_bytes = min(piece.size, READ_AHEAD_BYTES)
-            if self._cold_ranges or not is_in_memory(descriptor, piece.offset, ahead_bytes):
-                ahead = FileSlice(piece.file, piece.offset, ahead_bytes)
-                self._begin_disk_read(read_into_memory, ahead, self._take_range_in_memory)
-                return True
-            self._in_memory_bytes = ahead_bytes
-        wanted_bytes = min(piece.size, self._in_memory_bytes)
-        sent = os.sendfile(self._descriptor, descriptor, piece.offset, wanted_bytes)
-        if not sent:
-            raise OSError(f"{piece.file!r} ended {piece.size} bytes early")
-        self._unsent_bytes -= sent
-        self._file_bytes -= sent
-        self._in_memory_bytes -= sent
-        if sent == piece.size:
-            self._outgoing.popleft()
-            self._in_memory_bytes = 0
-        else:
-            self._outgoing[0] = FileSlice(piece.file, piece.offset + sent, piece.size - sent)
-        return sent < wanted_bytes
-
-    def _begin_disk_read(self, read: Callable[[Any], Any], what: Any, take: Callable[[Any], None]) -> None:
-        self._disk_read = self._cold_reads.begin(self._loop, read, what)
-        self._stop_writer()
-        self._disk_read.add_done_callback(partial(self._disk_read_ended, take))
-
-    def _disk_read_ended(self, take: Callable[[Any], None], done: "asyncio.Future[Any]") -> None:
-        self._disk_read = None
-        if self._closed or done.cancelled():
-            return
-        if (error := done.exception()) is not None:
-            self._finish(error if isinstance(error, Exception) else None)
-            return
-        take(done.result())
-        self._flush()
-
-    def _take_small_ranges(self, read: list[bytes]) -> None:
-        for number, part in enumerate(islice(self._outgoing, _IOV_MAX)):  # nothing was sent meanwhile
-            if read and isinstance(part, FileSlice):
-                self._file_bytes -= part.size
-                self._outgoing[number] = read.pop(0)
-
-    def _take_range_in_memory(self, has_waited: bool) -> None:
-        # It is sent, even if it was dropped from memory again meanwhile.
-        self._in_memory_bytes = min(len(self._outgoing[0]), READ_AHEAD_BYTES)
-        self._cold_ranges = _COLD_RANGES if has_waited else max(self._cold_ranges - 1, 0)
 
     # Closing
 

@@ -100,6 +100,7 @@ class TlsConnection(asyncio.Protocol):
         self.is_stream = False
         self.standing = Standing.CLIENT
         self.served_bytes = 0
+        self.has_room = True
         self.on_drained: Callable[[], None] | None = None
         self._failure: OSError | None = None
         self._received = bytearray()

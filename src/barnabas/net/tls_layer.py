@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.base.files import FileSlice
+from barnabas.base.memory import rest_of
 from barnabas.base.network import HEAD_BYTES, Accept, Connection, FrameHandler, Listener, Network, Part, Standing
 from barnabas.net.cold_reads import READ_AHEAD_BYTES, ColdReads, read_at_once, read_whole
 
@@ -104,14 +105,47 @@ class TlsLayer:
         return link
 
 
-class TlsLink:
+class _CountedBelow:
+    """What waits for an encrypted connection is counted by the one below it."""
+
+    __slots__ = ("_connection", "_is_open", "_standing")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._standing = connection.standing
+        self._is_open = False
+        """Whether the handshake is over."""
+
+    @property
+    def standing(self) -> Standing:
+        return self._standing
+
+    @standing.setter
+    def standing(self, standing: Standing) -> None:
+        self._standing = standing
+        if self._is_open:  # until then it is that of a stranger
+            self._connection.standing = standing
+
+    @property
+    def has_room(self) -> bool:
+        return self._connection.has_room
+
+    @property
+    def served_bytes(self) -> int:
+        return self._connection.served_bytes
+
+    @served_bytes.setter
+    def served_bytes(self, served_bytes: int) -> None:
+        self._connection.served_bytes = served_bytes
+
+
+class TlsLink(_CountedBelow):
     """One side of an encrypted connection: the handler of the connection below, and the connection of the handler above."""
 
     __slots__ = (
         "_accept",
         "_ahead",
         "_cold_reads",
-        "_connection",
         "_defers",
         "_disk_read",
         "_drop",
@@ -125,7 +159,6 @@ class TlsLink:
         "_is_closed",
         "_is_closing",
         "_is_delivering",
-        "_is_open",
         "_is_paused",
         "_is_pumping",
         "_loop",
@@ -133,7 +166,6 @@ class TlsLink:
         "_opened",
         "_outgoing",
         "_received",
-        "_standing",
         "_timer",
         "_tls",
         "_turn_ends_s",
@@ -157,7 +189,7 @@ class TlsLink:
     ) -> None:
         connection.is_stream = True
         connection.on_drained = self._pump
-        self._connection = connection
+        super().__init__(connection)
         self._tls = tls
         self._ahead = incoming  # received, and not yet decrypted
         self._encrypted = outgoing
@@ -181,7 +213,6 @@ class TlsLink:
         self._outgoing: deque[Part] = deque()
         self._unsent_bytes = 0
         self._file_bytes = 0  # of these, what is in files
-        self._standing = connection.standing
         self._hold_input: Callable[..., None] | None = getattr(connection, "hold_input", None)
         self._hold_extra: Callable[[int], None] | None = getattr(connection, "hold_extra", None)
         """Where the connection below counts what waits."""
@@ -189,7 +220,6 @@ class TlsLink:
         self._holds = False  # not reading until what is unsent has left
         self._turn_ends_s = 0.0
         self._defers = False  # what has arrived is continued in the next turn of the loop
-        self._is_open = False
         self._is_paused = False
         self._is_delivering = False
         self._is_pumping = False
@@ -407,24 +437,6 @@ class TlsLink:
         return str(getattr(self._handler, "work", ""))
 
     @property
-    def standing(self) -> Standing:
-        return self._standing
-
-    @standing.setter
-    def standing(self, standing: Standing) -> None:
-        self._standing = standing
-        if self._is_open:  # until then it is that of a stranger
-            self._connection.standing = standing
-
-    @property
-    def served_bytes(self) -> int:
-        return self._connection.served_bytes
-
-    @served_bytes.setter
-    def served_bytes(self, served_bytes: int) -> None:
-        self._connection.served_bytes = served_bytes
-
-    @property
     def peer_certificate(self) -> Mapping[str, object] | None:
         """What the peer's certificate says, if it has shown one that was verified."""
         found: Mapping[str, object] | None = self._tls.getpeercert()
@@ -550,7 +562,7 @@ class TlsLink:
                 whole = memoryview(part).cast("B")
                 piece = whole[:room]
                 if len(whole) > room:
-                    outgoing.appendleft(whole[room:])
+                    outgoing.appendleft(rest_of(whole, room))
             pieces.append(piece)
             room -= len(piece)
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -73,6 +73,11 @@ class WaitingBytes:
     def state(self) -> BudgetState:
         return self.budget.state
 
+    @property
+    def has_room(self) -> bool:
+        """See `MemoryBudget.has_room_for_answers`."""
+        return self.budget.has_room_for_answers
+
     def hold(self, pile: Pile, held_bytes: int) -> None:
         """See `MemoryBudget.hold`."""
         budget = self.budget

@@ -483,7 +483,7 @@ async def _kill(server: _Server) -> None:
 
 def _plan_coordination(data_dir: Path, count: int) -> dict[int, dict[str, str]]:
     """The settings of each coordination server; the members of an ensemble must know all ports beforehand."""
-    common = {"clientPortAddress": _HOST, "tickTime": "2000", "maxClientCnxns": "0"}
+    common = {"clientPortAddress": _HOST, "tickTime": "2000", "maxClientCnxns": "1000"}
     if count == 1:
         data = data_dir / "zookeeper"
         make_private_dirs(data)

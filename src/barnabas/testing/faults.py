@@ -170,6 +170,10 @@ class _Link:
         self._inner.served_bytes = value
 
     @property
+    def has_room(self) -> bool:
+        return self._inner.has_room
+
+    @property
     def on_drained(self) -> Callable[[], None] | None:
         return self._inner.on_drained
 

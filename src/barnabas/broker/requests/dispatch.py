@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from barnabas.base.clock import Clock
-from barnabas.base.network import Connection, Standing
-from barnabas.base.slices import Beside, Sliced, Slices
+from barnabas.base.clock import CallLater, Clock
+from barnabas.base.network import Connection, Part, Standing
+from barnabas.base.slices import Beside, FewAtOnce, Sliced, Slices
 from barnabas.broker.requests.connection_quotas import ConnectionQuotas
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import ClientFacts, Request
@@ -44,8 +44,10 @@ _HEAD = struct.Struct(">hhi")
 """API key, version and correlation id: the first `HEAD_BYTES` of a request."""
 _LARGE_BYTES = 16 * 1024
 _LARGE_PRODUCE_BYTES = 64 * 1024
+_LARGE_ANSWERS = 4
+_LARGE_REQUESTS = 8
 _DECODED_FACTOR = 4
-"""A large request counts so often until it is answered: what it names becomes objects."""
+"""A large request counts so often while it is served: what it names becomes objects."""
 _WAITING_FOR_OTHERS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 """Their answers wait for other requests, which may need the room; and they become few objects."""
 """Requests from these sizes on are decoded in slices: what is smaller names some thousand things at most."""
@@ -107,15 +109,19 @@ class Dispatcher:
         client_id: str,
         unsupported_version: Any,
         slices: Slices,
+        call_later: CallLater,
+        has_room: Callable[[], bool] = lambda: True,
         fast_paths: Mapping[ApiKey, FastPath] | None = None,
     ) -> None:
         """``handlers`` are by API key. ``client_id`` is this broker's own in requests to itself;
         ``unsupported_version`` is the response, in version 0, to ApiVersions requests in an unknown version.
+        ``has_room`` says whether what waits for clients leaves room for a large answer.
         ``fast_paths`` serve usual requests of some API keys."""
         self.handlers = handlers
         self.connections: dict[ClientConnection, None] = {}  # in the order in which they were accepted
         self.clock = clock
         self.slices = slices
+        self.large_answers = FewAtOnce(slices, call_later, _LARGE_ANSWERS, has_room)
         self.unsupported_version = unsupported_version
         self.request_metrics = BrokerRequestMetrics()
         self.fast_apis = {
@@ -126,6 +132,9 @@ class Dispatcher:
         self._purgatory = purgatory
         self._quotas = quotas
         self._client_id = client_id
+        self._large: dict[ClientConnection, bool] = {}
+        """Whose large requests are being served."""
+        self._next_large: dict[ClientConnection, Callable[[], None]] = {}
         self._rejected = 0
         self._rejections_logged_from_ms = 0
 
@@ -227,6 +236,25 @@ class Dispatcher:
             logger.info("Rejected connection from %s, %s; %d so far", opened.client.host, reason, self._rejected)
             self._rejections_logged_from_ms = now_ms + _REJECTION_LOG_INTERVAL_MS
         opened.close()
+
+    def begin_large(self, client: "ClientConnection", begin: Callable[[], None]) -> None:
+        """Call ``begin`` when few large requests of clients are being served, until `end_large` of each: what they name
+        becomes objects, which would else be in memory for all of them together."""
+        self._next_large[client] = begin
+        self._begin_next_large()
+
+    def end_large(self, client: "ClientConnection") -> None:
+        """Its large request is answered, or waits for others, or the client is gone."""
+        self._next_large.pop(client, None)
+        if self._large.pop(client, False):
+            self._begin_next_large()
+
+    def _begin_next_large(self) -> None:
+        while self._next_large and len(self._large) < _LARGE_REQUESTS:
+            client = next(iter(self._next_large))
+            begin = self._next_large.pop(client)
+            self._large[client] = True
+            begin()
 
     def forget(self, connection: "ClientConnection") -> None:
         """A connection is closed."""
@@ -360,13 +388,27 @@ class ClientConnection:
         """Decode a request that may name very much in slices, then serve it. The connection is paused until its answer."""
         request.is_large = True
         self._is_decoding = True
-        if request.api_key not in _WAITING_FOR_OTHERS:
-            self._connection.served_bytes = _DECODED_FACTOR * len(data)
         self._synchronous = True
-        self._dispatcher.slices.start(self._decode(request, handler, data, offset))
+        if self._goes_first(request):
+            self._dispatcher.slices.start(self._decode(request, handler, data, offset))
+        else:
+            self._connection.served_bytes = len(data)
+            self._dispatcher.begin_large(self, partial(self._begin_large, request, handler, data, offset))
         self._synchronous = False
         if self.busy:
             self._connection.pause()
+
+    def _goes_first(self, request: Request) -> bool:
+        """Whether a large request and its answer wait for none of other clients."""
+        return request.api_key in _WAITING_FOR_OTHERS or self._connection.standing is Standing.MEMBER
+
+    def _begin_large(self, request: Request, handler: RequestHandler, data: memoryview, offset: int) -> None:
+        self._connection.served_bytes = _DECODED_FACTOR * len(data)
+        self._dispatcher.slices.start(self._decode(request, handler, data, offset))
+
+    def _end_large(self) -> None:
+        self._connection.served_bytes = 0
+        self._dispatcher.end_large(self)
 
     def _decode(self, request: Request, handler: RequestHandler, data: memoryview, offset: int) -> Sliced[None]:
         try:
@@ -382,7 +424,7 @@ class ClientConnection:
             self._request = request
             self._dispatcher.handle(request, handler)
             if request.waiter is not None or request.timer is not None:
-                self._connection.served_bytes = 0  # what it waits for may need the room
+                self._end_large()  # what it waits for may need the room
 
     def drops(self, head: bytes, frame_bytes: int) -> bool:
         key, version, _ = _HEAD.unpack(head)
@@ -428,6 +470,7 @@ class ClientConnection:
         if request is not None:
             request.abandon()
         self._dispatcher.forget(self)
+        self._dispatcher.end_large(self)
         if error is not None:
             logger.debug("Lost the connection from %s:%d: %s", self.client.host, self.client.port, error)
 
@@ -463,11 +506,11 @@ class ClientConnection:
                 self._connection.close()
                 return
         if request.is_large and response is not None:
-            self._dispatcher.slices.start(self._send_large(request, response))
+            self._start_sending(request, response)
             return
         self._request = None
         if request.is_large:
-            self._connection.served_bytes = 0
+            self._end_large()
         if response is not None:
             try:
                 parts = encode_response(response, request.version, request.correlation_id)
@@ -489,19 +532,26 @@ class ClientConnection:
             self._request = None
             self._connection.close()
         else:
-            self._dispatcher.slices.start(self._send_large(request, made.pop()))
+            self._start_sending(request, made.pop())
+
+    def _start_sending(self, request: Request, response: Any) -> None:
+        """Encode and send a response that may be large; only few of those for clients are made at a time."""
+        runs = self._dispatcher.slices if self._goes_first(request) else self._dispatcher.large_answers
+        runs.start(self._send_large(request, response))
 
     def _send_large(self, request: Request, response: Any) -> Sliced[None]:
         """Encode a response in slices; the request counts as unanswered until it is sent."""
+        parts: list[Part] = []
         try:
-            parts = yield from encode_response_in_slices(response, request.version, request.correlation_id)
+            if self._request is request:  # else the client is gone
+                parts = yield from encode_response_in_slices(response, request.version, request.correlation_id)
         except (ValueError, KafkaError):
             logger.exception("The response to %s cannot be sent", request)
             self._connection.close()
             return
         if self._request is request:  # else the client is gone
             self._request = None
-            self._connection.served_bytes = 0
+            self._end_large()
             self._connection.send(parts)
             if not self._synchronous:
                 self._connection.resume()

@@ -48,6 +48,11 @@ class Transport(Protocol):
         """Whether the next request may follow at once: the client is not held, and reads its replies."""
         ...
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a large reply may be made now: what waits for all clients has a limit."""
+        ...
+
     def hold(self) -> None:
         """Take no more requests until `release`."""
         ...
@@ -55,7 +60,8 @@ class Transport(Protocol):
     def release(self) -> None: ...
 
     def soon(self, work: Callable[[int], None]) -> None:
-        """Call ``work`` with the time when other clients have been served; also if this connection is closed meanwhile."""
+        """Call ``work`` with the time when other clients have been served, and a moment later if there is no room; also if
+        this connection is closed meanwhile."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """Reads that take long, in slices: other clients are served between two of them.
 
-All reads that are under way get one slice in each turn of the event loop, one after the other. A short read is over with
-its first slice, at once if no other is under way. A closed connection ends its read.
+Some reads are under way at a time, and get one slice in each turn of the event loop, one after the other; the others follow in
+order, while there is room for their replies. So not all replies of very many clients are in memory together. A short read is
+over with its first slice, at once if no other is under way. A closed connection ends its read.
 
 A read that looked at the tree at its begin, and only encodes, keeps its place among what its client gets: events and replies
 that come meanwhile wait behind it (`RepliesBehind`). They belong to later zxids, and a client library has the read's watch only
@@ -16,6 +17,8 @@ from collections.abc import Callable, Generator
 from barnabas.coordination.core.connections import ServerConnection, Transport
 
 __all__ = ["RepliesBehind", "SlicedRead", "SlicedReads"]
+
+_MOST_UNDER_WAY = 4
 
 
 class RepliesBehind:
@@ -56,6 +59,10 @@ class RepliesBehind:
     @property
     def takes_requests(self) -> bool:
         return self._transport.takes_requests
+
+    @property
+    def has_room(self) -> bool:
+        return self._transport.has_room
 
     def hold(self) -> None:
         self._transport.hold()
@@ -117,17 +124,29 @@ class SlicedReads:
     def __init__(self, answer: Callable[[SlicedRead, int], None]) -> None:
         """``answer`` is called with a read that is over, and the time."""
         self._answer = answer
-        self._reads: deque[SlicedRead] = deque()
+        self._reads: deque[SlicedRead] = deque()  # under way
+        self._next: deque[SlicedRead] = deque()
 
     def begin(self, read: SlicedRead, now_ms: int) -> None:
         """Run its first slice, unless others wait for their next one."""
-        self._reads.append(read)
-        if len(self._reads) == 1:
+        self._next.append(read)
+        if not self._reads and len(self._next) == 1:
             self._turn(now_ms)
         if read.zxid is not None and not read.is_over:
             read.keep_place()
 
     def _turn(self, now_ms: int) -> None:
+        latest = self._next[0] if self._next else self._reads[0]
+        while self._next and len(self._reads) < _MOST_UNDER_WAY:
+            if not (self._next[0].client.is_closed or self._next[0].client.transport.has_room):
+                break
+            self._reads.append(self._next.popleft())
+        if self._reads:
+            latest = self._advance(now_ms)
+        if self._reads or self._next:
+            latest.client.transport.soon(self._turn)
+
+    def _advance(self, now_ms: int) -> SlicedRead:
         read = self._reads.popleft()
         if not read.client.is_closed:
             read.advance()
@@ -135,5 +154,4 @@ class SlicedReads:
                 self._answer(read, now_ms)
             else:
                 self._reads.append(read)
-        if self._reads:
-            read.client.transport.soon(self._turn)
+        return read

@@ -9,16 +9,36 @@ from functools import partial
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.files import Files
-from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Network
+from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Network, Standing
 from barnabas.base.settings import Values
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
 from barnabas.coordination.server.assembly import read_text
 from barnabas.coordination.server.authentication import tls_options
 
-__all__ = ["ClientPorts"]
+__all__ = ["ClientPorts", "networks"]
 
 logger = logging.getLogger(__name__)
 _MAX_CONNECT_BYTES = 1024
+_STRANGERS_BYTES = 8 * 1024 * 1024
+"""What may wait for all connections without a session together."""
+_STRANGERS_WAIT_MS = 1000
+
+
+def networks(settings: Values) -> tuple[Network, Network]:
+    """The machine's network for members of the ensemble, and for clients, whose waiting bytes are limited (maxWaitingBytes)."""
+    from barnabas.net.sockets import MAX_UNSENT_BYTES, SocketNetwork
+    from barnabas.net.waiting_bytes import WaitingBytes
+
+    limit_bytes: int = settings["maxWaitingBytes"]
+    clients = WaitingBytes(limit_bytes, "maxWaitingBytes", max_unsent_bytes=MAX_UNSENT_BYTES)
+    strangers = WaitingBytes(
+        min(_STRANGERS_BYTES, limit_bytes),
+        "the limit without a session",
+        max_unsent_bytes=MAX_UNSENT_BYTES,
+        longest_wait_ms=_STRANGERS_WAIT_MS,
+    )
+    limits = {Standing.STRANGER: strangers, Standing.CLIENT: clients, Standing.MEMBER: clients}
+    return SocketNetwork(), SocketNetwork(limits=limits)
 
 
 class ClientPorts:
@@ -49,9 +69,10 @@ class ClientPorts:
         secure_port = settings["secureClientPort"]
         if secure_port is not None:
             from barnabas.net.ssl_contexts import server_context
-            from barnabas.net.tls import TlsNetwork
+            from barnabas.net.tls_layer import TlsLayer
 
-            network = TlsNetwork(server=server_context(tls_options(settings, partial(read_text, files))))
+            server = server_context(tls_options(settings, partial(read_text, files)))
+            network = TlsLayer(self._network, server=server)
             accept, address = partial(self._accept, True), settings["secureClientPortAddress"]
             self._secure_listener = await _open(network, address, secure_port, accept, "secureClientPort")
         if endpoint is not None:

@@ -6,6 +6,8 @@ session.
 
 import logging
 from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from barnabas.base.network import Connection
 from barnabas.base.settings import Values
@@ -15,25 +17,28 @@ from barnabas.coordination.server.client_transport import ClientTransport
 from barnabas.coordination.server.server_metrics import ServerMetrics
 from barnabas.wire.jute.records import Id
 
+if TYPE_CHECKING:
+    from barnabas.net.tls_layer import TlsLink
+
 __all__ = ["ClientConnections"]
 
 logger = logging.getLogger(__name__)
 
 
-def _identify(connection: Connection, client: ServerConnection, rules: AccessRules) -> bool:
-    """Add the identity that the client's certificate proves, if it has shown one; False if it cannot be named."""
+def _identify(connection: "TlsLink", client: ServerConnection, rules: AccessRules) -> None:
+    """Add the identity that the client's certificate proves, if it has shown one; close if it cannot be named."""
     from barnabas.security.principals import subject_name
 
-    certificate = getattr(connection, "peer_certificate", None)
+    certificate = connection.peer_certificate
     if not certificate:
-        return True
+        return
     name = subject_name(certificate)
     if name is None:
         logger.warning("Closing the connection of %s: its certificate's subject is unknown", client.address)
-        return False
+        connection.close()
+        return
     logger.info("Authenticated Id %r for scheme x509", name)
     client.add_ids(rules.with_super(Id("x509", name)))
-    return True
 
 
 class ClientConnections:
@@ -57,8 +62,9 @@ class ClientConnections:
     ) -> None:
         """Take a new connection, or close it; ``is_closing`` is whether the server takes no more."""
         peer.client.is_secure = is_secure
-        if is_secure and not _identify(connection, peer.client, rules):
-            connection.close()
+        if is_secure:
+            secured = cast("TlsLink", connection)
+            secured.on_secured = partial(_identify, secured, peer.client, rules)
         address, limit = peer.client.address, self._max_of_address
         self._peers[peer] = None
         self._by_address[address] += 1

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from barnabas.base.network import Connection
+from barnabas.base.network import Connection, Standing
 from barnabas.base.slices import Sliced, Slices
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.processor import Processor
@@ -21,6 +21,7 @@ _MAX_UNSENT_BYTES = 4 << 20
 _UNSENT_BYTES = 1 << 20
 _GATHER_BYTES = 256 << 10
 _DRAIN_CHECK_S = 0.01
+_ROOM_CHECK_S = 0.01
 _CLOSE_PATIENCE_S = 1.0  # for a peer to read the last replies
 
 
@@ -82,6 +83,7 @@ class ClientTransport:
         self._outgoing: list[bytes | bytearray] = []
         self._gathered_bytes = 0
         self._holds = 0
+        connection.standing = Standing.STRANGER
         self.is_closing = False
         """Whether this server ends the connection."""
         address, port = connection.peer
@@ -103,10 +105,15 @@ class ClientTransport:
         """With a session, frames may be large. A learner waits for its leader before it gives one back."""
         if self._max_frame_bytes and self.client.session is not None:
             self._connection.max_frame_bytes, self._max_frame_bytes = self._max_frame_bytes, 0
+            self._connection.standing = Standing.CLIENT
 
     @property
     def takes_requests(self) -> bool:
         return not self._holds and not self.is_closing and self._connection.unsent_bytes <= _UNSENT_BYTES
+
+    @property
+    def has_room(self) -> bool:
+        return self._connection.has_room
 
     def bad_length(self, prefix: bytes) -> None:
         words = None
@@ -173,7 +180,7 @@ class ClientTransport:
             self._connection.resume()
 
     def soon(self, work: Callable[[int], None]) -> None:
-        self._later(0, lambda: work(self._now_ms()))
+        self._later(0 if self._connection.has_room else _ROOM_CHECK_S, lambda: work(self._now_ms()))
 
     def close(self) -> None:
         self.is_closing = True
@@ -204,6 +211,7 @@ class _ClosedTransport:
         self._later = later
 
     takes_requests = False
+    has_room = True
 
     def send(self, frames: bytes | bytearray) -> None: ...
 

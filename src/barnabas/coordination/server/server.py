@@ -32,7 +32,7 @@ from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.coordination.election.peers import ElectionPeers
 from barnabas.coordination.quorum.channels import AuthenticatedNetwork
 from barnabas.coordination.server.assembly import MemberAssembly, client_limits
-from barnabas.coordination.server.channels import ClientPorts
+from barnabas.coordination.server.channels import ClientPorts, networks
 from barnabas.coordination.server.client_connections import ClientConnections
 from barnabas.coordination.server.client_transport import ClientTransport
 from barnabas.coordination.server.peer_config import PeerConfig, read_peer_config
@@ -124,11 +124,7 @@ class CoordinationServer:
         self._files = files or OsFiles()
         self._clock = clock or SystemClock()
         self._rng = rng or new_random()
-        if network is None:
-            from barnabas.net.sockets import SocketNetwork
-
-            network = SocketNetwork()
-        self._network = network
+        self._network, client_network = (network, network) if network is not None else networks(settings)
         self._executor = executor
         self._own_executor: ThreadPoolExecutor | None = None
         self._log_thread: WorkerThread | None = None
@@ -147,7 +143,7 @@ class CoordinationServer:
         self._server_id = _SERVER_ID
         self._is_serving = True
         self._log_source: Processor | MemberLog
-        self._ports = ClientPorts(network, self._accept)
+        self._ports = ClientPorts(client_network, self._accept)
         self._is_started = False
         self._flushing: list[ClientTransport] = []
         self._is_logging = self._log_has_ended = self._logging_scheduled = False

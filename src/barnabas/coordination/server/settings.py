@@ -95,6 +95,11 @@ ZOO_CFG_DEFINITIONS = Definitions(
         Setting("autopurge.purgeInterval", Kind.INT, "0", "Hours between purges; 0 or less for none."),
         Setting("jute.maxbuffer", Kind.INT, "1048575", "Bytes that a request may have.", at_least(1024)),
         Setting(
+            "maxWaitingBytes", Kind.LONG, "67108864",
+            "Bytes that may wait in memory for all clients together: requests that have not come to their end, and answers that "
+            "are not read. Near the limit, clients that stand still are disconnected. Not of ZooKeeper's.", at_least(1048576),
+        ),
+        Setting(
             "globalOutstandingLimit", Kind.INT, "1000",
             "Requests of all clients that may wait for the log; above it, each client may have one.", at_least(1),
         ),

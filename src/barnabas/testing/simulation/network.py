@@ -271,6 +271,7 @@ class _Endpoint:
         self.is_stream = False
         self.standing = Standing.CLIENT
         self.served_bytes = 0
+        self.has_room = True
         self.on_drained: Callable[[], None] | None = None
         self._max_unsent_bytes = max_unsent_bytes
         self._handler: FrameHandler | None = None
