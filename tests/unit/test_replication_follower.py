@@ -1,5 +1,6 @@
 """What a follower decides: sessions, truncation, and a fetcher that copies from a real leader's dispatch and log."""
 
+import logging
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -273,6 +274,71 @@ def test_a_corrupt_batch_is_not_appended_and_asked_for_again(pair: Pair) -> None
 
 
 # What was lost
+
+
+def test_a_batch_that_can_never_be_appended_is_asked_for_less_and_less_often_and_reported_once(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each pause is twice the one before, up to the limit; the line comes again after a minute, with the number of attempts."""
+    leader_log = pair.lead(1)
+    pair.append(T0, b"a")
+    file = Path(leader_log.segments.active.path)
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    pair.follow(1)
+    pauses = []
+    for _ in range(10):
+        pair.turn()
+        pause = pair.fetcher.wake(pair.now_ms)
+        assert pause is not None
+        pauses.append(pause)
+        pair.now_ms += pause
+        pair.fetcher.wake(pair.now_ms)
+    assert pauses == [20, 40, 80, *[pair.limits.backoff_ms] * 7]
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(lines) == 1
+    assert "t-0 cannot be copied from offset 0 on (attempt 1)" in lines[0]
+    pair.now_ms += 60_000
+    pair.turn()
+    assert "(attempt 11)" in caplog.records[-1].getMessage()
+
+
+@pytest.mark.parametrize("epoch", [0, 9])
+def test_a_batch_of_an_epoch_that_cannot_be_is_not_appended(
+    pair: Pair, epoch: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is older than the record before it, and one that is later than the leader's own."""
+    leader_log = pair.lead(2)
+    pair.append(T0, b"a")
+    pair.append(T0, b"b")
+    file = Path(leader_log.segments.active.path)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 + 15] = epoch
+    file.write_bytes(data)
+    pair.follow(2)
+    pair.turn()
+    assert pair.follower_log().log_end_offset <= 1
+    assert f"has leader epoch {epoch}" in caplog.text
+
+
+def test_records_of_a_later_epoch_than_the_partitions_are_copied_again(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A damaged epoch at the end of the log would keep the follower asking for ever."""
+    leader_log = pair.lead(1)
+    pair.append(T0, b"a")
+    pair.follow(1)
+    pair.turn()
+    pair.follower_log().append_as_leader(batch(b"b"), leader_epoch=9, now_ms=START_MS)
+    pair.append(T0, b"b")
+    pair.lead(2)
+    pair.follow(2)
+    assert "leader epoch 9, and the partition is in epoch 2" in caplog.text
+    pair.turn()
+    pair.turn()
+    assert pair.follower_log().log_end_offset == leader_log.log_end_offset == 2
+    assert pair.follower_log().leader_epochs.latest_epoch == 1
 
 
 def test_a_replica_that_lost_records_forgets_it_when_it_has_them_all_again(pair: Pair) -> None:

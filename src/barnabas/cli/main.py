@@ -59,6 +59,7 @@ COMMANDS = {
     "verifiable-producer": _Command("verifiable_producer", "send numbers, and print what became of each as JSON"),
     "verifiable-consumer": _Command("verifiable_consumer", "read in a group, and print what happens as JSON"),
     "dump-log": _Command("dump_log", "print the contents of log segments, indexes and snapshots"),
+    "lost-records": _Command("lost_records", "show the records that a partition's folder lacks, or step over them"),
     "zookeeper-shell": _Command("zookeeper_shell", "look at and change the znode tree"),
     "zookeeper-server-stop": _Command("zookeeper_server_stop", "stop the coordination servers of this machine"),
     "zookeeper-status": _Command("zookeeper_status", "show role, lag, sessions and latency of coordination servers"),

@@ -5,6 +5,7 @@ where one is due, write the bytes as they came, move the log end offset, then th
 unpacked once, here, and handed from check to check.
 """
 
+import logging
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
@@ -18,6 +19,7 @@ from barnabas.log.append_checks import (
 )
 from barnabas.log.components import LogComponents, roll
 from barnabas.log.conversion import needs_record_validation
+from barnabas.log.holes import write_accepted
 from barnabas.log.producer_state import Origin
 from barnabas.log.record_checks import AT_ONCE, RecordValidator
 from barnabas.log.segment.segment import Segment
@@ -42,6 +44,9 @@ from barnabas.wire.kafka.records.batch_header import (
 from barnabas.wire.kafka.records.control import EndMarker, read_end_marker
 
 __all__ = ["AppendInfo", "Appender", "UnexpectedOffsetError"]
+
+
+logger = logging.getLogger(__name__)
 
 
 class UnexpectedOffsetError(BarnabasError):
@@ -186,7 +191,9 @@ class Appender:
 
     # ---- followers
 
-    def append_as_follower(self, records: Buffer, config: LogConfig, now_ms: int) -> AppendInfo:
+    def append_as_follower(
+        self, records: Buffer, config: LogConfig, now_ms: int, leader_epoch: int | None = None
+    ) -> AppendInfo:
         """See `PartitionLog.append_as_follower`."""
         view = memoryview(records)
         bounds = self._bounds
@@ -199,8 +206,12 @@ class Appender:
                 break
             batch = view[position:stop]
             check_replicated(batch, header)
+            if leader_epoch is not None and not self._epochs.latest_epoch <= header.leader_epoch <= leader_epoch:
+                self._check_epoch(header, leader_epoch)
             if header.base_offset < expected:
                 self._begin_at(header)
+            elif header.base_offset > expected and leader_epoch is not None:
+                self._accept_hole(expected, header.base_offset)
             self._write(batch, header, header.base_offset, header.leader_epoch, header.max_timestamp, config, now_ms)
             if first_offset < 0:
                 first_offset = header.base_offset
@@ -211,6 +222,29 @@ class Appender:
         return AppendInfo(
             first_offset, expected - 1, max_timestamp, -1, bounds.log_start_offset, position, latest_epoch
         )
+
+    def _check_epoch(self, header: BatchHeader, leader_epoch: int) -> None:
+        """Epochs never go back in a log, and none is later than the leader's. Raises `KafkaError` CORRUPT_MESSAGE."""
+        if header.leader_epoch >= 0:  # batches from before Kafka 0.11 have none
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"the batch with offsets {header.base_offset} to {header.last_offset} has leader epoch "
+                f"{header.leader_epoch}, behind records of epoch {self._epochs.latest_epoch} and from a leader of epoch "
+                f"{leader_epoch}",
+            )
+
+    def _accept_hole(self, start: int, end: int) -> None:
+        """The leader has no records there: compaction took them, or its operator stepped over a loss."""
+        holes, folder = self._components.holes, self._components.folder
+        if not holes.are_legal and self._bounds.log_start_offset < start:
+            holes.accept(start, end)
+            write_accepted(folder.files, folder.directory, holes.accepted)
+            logger.warning(
+                "%s: the leader has no records at offsets %d to %d, and this replica has none then",
+                self._topic_partition,
+                start,
+                end - 1,
+            )
 
     def _begin_at(self, header: BatchHeader) -> None:
         """Let an empty log begin with a batch that its end lies in."""

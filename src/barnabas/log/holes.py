@@ -82,6 +82,11 @@ class Holes:
         """There are no records from ``start`` to ``end`` (exclusive), and that is no loss."""
         self._accepted.append(OffsetSpan(start, end))
 
+    def adopt(self, other: "Holes") -> None:
+        """The log is a copy of another one: what is legal there is legal here."""
+        self.is_sparse = other.is_sparse
+        self._accepted = list(other.accepted)
+
     @property
     def accepted(self) -> list[OffsetSpan]:
         """The ranges that are no loss. For reading."""

@@ -41,15 +41,16 @@ class Inspection:
 
     def remove_strays(self) -> None:
         """Set aside what is out of place. Raises `OSError`."""
-        for stray in self._look().strays:
+        for stray in self.look().strays:
             self._set_aside(stray)
 
     def look_again(self, *, has_gaps: bool) -> None:
         """Compare the segments as recovery left them. ``has_gaps``: it found signs of compaction. Raises `OSError`."""
         self.is_dense = self.is_dense and not has_gaps
-        self._look()
+        self.look()
 
-    def _look(self) -> Arrangement:
+    def look(self) -> Arrangement:
+        """Compare the segments as they are; changes no file. Raises `OSError`."""
         arrangement = self._arrange()
         if self.is_dense and shows_compaction(self._suspects(arrangement)):
             self.is_dense = False

@@ -208,18 +208,19 @@ class PartitionLog:
         """Begin to take usual batches of producers that came together; None if this log is not usual now."""
         return begin_run(self._components, self.availability, self.config, leader_epoch, now_ms)
 
-    def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendInfo:
+    def append_as_follower(self, records: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo:
         """Append a leader's batches as they are: offsets, epochs and timestamps are kept, a cut last batch is left out.
 
         An empty log may have to begin inside a batch, where the leader's start was moved to: it takes the batch whole,
-        so its start goes back to the batch's first offset.
+        so its start goes back to the batch's first offset. ``leader_epoch`` is the leader's: no batch of its can be later, and
+        offsets that it has no record for are no loss here either. None for a copy of this broker's own log.
 
         Raises `UnexpectedOffsetError` when they do not continue the log, `KafkaError` CORRUPT_MESSAGE,
         KAFKA_STORAGE_ERROR.
         """
         self.availability.check()
         try:
-            return self._appender.append_as_follower(records, self.config, now_ms)
+            return self._appender.append_as_follower(records, self.config, now_ms, leader_epoch)
         except OSError as error:
             raise self.availability.fail(error, "appending to") from error
 

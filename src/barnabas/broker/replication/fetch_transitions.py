@@ -23,6 +23,7 @@ __all__ = ["FetchTransitions"]
 logger = logging.getLogger(__name__)
 
 _MAX_REPORTED = 10
+_REPORT_EVERY_MS = 60_000
 _FIRST_BACKOFF_MS = 20  # a follower often learns of the election before the leader
 
 
@@ -66,6 +67,24 @@ class FetchTransitions:
         fetch_state.until_ms = now_ms + fetch_state.backoff_ms
         self.move(fetch_state, FetchEvent.ERROR)
 
+    def refused(self, fetch_state: PartitionFetchState, problem: str, now_ms: int) -> None:
+        """What the source has cannot be copied: wait as after any error, and report it now and then with their number."""
+        fetch_state.failures += 1
+        if now_ms >= fetch_state.report_ms or fetch_state.failures == 1:
+            fetch_state.report_ms = now_ms + _REPORT_EVERY_MS
+            logger.error(
+                "Partition %s cannot be copied from offset %d on (attempt %d): %s",
+                fetch_state.topic_partition,
+                fetch_state.partition.log.log_end_offset,
+                fetch_state.failures,
+                problem,
+            )
+        self.delay(fetch_state, now_ms)
+
+    def succeeded(self, fetch_state: PartitionFetchState) -> None:
+        """What the source sent was taken."""
+        fetch_state.backoff_ms = fetch_state.failures = 0
+
     def handle_error(self, fetch_state: PartitionFetchState, code: int, now_ms: int) -> None:
         """Handle an error that the source returned for a partition."""
         if code == ErrorCode.FENCED_LEADER_EPOCH:
@@ -74,6 +93,8 @@ class FetchTransitions:
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE and fetch_state.state is FetchState.FETCHING:
             fetch_state.leader_start = UNKNOWN
             self.move(fetch_state, FetchEvent.OFFSET_OUT_OF_RANGE)
+        elif code == ErrorCode.KAFKA_STORAGE_ERROR and fetch_state.state is FetchState.FETCHING:
+            self.refused(fetch_state, "the leader cannot read it; its log says why", now_ms)
         else:
             # The leader does not know yet that it leads, or no longer does: LeaderAndIsr is under way.
             logger.debug("Partition %s cannot be fetched: %s", fetch_state.topic_partition, ErrorCode(code).name)

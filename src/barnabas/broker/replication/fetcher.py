@@ -128,11 +128,25 @@ class Fetcher:
     def follow(self, partition: Partition) -> None:
         """Copy a partition in its present leader epoch.
 
-        A log without any epoch holds records that cannot be compared: it goes back to its high watermark.
+        A log without any epoch holds records that cannot be compared: it goes back to its high watermark. No record can be of a
+        later epoch than the partition: those that say so are damaged, and are copied again.
         """
         topic_partition = partition.topic_partition
         self.unfollow(topic_partition)
         log = partition.log
+        while log.leader_epochs.latest_epoch > partition.leader_epoch:
+            epoch, start_offset = log.leader_epochs.epochs.entries[-1]
+            logger.error(
+                "Partition %s: the records from offset %d on say that they are of leader epoch %d, and the partition is in "
+                "epoch %d. They are damaged, and copied again",
+                topic_partition,
+                start_offset,
+                epoch,
+                partition.leader_epoch,
+            )
+            self._transitions.truncate_log(topic_partition, start_offset)
+            if log.leader_epochs.latest_epoch == epoch:
+                break  # the log is offline
         if log.leader_epochs.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
             self._transitions.truncate_log(topic_partition, log.high_watermark)
         self._admit(PartitionFetchState(partition))
@@ -348,19 +362,12 @@ class Fetcher:
 
     def _take(self, fetch_state: PartitionFetchState, data: PartitionData, now_ms: int, wall_ms: int) -> None:
         topic_partition, log = fetch_state.topic_partition, fetch_state.partition.log
-        fetch_state.backoff_ms = 0
         try:
-            diverging = data.diverging_epoch
-            if diverging is not None and diverging.epoch >= 0:
-                self._transitions.truncate(
-                    fetch_state, truncation_for(log, diverging.epoch, diverging.end_offset).offset
-                )
-                fetch_state.last_epoch = log.leader_epochs.latest_epoch
-                self._session.change(topic_partition)
+            if self._truncate(fetch_state, data):
                 return
             records = data.records
             if records is not None and len(records):
-                last_epoch = _append(fetch_state.partition, _bytes(records), wall_ms)
+                last_epoch = _append(fetch_state.partition, _bytes(records), wall_ms, fetch_state.leader_epoch)
                 if last_epoch != fetch_state.last_epoch:
                     self._with_new_epochs.append(log)
                 fetch_state.last_epoch = last_epoch
@@ -379,11 +386,22 @@ class Fetcher:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._transitions.log_failed(fetch_state, error)
             else:
-                logger.error("Partition %s: what the leader sent cannot be appended: %s", topic_partition, error)
-                self._transitions.delay(fetch_state, now_ms)
+                self._transitions.refused(fetch_state, str(error), now_ms)
         except UnexpectedOffsetError as error:
-            logger.error("Partition %s is fetched again after a pause: %s", topic_partition, error)
-            self._transitions.delay(fetch_state, now_ms)
+            self._transitions.refused(fetch_state, str(error), now_ms)
+        else:
+            self._transitions.succeeded(fetch_state)
+
+    def _truncate(self, fetch_state: PartitionFetchState, data: PartitionData) -> bool:
+        """Truncate to where the leader says that our log left its own. Returns whether it says so. Raises `KafkaError`."""
+        diverging, log = data.diverging_epoch, fetch_state.partition.log
+        if diverging is None or diverging.epoch < 0:
+            return False
+        self._transitions.truncate(fetch_state, truncation_for(log, diverging.epoch, diverging.end_offset).offset)
+        fetch_state.last_epoch = log.leader_epochs.latest_epoch
+        self._session.change(fetch_state.topic_partition)
+        self._transitions.succeeded(fetch_state)
+        return True
 
     def _follow_bounds(self, fetch_state: PartitionFetchState, data: PartitionData, wall_ms: int) -> None:
         """Follow the leader's high watermark and log start. Raises `KafkaError`."""
@@ -450,10 +468,10 @@ def _bytes(records: "Buffer | FileSlice") -> Buffer:
     return records.read() if isinstance(records, FileSlice) else records
 
 
-def _append(partition: Partition, records: Buffer, wall_ms: int) -> int:
+def _append(partition: Partition, records: Buffer, wall_ms: int, leader_epoch: int) -> int:
     """Append a leader's batches; returns the epoch of the last. Raises `KafkaError`, `UnexpectedOffsetError`."""
     log = partition.log
-    info = log.append_as_follower(records, now_ms=wall_ms)
+    info = log.append_as_follower(records, now_ms=wall_ms, leader_epoch=leader_epoch)
     partition.counters.replication_bytes_in += len(records)
     if info.last_offset < info.first_offset or info.first_offset < 0:
         return log.leader_epochs.latest_epoch

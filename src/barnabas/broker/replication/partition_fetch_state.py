@@ -96,6 +96,7 @@ class PartitionFetchState:
 
     __slots__ = (
         "backoff_ms",
+        "failures",
         "first_high_watermark",
         "held_start",
         "is_aligned",
@@ -104,6 +105,7 @@ class PartitionFetchState:
         "leader_epoch",
         "leader_start",
         "partition",
+        "report_ms",
         "requested_epoch",
         "requested_offset",
         "requested_start",
@@ -122,6 +124,10 @@ class PartitionFetchState:
         self.last_epoch = partition.log.leader_epochs.latest_epoch
         self.state = FetchState.STARTING
         self.backoff_ms = 0
+        self.failures = 0
+        """Attempts that failed since the last one that did not."""
+        self.report_ms = 0
+        """When a failure is reported again."""
         self.first_high_watermark: int | None = None
         """The leader's high watermark when our log, which has lost records, first reached it."""
         self.held_start: int | None = None

@@ -16,6 +16,7 @@ from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet, start_inside_segment
 from barnabas.log.dirs.log_factory import LogFactory
+from barnabas.log.holes import write_accepted
 from barnabas.log.names import future_folder
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -106,6 +107,7 @@ class Moves:
         future.raise_start(log.log_start_offset)
         future.configure(log.config)
         future.bounds.set_cleaned(log.bounds.cleaned_offset)
+        future.holes.adopt(log.holes)
         # What the copy itself lost on its way was copied again since: it has lost what the current log has, no more.
         if log.lost_data is not None:
             future.note_lost_data(log.lost_data)
@@ -113,6 +115,8 @@ class Moves:
             future.forget_lost_data()
         self._deleted_folders.throw_away(log, now_ms, f"{topic_partition} has moved", sync=True)
         try:
+            if log.holes.accepted:
+                write_accepted(self._dirs.files, future.directory, log.holes.accepted)
             self._take_place(future)
         except OSError as error:
             self._dirs.disk_failed(self._dirs.dir_of(future), error, f"renaming {future.directory}")
