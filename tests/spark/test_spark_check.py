@@ -215,6 +215,31 @@ def test_the_command_reports_problems_for_people_and_for_programs(tmp_path: Path
     assert report["problems"][0]["field"] == "aggregate.compute.total"
 
 
+def test_keys_and_folders_of_types_that_cannot_be_compared_are_refused(spark: Any) -> None:
+    """A map, a text that is compared by other rules than outputs', and bytes in the name of a folder."""
+    head, _ = FLOW.replace(
+        '["at", "name", "temp", "warm"]',
+        '["array(map(name, temp)) as m", "name collate unicode_ci as c", "binary(name) as b"]',
+    ).split("[aggregate]")
+    flow = f"""{head}[[sinks]]
+type = "delta"
+path = "d"
+key = ["m", "b"]
+partition_by = ["b"]
+[[sinks]]
+type = "topic"
+topic = "out"
+key = ["c"]
+"""
+    found = [f"{each.field}: {each.message}" for each in find_problems(spark, spec.parse(flow))]
+    assert found == [
+        "sinks[0].partition_by: names b, which is of type binary, whose values do not come back from the names of folders: take a text, a whole "
+        "number or a date",
+        "sinks[0].key: names m, which is of type map<string,double>, whose values have no equality",
+        "sinks[1].key: names c, which is a text of the collation UNICODE_CI, which outputs do not have: take `COLLATE UTF8_BINARY`",
+    ]
+
+
 def test_outputs_models_and_charts_name_columns_that_there_are(spark: Any) -> None:
     """The score is a column of sinks and charts, but not of what is learned from."""
     more = """

@@ -19,6 +19,7 @@ from barnabas.pipelines import transforms  # noqa: E402
 from barnabas.pipelines.attempts import every_row  # noqa: E402
 from barnabas.pipelines.expectations import is_met  # noqa: E402
 from barnabas.pipelines.keys import with_equal_keys  # noqa: E402
+from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
 from barnabas.pipelines.row_steps import RowStep  # noqa: E402
 from barnabas.pipelines.spec import Aggregate, DatabaseSink, Expectation, Format, Transform  # noqa: E402
 from barnabas.pipelines.uncomputable import mark_uncomputable  # noqa: E402
@@ -478,6 +479,19 @@ def test_a_row_whose_key_an_output_cannot_hold_is_bad_if_it_is_of_one_record(spa
     nul = "column k is a\ufffdb with the character U+0000, which PostgreSQL cannot hold"
     assert found(postgres, "k") == [None, nul, "the key (k) has 2501 bytes, and PostgreSQL takes 2,500", None, None]
     assert found(sqlite, "k") == [None] * 5
+    delta = LakeSink("delta", "p", ("k",), ("k",))
+    empty = transforms.parse_records(
+        spark.createDataFrame(
+            [(b"", b"v", "t", 0, 0), ("\u00e9".encode() * 50, b"v", "t", 0, 1)], transforms.RECORD_SCHEMA
+        ),
+        Format("text", {"value": "string"}),
+        ("key", "key_bytes"),
+    )
+    marked = mark_uncomputable(empty, [steps], (), [delta]).orderBy("source_offset")
+    assert [row[0] for row in marked.select("_barnabas_bad").collect()] == [
+        "column k is empty, which Delta takes for null in partition_by",
+        "column k is longer than a folder's name may be, which partition_by makes of it",
+    ]
     text = "column b is \ufffd, which is not UTF-8: take hex(...) or base64(...) of its bytes"
     assert found(sqlite, "b") == [None] * 4 + [text]
 

@@ -242,6 +242,14 @@ def test_a_table_of_duckdb_of_another_shape_is_refused(tmp_path: Path) -> None:
         open_database(DatabaseSink("duckdb", path, "t", KEY), TYPES)
 
 
+def test_an_empty_text_is_no_folder_of_a_delta_table(tmp_path: Path) -> None:
+    """Delta would take it for null, and replace that row."""
+    table = open_output(LakeSink("delta", str(tmp_path / "d"), KEY, ("carrier",)), TYPES, SCHEMA, rows_change=True)
+    with pytest.raises(OutputError, match="column carrier is empty, which Delta takes for null in partition_by"):
+        table.apply(rows(("", 1), (None, 2)), "flow", "query", 0)
+    assert table.apply(rows(("A", 1), (None, 2)), "flow", "query", 0)
+
+
 # Parquet
 
 

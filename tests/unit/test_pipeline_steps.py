@@ -1,7 +1,9 @@
 """Flows of several sources, tables and steps, declared in TOML and in Python, without Spark."""
 
 import re
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -358,6 +360,33 @@ def test_columns_of_csv_that_are_not_read_may_have_equal_names_or_none(
             list(reader.read(partition))
     else:
         assert [row for batch in reader.read(partition) for row in batch.to_pylist()] == expected
+
+
+def test_bytes_of_a_table_are_bytes_and_never_a_text(tmp_path: Path) -> None:
+    """They come as digits; in a column of another type they are refused."""
+    pytest.importorskip("pyspark")
+    from barnabas.pipelines.lookup import LookupReader
+
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (k)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(b"\x80",), ("\u00e9",), (None,)])
+        connection.commit()
+    options = {
+        "kind": "sqlite",
+        "place": str(path),
+        "columns": '["k"]',
+        "name": "t",
+        "query": "SELECT k FROM t",
+        "refresh_s": "1",
+    }
+    reader = LookupReader({**options, "binary": '["k"]'})
+    (partition,) = reader.partitions()
+    assert [row["k"] for batch in reader.read(partition) for row in batch.to_pylist()] == ["80", "c3a9", None]
+    with pytest.raises(
+        PipelineError, match="column k has bytes; declare it as binary, or have the query make a text of them"
+    ):
+        list(LookupReader({**options, "binary": "[]"}).read(partition))
 
 
 def test_a_table_that_does_not_change_is_tried_once_while_its_reader_waits(

@@ -24,9 +24,10 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines import transforms
 from barnabas.pipelines.dashboard.queries import query_problem
+from barnabas.pipelines.keys import key_type_problem
 from barnabas.pipelines.models.declared import MODEL_VERSION, Model
 from barnabas.pipelines.ordering import order_type_problem
-from barnabas.pipelines.outputs.declared import LakeSink
+from barnabas.pipelines.outputs.declared import LakeSink, folder_type_problem
 from barnabas.pipelines.plans import (
     expressions_of,
     has_watermark,
@@ -346,8 +347,8 @@ class _Check:
         for number, sink in enumerate(self._flow.sinks):
             for name in getattr(sink, "text", ()):
                 self._must_be_column(f"sinks[{number}].text", name, types)
-            for name in getattr(sink, "partition_by", ()):
-                self._must_be_column(f"sinks[{number}].partition_by", name, types)
+            if isinstance(sink, LakeSink):
+                self._folders(f"sinks[{number}].partition_by", sink, types)
             field = f"sinks[{number}].key"
             if sink.key == POSITION and not set(POSITION) <= set(types):
                 text = f"is missing: the results have no position in a topic; take columns from {', '.join(types)}"
@@ -356,14 +357,25 @@ class _Check:
             if sink.key == POSITION and not isinstance(sink, LakeSink | FunctionSink) and multiplies_rows(results):
                 text = "is missing: explode makes several rows of one record, so its position does not tell them apart"
                 self._problems.append(Problem(field, text))
-            for name in sink.key:
-                if name not in types:
-                    self._add(field, f"names {name}, which is no column of the results", name, types)
+            self._key(field, sink.key, results, types)
             self._order(f"sinks[{number}].order_by", sink.order_by, types)
             if condition := getattr(sink, "delete_when", None):
                 self._try(f"sinks[{number}].delete_when", partial(results.where, condition), results)
 
         self._charts(types)
+
+    def _folders(self, field: str, sink: LakeSink, types: dict[str, str]) -> None:
+        for name in sink.partition_by:
+            self._must_be_column(field, name, types)
+            if problem := folder_type_problem(sink.type, types.get(name, "string")):
+                self._problems.append(Problem(field, f"names {name}, which {problem}"))
+
+    def _key(self, field: str, key: Sequence[str], results: DataFrame, types: dict[str, str]) -> None:
+        for name in key:
+            if name not in types:
+                self._add(field, f"names {name}, which is no column of the results", name, types)
+            elif name in results.columns and (problem := key_type_problem(results.schema[name].dataType)):
+                self._problems.append(Problem(field, f"names {name}, which {problem}"))
 
     def _order(self, field: str, order_by: str | None, types: dict[str, str]) -> None:
         if order_by is None:

@@ -23,16 +23,38 @@ from operator import add
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
-from pyspark.sql.types import ArrayType, BinaryType, DataType, DoubleType, FloatType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+)
 
+from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.reasons import shown
 from barnabas.pipelines.spec import DatabaseSink, Sink
 from barnabas.pipelines.sql import POSTGRES_KEY_BYTES
 from barnabas.pipelines.texts import NOT_UTF8
 
-__all__ = ["ambiguous_text", "equal_form", "key_problem", "text_of_bytes", "whole_texts", "with_equal_keys"]
+__all__ = [
+    "ambiguous_text",
+    "equal_form",
+    "key_problem",
+    "key_type_problem",
+    "text_of_bytes",
+    "whole_texts",
+    "with_equal_keys",
+]
 
 _NOT_TEXT = "\\x"
+_BY_CODE_POINTS = "UTF8_BINARY"
+_FOLDER_BYTES = 250
+"""Of a folder's name, its column included."""
 _LOOKS_LIKE_BYTES = r"^\\x(?:[0-9a-f]{2})+$"
 
 
@@ -111,7 +133,40 @@ def key_problem(key: Sequence[str], types: StructType, sinks: Sequence[Sink]) ->
             F.lit(f" bytes, and PostgreSQL takes {POSTGRES_KEY_BYTES:,}"),
         )
         problems.append(F.when(size > POSTGRES_KEY_BYTES, reason))
+    problems += [
+        _folder_problem(name)
+        for name in key
+        if isinstance(types[name].dataType, StringType) and name in _folders(sinks)
+    ]
     return F.coalesce(*problems) if problems else None
+
+
+def _folders(sinks: Sequence[Sink]) -> set[str]:
+    """The columns that make folders of Delta tables."""
+    return {name for sink in sinks if isinstance(sink, LakeSink) and sink.type == "delta" for name in sink.partition_by}
+
+
+def _folder_problem(name: str) -> Column:
+    """Why a text cannot be in a folder's name; null if it can. Delta takes an empty one for null."""
+    column = F.col(name)
+    is_long = F.length(F.url_encode(column)) > _FOLDER_BYTES - len(name)
+    return F.when(column == "", F.lit(f"column {name} is empty, which Delta takes for null in partition_by")).when(
+        is_long, F.lit(f"column {name} is longer than a folder's name may be, which partition_by makes of it")
+    )
+
+
+def key_type_problem(kind: DataType) -> str:
+    """Why values of a type cannot be a key; "" if they can."""
+    if isinstance(kind, MapType | VariantType):
+        return f"is of type {kind.simpleString()}, whose values have no equality"
+    if isinstance(kind, StringType) and kind.collation != _BY_CODE_POINTS:
+        return (
+            f"is a text of the collation {kind.collation}, which outputs do not have: take `COLLATE {_BY_CODE_POINTS}`"
+        )
+    if isinstance(kind, ArrayType):
+        return key_type_problem(kind.elementType)
+    parts = [key_type_problem(field.dataType) for field in kind] if isinstance(kind, StructType) else []
+    return next(filter(None, parts), "")
 
 
 def whole_texts(rows: DataFrame) -> DataFrame:

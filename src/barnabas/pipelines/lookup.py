@@ -12,7 +12,7 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,7 @@ def open_lookup(spark: SparkSession, lookup: Lookup, *, observed: bool = False) 
         "delimiter": lookup.delimiter,
         "refresh_s": str(duration_s(lookup.refresh)),
         "name": lookup.name,
+        "binary": json.dumps(_binary_columns(lookup)),
     }
     rows = spark.read.format(LookupDataSource.name()).options(**options).load()
     if not lookup.columns:
@@ -73,10 +74,18 @@ def open_lookup(spark: SparkSession, lookup: Lookup, *, observed: bool = False) 
     return rows.select(*columns)
 
 
+def _binary_columns(lookup: Lookup) -> list[str]:
+    """The columns that may have bytes, which texts of a database are not."""
+    names = [name for name, kind in lookup.columns.items() if kind.lower() == "binary"]
+    return names if lookup.type in ("sqlite", "postgresql") else []
+
+
 def _typed(lookup: Lookup, name: str, kind: str) -> Column:
     """The column of texts as its type; a text that does not fit ends the flow with its table, column and value."""
     place = lookup.place if lookup.type != "postgresql" else "PostgreSQL"
     text = F.col(name)
+    if name in _binary_columns(lookup):  # which came as hexadecimal digits
+        return F.unhex(text).alias(name)
     value = strict_value(text, DataType.fromDDL(kind))
     problem = F.concat(
         F.lit(f"the table {lookup.name} cannot be read from {place}: column {name} is "),
@@ -196,9 +205,10 @@ def _read_table(options: Mapping[str, str]) -> pa.Table:
         rows = list(_json_rows(place, names))
     else:
         found = _sqlite_rows(place, options["query"]) if kind == "sqlite" else _postgres_rows(place, options["query"])
-        rows = [[_text(value) for value in row] for row in found]
-        if rows and len(rows[0]) != len(names):
-            raise ValueError(f"the query gives {len(rows[0])} columns, but {len(names)} are declared")
+        if found and len(found[0]) != len(names):
+            raise ValueError(f"the query gives {len(found[0])} columns, but {len(names)} are declared")
+        binary = json.loads(options.get("binary", "[]"))
+        rows = [[_text_of(name, value, binary) for name, value in zip(names, row, strict=True)] for row in found]
     columns: list[Sequence[str | None]] = list(zip(*rows, strict=True)) if rows else [() for _ in names]
     return pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})
 
@@ -272,6 +282,16 @@ def _postgres_rows(place: str, query: str) -> list[tuple[Any, ...]]:
             return connection.execute(query.encode()).fetchall()
     except psycopg.Error as error:
         raise ValueError(postgres_reason(error, place)) from error
+
+
+def _text_of(name: str, value: Any, binary: Container[str]) -> str | None:
+    """The value of a column of a database; raises `ValueError` for bytes that are to be something else."""
+    if isinstance(value, bytes | memoryview):
+        if name not in binary:
+            raise ValueError(f"column {name} has bytes; declare it as binary, or have the query make a text of them")
+        return bytes(value).hex()
+    text = _text(value)
+    return text.encode().hex() if name in binary and text is not None else text
 
 
 def _text(value: Any) -> str | None:

@@ -7,6 +7,7 @@ computed there ends the flow.
 
 from dataclasses import dataclass, field
 
+from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Flow, Source, Transform
 
 __all__ = ["RowStep", "aggregates_records", "row_chains", "takes_records"]
@@ -23,7 +24,7 @@ class RowStep:
     """Expectations on the step's rows that leave rows out."""
     aggregate: Aggregate | None = None
     key: tuple[str, ...] = ()
-    """The columns of keys in outputs that the rows behind the step have, or its groups, if these rows or groups are the results."""
+    """The columns of keys and folders in outputs that the rows behind the step have, or its groups, if these are the results."""
 
 
 def row_chains(flow: Flow, source: Source) -> list[tuple[RowStep, ...]]:
@@ -59,7 +60,9 @@ def _key(flow: Flow, aggregate: Aggregate | None) -> tuple[str, ...]:
     """The columns of the results' keys, as far as they are columns of the rows that an aggregate takes."""
     if aggregate:
         return aggregate.group_by
-    return tuple(dict.fromkeys(name for sink in flow.sinks if sink.key != POSITION for name in sink.key))
+    keys = [name for sink in flow.sinks if sink.key != POSITION for name in sink.key]
+    folders = [name for sink in flow.sinks if isinstance(sink, LakeSink) for name in sink.partition_by]
+    return tuple(dict.fromkeys(keys + folders))
 
 
 def takes_records(flow: Flow, place: str) -> bool:

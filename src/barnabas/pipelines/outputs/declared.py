@@ -16,6 +16,7 @@ __all__ = [
     "OutputError",
     "SearchSink",
     "declare_output",
+    "folder_type_problem",
     "read_deletion",
     "refuse_own_table",
 ]
@@ -113,6 +114,14 @@ def declare_output(
             "index", f"is {index!r}, but may hold lower-case letters, digits, dot, dash and underscore only"
         )
     return OpenSearchSink(url.rstrip("/"), index, text, key, table.number("timeout_ms", 30_000), deletion)
+
+
+def folder_type_problem(kind: str, type_name: str) -> str:
+    """Why a column of a type of Spark's cannot make folders of a lake table of this kind; "" if it can."""
+    are_odd = ("binary", "float", "double", "decimal") if kind == "delta" else ("binary",)
+    if not type_name.startswith(are_odd):
+        return ""
+    return f"is of type {type_name}, whose values do not come back from the names of folders: take a text, a whole number or a date"
 
 
 def read_deletion(table: SpecTable, key: tuple[str, ...]) -> str | None:

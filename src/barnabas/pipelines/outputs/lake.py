@@ -209,6 +209,7 @@ class DeltaTableSink:
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
         """One commit; False when the table has the epoch's commit already."""
+        self._require_folders(rows)
         try:
             way, last = self._followed(flow, query)
             if last is not None and epoch <= last:
@@ -227,6 +228,15 @@ class DeltaTableSink:
         except (self._error, OSError) as error:
             raise OutputError(f"the Delta table at {self._sink.path}: {_plain(error)}") from error
         return True
+
+    def _require_folders(self, rows: pa.Table) -> None:
+        """Raise `OutputError` for an empty text that is to make a folder: Delta's protocol takes it for null, and so for another key."""
+        for name in self._sink.partition_by:
+            if pa.types.is_string(rows.schema.field(name).type) and pc.any(pc.equal(rows[name], "")).as_py():
+                raise OutputError(
+                    f"the Delta table at {self._sink.path}: column {name} is empty, which Delta takes for null in partition_by: "
+                    "put another text in its place, or leave such rows out"
+                )
 
     def _followed(self, flow: str, query: str) -> tuple[str, int | None]:
         """As `_way`, of the table as it is now; raises `OutputError` if it lacks what this run has put into it."""
