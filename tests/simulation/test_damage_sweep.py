@@ -7,6 +7,8 @@ import os
 import random
 import re
 from collections.abc import Callable
+from itertools import zip_longest
+from pathlib import Path
 
 import pytest
 
@@ -14,20 +16,48 @@ from support.damage import Damage, Disks, damages_of
 from support.damaged_brokers import start_damaged_cluster, store_cluster
 from support.damaged_ensemble import start_damaged_ensemble, store_ensemble
 
-DAMAGES = int(os.environ.get("BARNABAS_DAMAGES", "5"))
-BROKER_FILES = re.compile(r"checkpoint|meta\.properties|partition\.metadata|\.kafka_cleanshutdown|boot_id|\.snapshot$")
-
+DAMAGES = int(os.environ.get("BARNABAS_DAMAGES", "8"))
+BROKER_FILES = re.compile(
+    r"checkpoint|meta\.properties|partition\.metadata|\.kafka_cleanshutdown|boot_id|\.snapshot$|index$"
+)
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "small-files.md"
 SERVER_FILES = re.compile(r"Epoch$|/myid$")
 
 
-def sample(disks: Disks, machine: str, files: re.Pattern[str]) -> list[Damage]:
-    """Damages of a machine's files, in an order that has all kinds near its beginning."""
-    rng = random.Random(7)
-    found = [
-        each for path in sorted(disks[machine]) if files.search(path) for each in damages_of(disks, machine, path, rng)
-    ]
-    rng.shuffle(found)
+def kind_of_file(path: str) -> str:
+    """The name of a file as the page of small files has it."""
+    name = path.rpartition("/")[2]
+    return re.sub(r"^.*(\.barnabas)$|^[0-9]{20}(\..*)$", r"*\1\2", name)
+
+
+def sample(disks: Disks, machine: str, files: re.Pattern[str], seed: str) -> list[Damage]:
+    """Damages of a machine's files: one of each kind of file, in any order, then another of each."""
+    rng = random.Random(seed)
+    kinds: dict[str, list[Damage]] = {}
+    for path in sorted(disks[machine]):
+        if files.search(path):
+            kinds.setdefault(kind_of_file(path), []).extend(damages_of(disks, machine, path, rng))
+    for damages in kinds.values():
+        rng.shuffle(damages)
+    in_turn = list(kinds.values())
+    rng.shuffle(in_turn)
+    found = [each for turn in zip_longest(*in_turn) for each in turn if each is not None]
     return found[: DAMAGES or len(found)]
+
+
+def test_the_page_of_small_files_has_every_file_and_the_sweeps_damage_it() -> None:
+    """Each row has a test; locks hold nothing."""
+    stored, ensemble = store_cluster(1, clean=True), store_ensemble(3, is_stale=False, clean=True)
+    paths = [*stored.disks["broker-0"], *ensemble.disks["zk-1"]]
+    small = {
+        kind_of_file(path) for path in paths if not re.search(r"\.deleted$|\.log$|/(log|snapshot)\.[0-9a-f]+$", path)
+    }
+    rows = set(re.findall(r"^\| `([^`]+)`", PAGE.read_text(), re.MULTILINE))
+    assert small <= rows
+    swept = {kind_of_file(path) for path in paths if BROKER_FILES.search(path) or SERVER_FILES.search(path)}
+    assert small - swept == {".lock"}
+    # Those that a healthy disk need not have are tested with the log.
+    assert rows - small <= {"barnabas-lost-data", ".barnabas_new", "*.txnindex", "cleaner-offset-checkpoint"}
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
@@ -38,7 +68,7 @@ def test_no_damage_of_a_small_file_of_a_broker_loses_records_in_silence(
     """With three replicas none is lost at all. A healthy disk raises no alarm, whatever the last stop was."""
     stored = store_cluster(brokers, clean=clean)
     faults = start_damaged_cluster(stored, None).faults(None, has_replicas=brokers > 1)
-    damages = sample(stored.disks, "broker-0", BROKER_FILES)
+    damages = sample(stored.disks, "broker-0", BROKER_FILES, f"{brokers} {clean}")
     for damage in damages:
         faults += start_damaged_cluster(stored, damage).faults(damage, has_replicas=brokers > 1)
     record_property("damages", len(damages))
@@ -58,7 +88,7 @@ def test_no_damage_of_a_small_file_of_a_coordination_server_loses_writes_in_sile
     stored = store_ensemble(servers, is_stale=is_stale, clean=clean)
     name = min(stored.disks)
     faults = start_damaged_ensemble(stored, None).faults(None, has_replicas=servers > 1)
-    damages = sample(stored.disks, name, SERVER_FILES)
+    damages = sample(stored.disks, name, SERVER_FILES, f"{servers} {clean}")
     for damage in damages:
         faults += start_damaged_ensemble(stored, damage).faults(damage, has_replicas=servers > 1)
     record_property("damages", len(damages))

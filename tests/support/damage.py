@@ -34,6 +34,8 @@ class Damage:
     what: str
     data: bytes | None
     """None removes the file."""
+    is_directory: bool = False
+    """Whether a directory takes the file's place."""
 
     def __str__(self) -> str:
         return f"{self.machine}:{self.path}: {self.what}"
@@ -124,6 +126,8 @@ def fill(machine: Machine, disks: Disks, damage: Damage | None) -> None:
     if damage is not None and damage.machine == machine.name:
         contents = {**contents, damage.path: damage.data}
     files = SimulatedFiles(machine.disk)
+    if damage is not None and damage.machine == machine.name and damage.is_directory:
+        files.make_dirs(damage.path)
     for path, data in contents.items():
         if data is None:
             continue
@@ -163,3 +167,4 @@ def damages_of(disks: Disks, machine: str, path: str, rng: random.Random) -> Ite
         yield Damage(machine, path, "empty", b"")
         yield Damage(machine, path, "zeros", bytes(len(data)))
     yield Damage(machine, path, "missing", None)
+    yield Damage(machine, path, "a directory", None, is_directory=True)

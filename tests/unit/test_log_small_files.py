@@ -15,8 +15,16 @@ from hypothesis import strategies as st
 from barnabas.base.files import Buffer, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log.checked_files import copy_of, read_checked, write_checked
-from barnabas.log.checkpoints import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS, RECOVERY_POINTS
+from barnabas.log.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    write_offsets,
+)
 from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.log.lost_data import LOST_DATA, LostData, read_lost_data, write_lost_data
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.records import Record, build_batch
@@ -217,6 +225,35 @@ def test_a_healthy_or_copied_dir_raises_no_alarm(tmp_path: Path, clean: bool, ca
         log = opened(tmp_path / name)
         assert (log.log_start_offset, log.log_end_offset) == (START, RECORDS)
     assert alarms(caplog) == []
+
+
+def test_a_damaged_cleaner_offset_is_taken_from_the_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Or a log would be compacted from its start, or not at all."""
+    stopped(tmp_path, clean=True)
+    path = tmp_path / CLEANER_OFFSETS
+    write_offsets(OsFiles(), str(path), {TP: 20})
+    for damage in (b"0\n1\ntopic 0 29\n", b"0\n1\ntopic", b""):
+        path.write_bytes(damage)
+        dirs = open_dirs(tmp_path)
+        log = dirs.get(TP)
+        assert log is not None
+        assert log.bounds.cleaned_offset == 20
+        dirs.close(clean=True)
+    assert len(alarms(caplog)) == 3
+
+
+def test_each_changed_byte_of_a_note_of_lost_data_leaves_a_replica_that_has_lost_records(tmp_path: Path) -> None:
+    """Empty and cut notes, too: only the broker removes it."""
+    stopped(tmp_path, clean=True)
+    write_lost_data(OsFiles(), str(tmp_path / str(TP)), LostData("a test", 3, 5))
+    path = tmp_path / str(TP) / LOST_DATA
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        for data in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+            path.write_bytes(data)
+            assert read_lost_data(OsFiles(), str(path.parent)) is not None
+    path.write_bytes(b"")
+    assert opened(tmp_path).lost_data is not None
 
 
 # ---- leader epochs

@@ -98,7 +98,7 @@ def _read_copy(files: Files, path: str, name: str) -> tuple[bytes, list[int]] | 
     """The contents in a copy, and the checksums that it names, newest first; None when there is no valid one."""
     try:
         data = files.read(path)
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         return None
     start = data.rfind(b"crc32", max(0, len(data) - _TRAILER_BYTES))
     match = _TRAILER.fullmatch(data, start) if start >= 0 else None
