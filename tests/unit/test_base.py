@@ -2,6 +2,8 @@
 
 import errno
 import os
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -120,6 +122,32 @@ def test_appended_parts_stand_in_order_and_are_read_back(tmp_path) -> None:
     assert file.read_at(0, 10) == whole[:3]
     file.close()
     file.close()
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        lambda files, folder: files.open(folder, read_only=True).read_at(0, 10),
+        lambda files, folder: files.open(folder),
+        lambda files, folder: files.open(folder, create=True),
+        lambda files, folder: files.read(folder),
+        lambda files, folder: files.list(f"{folder}/missing"),
+        lambda files, folder: files.size(f"{folder}/missing"),
+        lambda files, folder: files.sync_dir(f"{folder}/missing"),
+        lambda files, folder: files.write_atomically(f"{folder}/missing/file", b""),
+        lambda files, folder: files.open(f"{folder}/file", read_only=True).append([b"x"]),
+        lambda files, folder: files.open(f"{folder}/file", read_only=True).append([b"x"] * 3000),
+        lambda files, folder: files.open(f"{folder}/file", read_only=True).write_at(0, b"x"),
+        lambda files, folder: files.open(f"{folder}/file", read_only=True).truncate(5),
+    ],
+)
+def test_every_error_of_the_file_system_names_its_path(tmp_path: Path, fail: Callable[[OsFiles, str], object]) -> None:
+    """Calls on a descriptor do not know it, and a directory in the place of a file is noticed by the first read."""
+    folder = tmp_path / "folder-of-this-test"
+    folder.mkdir()
+    (folder / "file").touch()
+    with pytest.raises(OSError, match="folder-of-this-test"):
+        fail(OsFiles(), str(folder))
 
 
 @pytest.mark.parametrize("parts", [[b"y" * 400, b"z" * 400], [b"y" * 800]], ids=["two parts", "one part"])

@@ -194,12 +194,24 @@ def test_a_stop_without_descriptors_leaves_no_marker_of_a_clean_one(tmp_path: Pa
     assert loaded.log_end_offset == 1
 
 
+def test_a_file_that_is_missing_is_not_made_by_a_reader(tmp_path: Path) -> None:
+    """An empty one in its place would say that it never held anything."""
+    open_files = OpenFiles(OsFiles())
+    path = str(tmp_path / "00000000000000000000.log")
+    with pytest.raises(FileNotFoundError, match="00000000000000000000.log"):
+        open_files.get(path)
+    assert list(tmp_path.iterdir()) == []
+    open_files.get(path, create=True).append([b"x"])
+    assert open_files.get(path).read_at(0, 5) == b"x"
+
+
 def test_open_files_are_let_go_when_no_descriptor_is_free(tmp_path: Path) -> None:
     """The oldest quarter makes room; with none open the shortage is the caller's."""
     files = FewDescriptors()
     open_files = OpenFiles(files)
     for number in range(8):
-        open_files.get(str(tmp_path / str(number)))
+        open_files.get(str(tmp_path / str(number)), create=True)
+    (tmp_path / "another").touch()
     files.left = 0
 
     def let_go(path: str) -> None:

@@ -1,5 +1,6 @@
 """PartitionLog: appends, reads, producers, epochs, retention, truncation and recovery, on real files."""
 
+import contextlib
 import errno
 import random
 import struct
@@ -490,6 +491,41 @@ def test_offsets_are_found_by_timestamp(tmp_path: Path) -> None:
 
 
 # ---- segments and retention
+
+
+def test_a_closed_segment_that_is_lost_while_the_broker_runs_stays_lost(tmp_path: Path) -> None:
+    """No reader puts an empty file in its place, and the others, and their disk, can be used."""
+    log = new_log(tmp_path, segment_bytes="300")
+    for number in range(12):
+        append(log, batch(3, timestamp=NOW + number))
+    lost = log.segments.all[1]
+    upto = log.segments.all[2].base_offset
+    for segment in log.segments.all:
+        segment.forget()
+        segment.drop_indexes()
+    Path(lost.path).unlink()
+    for offset in range(lost.base_offset, upto):
+        with contextlib.suppress(KafkaError):
+            log.read(offset, 10_000, upper_bound=upto)
+    with contextlib.suppress(KafkaError):
+        in_this_thread(log.offset_for_timestamp(NOW + 4))
+    assert not Path(lost.path).exists()
+    assert log.availability.reason is None
+    assert len(log.read(upto, 10_000, upper_bound=log.log_end_offset).records)
+
+
+def test_an_active_segment_that_is_lost_while_the_broker_runs_fails_the_next_append(tmp_path: Path) -> None:
+    """What would be written into a new file in its place could never be read back."""
+    log = new_log(tmp_path)
+    append(log)
+    active = log.segments.active
+    active.forget()
+    Path(active.path).unlink()
+    with pytest.raises(KafkaError) as failed:
+        append(log, batch(1, timestamp=NOW + 99))
+    assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert active.path in str(log.availability.reason)
+    assert not Path(active.path).exists()
 
 
 def test_both_index_files_are_there_with_the_first_record_of_a_segment(tmp_path: Path) -> None:

@@ -187,14 +187,17 @@ class _OsFile:
         return self._size
 
     def read_at(self, offset: int, size: int) -> bytes:
-        data = os.pread(self._descriptor, size, offset)
-        if len(data) == size or not data:
-            return data
-        chunks = [data]
-        got = len(data)
-        while got < size and (data := os.pread(self._descriptor, size - got, offset + got)):
-            chunks.append(data)
-            got += len(data)
+        try:
+            data = os.pread(self._descriptor, size, offset)
+            if len(data) == size or not data:
+                return data
+            chunks = [data]
+            got = len(data)
+            while got < size and (data := os.pread(self._descriptor, size - got, offset + got)):
+                chunks.append(data)
+                got += len(data)
+        except OSError as error:
+            raise _named(error, self._path) from None
         return b"".join(chunks)
 
     def append(self, parts: Sequence[Buffer]) -> None:
@@ -221,25 +224,34 @@ class _OsFile:
                         written -= len(pending.pop(0))
                     if written:
                         pending[0] = pending[0][written:]
-        except OSError:
+        except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, start)
-            raise
+            raise _named(error, self._path) from None
         self._size = end
 
     def write_at(self, offset: int, data: Buffer) -> None:
         view = memoryview(data).cast("B")
         done = 0
-        while done < len(view):
-            done += os.pwrite(self._descriptor, view[done:], offset + done)
+        try:
+            while done < len(view):
+                done += os.pwrite(self._descriptor, view[done:], offset + done)
+        except OSError as error:
+            raise _named(error, self._path) from None
         self._size = max(self._size, offset + done)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise _named(error, self._path) from None
         self._size = size
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise _named(error, self._path) from None
 
     def fileno(self) -> int | None:
         return self._descriptor
@@ -255,6 +267,13 @@ class _OsFile:
 
     def __repr__(self) -> str:
         return f"_OsFile({self._path!r}, size={self._size})"
+
+
+def _named(error: OSError, path: str) -> OSError:
+    """The error with the file's path: calls on a descriptor do not know it, and a message without it helps no operator."""
+    if error.filename is None:
+        error.filename = path
+    return error
 
 
 _T = TypeVar("_T")
@@ -353,16 +372,22 @@ class OsFiles:
             raise
 
     def read(self, path: str) -> bytes:
-        with _reserve.call(lambda: open(path, "rb")) as file:
-            return file.read()
+        try:
+            with _reserve.call(lambda: open(path, "rb")) as file:
+                return file.read()
+        except OSError as error:
+            raise _named(error, path) from None
 
     def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         temporary = path + ".tmp"
-        with _reserve.call(lambda: open(_create_anew(temporary), "wb")) as file:
-            file.write(data)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
+        try:
+            with _reserve.call(lambda: open(_create_anew(temporary), "wb")) as file:
+                file.write(data)
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise _named(error, temporary) from None
         os.replace(temporary, path)
         if sync:
             self.sync_dir(os.path.dirname(path) or ".")
@@ -407,6 +432,8 @@ class OsFiles:
         descriptor = _reserve.call(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            raise _named(error, path) from None
         finally:
             os.close(descriptor)
 

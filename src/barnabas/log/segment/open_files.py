@@ -33,22 +33,26 @@ class OpenFiles:
         self.max_files = max_files
         self.max_indexes = max_indexes
 
-    def get(self, path: str) -> File:
-        """The open file of a path; opened if it is not, and made if it is missing."""
+    def get(self, path: str, *, create: bool = False) -> File:
+        """The open file of a path, opened if it is not.
+
+        Raises FileNotFoundError for one that is missing: a reader must not put an empty file in the place of a lost one. With
+        ``create`` it is made.
+        """
         file = self._open.get(path)
         if file is not None:
             self._open.move_to_end(path)
             return file
-        file = self._open_kept(path)
+        file = self._open_kept(path, create=create)
         self._open[path] = file
         if len(self._open) > self.max_files:
             self._open.popitem(last=False)
         return file
 
-    def _open_kept(self, path: str) -> File:
+    def _open_kept(self, path: str, *, create: bool) -> File:
         while True:
             try:
-                return self.files.open(path, create=True, keep=True)
+                return self.files.open(path, create=create, keep=True)
             except OSError as error:
                 if not is_descriptor_shortage(error) or not self._open:
                     raise

@@ -117,8 +117,20 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The open .log file."""
+        """The open .log file. Raises FileNotFoundError where it is lost."""
         return self._open_files.get(self.path)
+
+    def _file_to_search(self) -> File | None:
+        """The open .log file; None where that of a closed segment is lost, which has no batches then.
+
+        The others of the log, and of its disk, can be used. An active one that is lost is an error: it is written to.
+        """
+        try:
+            return self.file
+        except FileNotFoundError:
+            if self.is_active:
+                raise
+            return None
 
     def moved(self) -> None:
         """The folder was renamed."""
@@ -136,8 +148,9 @@ class Segment:
         self.is_active = True
 
     def deactivate(self) -> None:
-        """The segment is closed: no append reaches it any more."""
+        """The segment is closed: no append reaches it any more, and reads look where its batches are."""
         self.is_active = False
+        self.starts.clear()
 
     def set_jitter(self, jitter_ms: int) -> None:
         """Roll earlier than segment.ms by so much."""
@@ -266,7 +279,8 @@ class Segment:
             self.rebuild_indexes()
         else:
             last_offset, position = self.index.floor(MAX_RELATIVE)
-            if position and not is_batch_at(self.file, position, self.base_offset + last_offset):
+            file = self._file_to_search() if position else None
+            if file is not None and not is_batch_at(file, position, self.base_offset + last_offset):
                 self.rebuild_indexes()
         if not self.is_active:
             self._open_files.indexes_loaded(self)
@@ -316,24 +330,30 @@ class Segment:
         Ends where the bytes are no batch, or one with offsets that cannot stand in this segment.
         """
         base_offset, max_offset = self.base_offset, self.base_offset + MAX_RELATIVE
-        for at, header in scan_headers(self.file, position, self.size):
+        file = self._file_to_search()
+        if file is None:
+            return
+        for at, header in scan_headers(file, position, self.size):
             if not base_offset <= header.base_offset <= header.last_offset <= max_offset:
                 return
             yield at, header
 
     def locate(self, offset: int) -> Located | None:
         """The first batch whose last offset is ``offset`` or later, None when the segment ends before."""
+        file = self._file_to_search()
+        if file is None:
+            return None
         position = self.starts.get(offset)
         if position is not None and position < self.size:
-            return locate(self.file, position, self.size, offset)
+            return locate(file, position, self.size, offset)
         relative, position = self.index.floor(offset - self.base_offset)
         if not position:
-            return locate(self.file, 0, self.size, offset)
+            return locate(file, 0, self.size, offset)
         try:
-            return locate(self.file, position, self.size, offset, entry_offset=self.base_offset + relative)
+            return locate(file, position, self.size, offset, entry_offset=self.base_offset + relative)
         except MisplacedEntryError:
             self.rebuild_indexes()
-            return locate(self.file, self.index.floor(offset - self.base_offset)[1], self.size, offset)
+            return locate(file, self.index.floor(offset - self.base_offset)[1], self.size, offset)
 
     def remember(self, offset: int, position: int) -> None:
         """A batch begins, or the next will begin, at a position."""

@@ -95,7 +95,7 @@ class Segments:
     def _new(self, base_offset: int, now_ms: int) -> Segment:
         segment = Segment(self._folder, self._open_files, base_offset, 0, created_ms=now_ms)
         # What a crash may have left under this name was cut off by recovery, and is not part of the log.
-        segment.file.truncate(0)
+        self._open_files.get(segment.path, create=True).truncate(0)
         return segment
 
     def drop_first(self, count: int) -> list[Segment]:
