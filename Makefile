@@ -72,9 +72,10 @@ SEEDS ?= 1-100
 simulate: install  ## whole clusters in virtual time, with faults, from seeds: SEEDS=1-200, or one to run it again
 	@$(BIN)/python -m barnabas.testing.simulation --seeds $(SEEDS) --jobs $(shell nproc 2>/dev/null || echo 1)
 
-mutants: install  ## defects put into the code on purpose, each of which the simulation must notice
+mutants: install  ## defects put into the code on purpose, each of which the simulation or a unit test must notice
 	@$(BIN)/python tests/simulation/mutants.py
 	@$(BIN)/python tests/simulation/ensemble_mutants.py
+	@$(BIN)/python tests/rule_mutants.py
 
 trials: SEEDS = 1-10000
 trials: install  ## every promise about reliability with the numbers of a full trial, hours, and one table

@@ -246,6 +246,10 @@ def trials(seeds: str) -> dict[str, Trial]:
             "the simulation notices every defect that is put into elections, Zab and sessions",
             program=("tests/simulation/ensemble_mutants.py",),
         ),
+        "rule mutants": Trial(
+            "each rule of security and each limit has a unit test that fails without it",
+            program=("tests/rule_mutants.py",),
+        ),
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.apis import fast_produce
+from barnabas.broker.apis.fast_produce import _frames
 from barnabas.log.append_run import AppendRun
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -1073,3 +1074,11 @@ def test_a_short_write_together_is_completed(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "pwritev", lambda fd, parts, at: whole(fd, [b"".join(parts)[:5]], at))
     file.append([b"abc", b"defg", b"hij"])
     assert (Path(path).read_bytes(), file.size()) == (b"abcdefghij", 10)
+
+
+def test_frames_behind_a_request_are_taken_up_to_one_that_is_too_large() -> None:
+    """The connection ends there, as it does where no other request comes first."""
+    sizes = (10, 20, 101, 20)
+    data = memoryview(b"".join(size.to_bytes(4, "big") + bytes(size) for size in sizes))
+    assert _frames(data, 4, 14, 100) == [(4, 14), (18, 38)]
+    assert len(_frames(data, 4, 14, 101)) == 4

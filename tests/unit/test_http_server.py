@@ -70,8 +70,9 @@ def ask(port: int, request: bytes) -> bytes:
         (b"POST /metrics HTTP/1.1\r\n\r\n", b"405 Method Not Allowed"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400 Bad Request"),
         (b"GET //[ HTTP/1.1\r\n\r\n", b"400 Bad Request"),
+        (b"GET /metrics?" + b"a=1&" * 50 + b"a=1 HTTP/1.1\r\n\r\n", b"400 Bad Request"),
     ],
-    ids=["page", "parameters", "other path", "post", "tls", "no url"],
+    ids=["page", "parameters", "other path", "post", "tls", "no url", "many parameters"],
 )
 def test_a_request_is_answered_with_its_status(request_bytes: bytes, status: bytes) -> None:
     """What is no request for the page gets the reason and the end of the connection."""

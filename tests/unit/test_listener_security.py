@@ -80,6 +80,24 @@ def test_each_listener_has_its_own_values_before_those_of_all() -> None:
     assert settings_without_effect(parsed) == {}
 
 
+@pytest.mark.parametrize(
+    ("texts", "is_compared"),
+    [
+        ({}, True),
+        ({"ssl.endpoint.identification.algorithm": "HTTPS"}, True),
+        ({"ssl.endpoint.identification.algorithm": ""}, False),
+        ({"listener.name.brokers.ssl.endpoint.identification.algorithm": ""}, False),
+    ],
+)
+def test_the_names_of_other_brokers_are_compared_unless_that_is_switched_off(
+    texts: dict[str, str], is_compared: bool
+) -> None:
+    """A certificate of another host is not enough."""
+    stores = read({**TWO, **texts})["BROKERS"].stores
+    assert stores is not None
+    assert stores.verifies_host == is_compared
+
+
 def test_a_client_certificate_is_not_asked_of_clients_with_sasl_unless_their_listener_says_so() -> None:
     """As in Kafka: the property of all listeners is for those with SSL."""
     trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem", "ssl.client.auth": "required"}

@@ -277,3 +277,17 @@ def test_strangers_that_say_nothing_hold_no_more_than_64_exchanges(monkeypatch: 
             client.connection.close()
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("size", [-2, 4097, 1 << 30, (1 << 31) - 1])
+def test_a_token_longer_than_any_of_the_mechanism_ends_the_exchange_by_its_length(size: int) -> None:
+    """Before a byte of it has come, on either side."""
+    head = encode_auth_packet(0, b"")[:-4] + size.to_bytes(4, "big", signed=True)
+    server = QuorumAuthServer(authentication())
+    server.feed(head)
+    assert "is not the length of a token" in server.failure
+    new_learner = authentication().new_learner
+    assert new_learner is not None
+    learner = QuorumAuthLearner(new_learner())
+    learner.feed(head)
+    assert "is not the length of a token" in learner.failure

@@ -235,3 +235,12 @@ def test_a_member_without_a_usable_id_does_not_start(tmp_path: Path, my_id: str 
     server = CoordinationServer(parse_settings({**BASE, **THREE, "dataDir": str(tmp_path)}))
     with pytest.raises(ConfigError, match=what):
         asyncio.run(server.start())
+
+
+def test_an_ensemble_has_256_servers_at_most() -> None:
+    """A client's reconfiguration could name as many as a request holds."""
+    texts = {f"server.{n}": f"10.0.{n // 256}.{n % 256}:2888:3888;2181" for n in range(1, 258)}
+    with pytest.raises(ConfigError, match="1 to 256 servers"):
+        QuorumConfiguration.parse(texts)
+    del texts["server.257"]
+    assert len(QuorumConfiguration.parse(texts).servers) == 256

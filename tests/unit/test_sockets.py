@@ -19,7 +19,7 @@ from random import Random
 import pytest
 
 from barnabas.base.files import File, FileSlice, OsFiles
-from barnabas.base.network import Connection, Network, Part
+from barnabas.base.network import Connection, Network, Part, split_frames
 from barnabas.net import cold_reads, descriptors, listeners, socket_sending
 from barnabas.net.sockets import SocketNetwork
 from support.network_contract import HOST, LIMIT, NetworkContract, Recorder, framed, some_bytes
@@ -503,3 +503,13 @@ def test_the_soft_limit_is_raised_and_connections_get_three_quarters_of_it(low_l
     raised = descriptors.raise_descriptor_limit()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert raised == soft == (100_000 if hard == resource.RLIM_INFINITY else min(hard, 100_000))
+
+
+def test_frames_that_came_together_are_bounded_each() -> None:
+    """One that is too large is left for the check that ends the connection, though all of it has come."""
+    sizes = (3, 100, 101, 3)
+    data = memoryview(b"".join(size.to_bytes(4, "big") + bytes(size) for size in sizes))
+    assert [len(frame) for frame in split_frames(data, 0, 100)] == [3, 100]
+    assert [len(frame) for frame in split_frames(data, 0, 101)] == [3, 100, 101, 3]
+    negative = memoryview((-1).to_bytes(4, "big", signed=True) + bytes(10))
+    assert split_frames(negative, 0, 100) == []

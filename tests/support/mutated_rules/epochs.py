@@ -1,0 +1,99 @@
+"""Requests of earlier lives: epochs of brokers, controllers, leaders and partitions."""
+
+from support.mutated_rules import Rule
+
+__all__ = ["RULES"]
+
+RULES = [
+    Rule(
+        "AlterPartition of a broker's earlier life is refused",
+        "broker/controller/isr_change.py",
+        "if info is None or info.epoch != broker_epoch:",
+        "if info is None:",
+        "test_controller_decisions.py::test_a_leader_of_an_earlier_life_does_not_change_its_isr",
+    ),
+    Rule(
+        "requests for an earlier life of the broker are refused",
+        "broker/apis/control_requests.py",
+        "if broker_epoch != _NO_EPOCH and broker_epoch < services.broker_epoch():",
+        "if False:",
+        "test_broker_control_plane.py::test_an_old_controller_and_news_for_an_earlier_life_are_refused",
+    ),
+    Rule(
+        "requests of a replaced controller are refused",
+        "broker/apis/control_requests.py",
+        "if not services.replicas.accept_controller_epoch(controller_epoch):",
+        "if False:",
+        "test_broker_control_plane.py::test_an_old_controller_and_news_for_an_earlier_life_are_refused",
+    ),
+    Rule(
+        "the controller epoch does not go back",
+        "broker/replication/replica_manager.py",
+        "        if epoch < self.controller_epoch:\n            return False\n",
+        "",
+        "test_broker_control_plane.py::test_an_old_controller_and_news_for_an_earlier_life_are_refused",
+    ),
+    Rule(
+        "StopReplica of an earlier leader epoch is refused",
+        "broker/replication/replica_manager.py",
+        "if leader_epoch not in (-1, -2) and leader_epoch < partition.leader_epoch:",
+        "if False:",
+        "test_broker_control_plane.py::test_a_deleted_partition_is_gone_with_its_folder",
+    ),
+    Rule(
+        "a shutdown request of an earlier life is refused",
+        "broker/controller/broker_change.py",
+        "if 0 <= broker_epoch < info.epoch:",
+        "if False:",
+        "test_controller_decisions.py::test_a_controlled_shutdown_moves_leaders_and_answers_what_is_left",
+    ),
+    Rule(
+        "AlterPartition of an earlier leader epoch is refused",
+        "broker/controller/isr_change.py",
+        "    if change.leader_epoch < current.leader_epoch:\n        return ErrorCode.FENCED_LEADER_EPOCH\n",
+        "",
+        "test_controller_decisions.py::test_a_leader_changes_its_isr_under_its_epochs",
+    ),
+    Rule(
+        "AlterPartition of an earlier partition epoch is refused",
+        "broker/controller/isr_change.py",
+        "    if change.partition_epoch < current.version:\n        return ErrorCode.INVALID_UPDATE_VERSION\n",
+        "",
+        "test_controller_decisions.py::test_an_isr_that_was_based_on_an_older_one_is_refused_before_anything_is_written",
+    ),
+    Rule(
+        "AlterPartition is the leader's alone",
+        "broker/controller/isr_change.py",
+        "    if broker != current.leader:\n",
+        "    if False:\n",
+        "test_controller_decisions.py::test_an_isr_is_changed_by_its_leader_alone",
+    ),
+    Rule(
+        "a replica that was restarted does not join the ISR",
+        "broker/controller/isr_change.py",
+        "if member not in current.isr and epoch not in (_UNKNOWN_EPOCH, context.brokers[member].epoch):",
+        "if False:",
+        "test_controller_decisions.py::test_a_replica_that_was_restarted_since_it_fetched_does_not_join",
+    ),
+    Rule(
+        "a dead replica does not join the ISR",
+        "broker/controller/isr_change.py",
+        "if any(not context.is_live(member) for member in change.isr):",
+        "if False:",
+        "test_controller_decisions.py::test_a_leader_changes_its_isr_under_its_epochs",
+    ),
+    Rule(
+        "the ISR holds its leader",
+        "broker/controller/isr_change.py",
+        "if broker not in change.isr or len(set(change.isr)) != len(change.isr):",
+        "if len(set(change.isr)) != len(change.isr):",
+        "test_controller_decisions.py::test_an_isr_without_its_leader_or_with_a_member_twice_is_refused",
+    ),
+    Rule(
+        "the epoch of a fetch session is compared",
+        "broker/replication/fetch_sessions.py",
+        "        if found.epoch != epoch:\n            return ErrorCode.INVALID_FETCH_SESSION_EPOCH\n",
+        "",
+        "test_fetch_sessions.py::test_unknown_sessions_and_wrong_epochs_are_refused",
+    ),
+]
