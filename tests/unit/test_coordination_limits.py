@@ -25,6 +25,8 @@ class Wire:
 
     is_stream = False
     on_drained = None
+    on_secured: Callable[[], None]
+    """Called when the handshake is done."""
 
     def __init__(self, address: str = "10.0.0.1", certificate: object = None) -> None:
         self.peer = (address, 5000)
@@ -139,6 +141,7 @@ def test_a_certificate_gives_its_subjects_identity_or_none_and_no_connection(
     clients = Clients(tmp_path)
     wire = Wire(certificate={"subject": subject})
     client = clients.open(wire, is_secure=True).client
+    wire.on_secured()
     assert wire.is_closed == (ids is None)
     assert client.ids[1:] == (ids or [])
 
