@@ -20,10 +20,11 @@ psycopg = pytest.importorskip("psycopg")
 pytest.importorskip("pyspark")
 
 from barnabas.pipelines.flows import declare, fields, topic  # noqa: E402
-from barnabas.pipelines.outputs.kinds import open_output  # noqa: E402
+from barnabas.pipelines.outputs.kinds import open_database, open_output  # noqa: E402
 from barnabas.pipelines.outputs.table import OutputTable  # noqa: E402
 from barnabas.pipelines.run import run_on  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
+from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 from support.key_matrix import (  # noqa: E402
     IS_WHOLE,
     KEY_TYPES,
@@ -199,6 +200,33 @@ def test_deduplication_and_joins_with_tables_have_the_same_equality(spark: Any, 
     with duckdb.connect(str(tmp_path / "out"), read_only=True) as connection:
         found = connection.execute("SELECT source_offset, k, label FROM t ORDER BY 1").fetchall()
     assert repr(found) == "[(0, 0.0, 'zero'), (1, nan, 'no number'), (2, None, 'nothing'), (4, 1.5, None)]"
+
+
+@needs("initdb", "pg_ctl")
+@pytest.mark.parametrize(
+    ("spark", "declared", "reason"),
+    [
+        ("string", "k char(9)", r"is of type character\(9\), which compares texts without case or spaces"),
+        ("decimal(9,3)", "k numeric(9,2)", r"is of type numeric\(9,2\), to which values are rounded"),
+        ("double", "k real", "is of type real"),
+        ("timestamp", "k timestamptz(3)", r"is of type timestamp\(3\) with time zone"),
+        ("string", "k varchar(9)", ""),
+        ("decimal(9,3)", "k numeric", ""),
+    ],
+)
+def test_a_table_of_others_that_compares_keys_by_other_rules_is_refused(
+    postgres: PostgresServer, spark: str, declared: str, reason: str
+) -> None:
+    """As in SQLite and DuckDB."""
+    with psycopg.connect(postgres.url) as connection:
+        connection.execute("DROP TABLE IF EXISTS others")
+        connection.execute(f"CREATE TABLE others ({declared} UNIQUE, v bigint)".encode())
+    sink, types = DatabaseSink("postgresql", postgres.url, "others", ("k",)), {"k": spark, "v": "bigint"}
+    if reason:
+        with pytest.raises(DatabaseError, match=f"its column k, a part of the key, {reason}"):
+            open_database(sink, types)
+    else:
+        open_database(sink, types).close()
 
 
 @needs("initdb", "pg_ctl")

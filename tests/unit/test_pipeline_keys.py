@@ -12,9 +12,10 @@ duckdb = pytest.importorskip("duckdb")
 deltalake = pytest.importorskip("deltalake")
 
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink  # noqa: E402
-from barnabas.pipelines.outputs.kinds import open_output  # noqa: E402
+from barnabas.pipelines.outputs.kinds import open_database, open_output  # noqa: E402
 from barnabas.pipelines.outputs.table import OutputTable  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
+from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 from barnabas.pipelines.texts import text_of_bytes  # noqa: E402
 from support.key_matrix import (  # noqa: E402
     KEY_TYPES,
@@ -70,6 +71,39 @@ def test_rows_of_equal_keys_are_one_row_and_others_are_not(place: Place, name: s
         assert found == expected, step
         steps.append(step)
     assert tuple(steps) == STEPS
+
+
+@pytest.mark.parametrize(
+    ("kind", "spark", "declared", "reason"),
+    [
+        ("sqlite", "string", "k TEXT COLLATE NOCASE UNIQUE", "is compared by NOCASE"),
+        ("sqlite", "string", "k INTEGER UNIQUE", "is of type INTEGER, of which SQLite makes numbers"),
+        ("sqlite", "decimal(9,2)", "k NUMERIC UNIQUE", "is of type NUMERIC"),
+        ("sqlite", "string", "k VARCHAR(9) UNIQUE", ""),
+        ("sqlite", "bigint", "k INTEGER UNIQUE", ""),
+        ("duckdb", "decimal(9,3)", "k DECIMAL(9,2) UNIQUE", r"is of type DECIMAL\(9,2\), to which values are rounded"),
+        ("duckdb", "double", "k FLOAT UNIQUE", "is of type FLOAT"),
+        ("duckdb", "timestamp", "k DATE UNIQUE", "is of type DATE"),
+        ("duckdb", "decimal(9,3)", "k DECIMAL(18,3) UNIQUE", ""),
+        ("duckdb", "int", "k BIGINT UNIQUE", ""),
+    ],
+)
+def test_a_table_of_others_that_compares_keys_by_other_rules_is_refused(
+    tmp_path: Path, kind: str, spark: str, declared: str, reason: str
+) -> None:
+    """Rows of several keys would replace each other."""
+    path = str(tmp_path / "out")
+    connection: Any = sqlite3.connect(path) if kind == "sqlite" else duckdb.connect(path)
+    connection.execute(f"CREATE TABLE t ({declared}, v BIGINT)")
+    connection.close()
+    sink = DatabaseSink(kind, path, "t", ("k",))
+    if reason:
+        with pytest.raises(
+            DatabaseError, match=f"table t is there already, and its column k, a part of the key, {reason}"
+        ):
+            open_database(sink, {"k": spark, "v": "bigint"})
+    else:
+        open_database(sink, {"k": spark, "v": "bigint"}).close()
 
 
 def test_different_bytes_are_different_texts() -> None:

@@ -1,5 +1,6 @@
 """What the SQL databases among the sinks share: quoting, upserts, and batches as rows."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,9 @@ __all__ = [
     "batch_name",
     "check_columns",
     "delete_epochs_statement",
+    "loses_digits",
     "quoted",
+    "refuse_other_equality",
     "select_epoch_statement",
     "split_by_null",
     "tuples_of",
@@ -27,6 +30,7 @@ __all__ = [
 ]
 
 BATCH = "barnabas_batch"
+_DECIMAL = re.compile(r"\((\d+),\s*(\d+)\)")
 POSTGRES_KEY_BYTES = 2500
 """How many bytes the texts of a key may have for PostgreSQL: an entry of its index has 2,704, its other columns included."""
 DROPPED_TABLE_ADVICE = f"It was there when the flow began. Restore it, together with {EPOCHS_TABLE}; or {REFILL_ADVICE}"
@@ -110,6 +114,26 @@ def _values(name: str, column: pa.Array) -> list[Any]:
 
 def _is_plain(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind))
+
+
+def refuse_other_equality(table: str, problems: Mapping[str, str]) -> None:
+    """Raise `DatabaseError` for a table, made by others, whose columns of the key hold several keys as one.
+
+    ``problems`` says of such columns how they do.
+    """
+    for name, problem in problems.items():
+        raise DatabaseError(
+            f"table {table} is there already, and its column {name}, a part of the key, {problem}: keys that differ would be one. "
+            "Change its type, or give the sink another table"
+        )
+
+
+def loses_digits(ours: str, found: str) -> bool:
+    """Whether a database rounds numbers of our type to those of a column's, as DECIMAL(9,3) to DECIMAL(9,2)."""
+    places = [int(each[2]) if (each := _DECIMAL.search(text)) else None for text in (ours, found)]
+    if places[1] is None:
+        return False
+    return places[0] is None or places[1] < places[0]
 
 
 def check_columns(table: str, types: Mapping[str, str], found: set[str]) -> None:

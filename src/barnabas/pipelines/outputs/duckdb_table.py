@@ -24,7 +24,9 @@ from barnabas.pipelines.sql import (
     batch_name,
     check_columns,
     delete_epochs_statement,
+    loses_digits,
     quoted,
+    refuse_other_equality,
     select_epoch_statement,
     split_by_null,
     unique_advice,
@@ -50,6 +52,11 @@ _TYPES = {
     "timestamp": "TIMESTAMPTZ",
     "timestamp_ntz": "TIMESTAMP",
 }
+_ROUNDED = [
+    ("DOUBLE", "FLOAT"),
+    *((ours, kind) for ours in ("TIMESTAMPTZ", "TIMESTAMP") for kind in ("DATE", "TIMESTAMP_S", "TIMESTAMP_MS")),
+]
+"""Types of ours, and those of columns that others made, which take several of our values for one."""
 
 
 class DuckTable:
@@ -90,6 +97,13 @@ class DuckTable:
             connection.execute(delete_epochs_statement("?"), (self._sink.table,))
         found = connection.execute(f"SELECT * FROM {quoted(self._sink.table)} LIMIT 0").description  # noqa: S608  # quoted
         check_columns(self._sink.table, self._types, {column[0] for column in found})
+        kinds = {column[0]: str(column[1]) for column in found}
+        rounded = {
+            name: f"is of type {kinds[name]}, to which values are rounded"
+            for name in self._sink.key
+            if loses_digits(ours := _duckdb_type(self._types[name]), kinds[name]) or (ours, kinds[name]) in _ROUNDED
+        }
+        refuse_other_equality(self._sink.table, rounded)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Any]:

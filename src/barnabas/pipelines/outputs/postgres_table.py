@@ -26,7 +26,9 @@ from barnabas.pipelines.sql import (
     batch_name,
     check_columns,
     delete_epochs_statement,
+    loses_digits,
     quoted,
+    refuse_other_equality,
     select_epoch_statement,
     tuples_of,
     unique_advice,
@@ -44,6 +46,9 @@ _PATIENCE_S = 60.0
 _PAUSE_S = 0.5
 _LIMITS = {"connect_timeout": "10", "tcp_user_timeout": "30000"}
 """Of libpq, unless the URL says otherwise: a host that does not answer at all is noticed."""
+_TIMES = tuple(f"timestamp({digits}) {zone} time zone" for digits in range(6) for zone in ("with", "without"))
+_ROUNDED = {"double precision": ("real",), "timestamptz": ("date", *_TIMES), "timestamp": ("date", *_TIMES)}
+"""Types of ours, and those of columns that others made, which take several of our values for one."""
 
 
 class PostgresTable:
@@ -103,6 +108,27 @@ class PostgresTable:
             self._execute(delete_epochs_statement("%s"), (self._sink.table,))
         found = self._execute(f"SELECT * FROM {table} LIMIT 0").description  # noqa: S608  # quoted
         check_columns(self._sink.table, self._types, {column.name for column in found or ()})
+        refuse_other_equality(self._sink.table, self._other_equality(table))
+
+    def _other_equality(self, table: str) -> dict[str, str]:
+        """Columns of the key which take several values for one, and how."""
+        kinds = self._execute(
+            "SELECT attname, format_type(atttypid, atttypmod), coalesce(collisdeterministic, true) FROM pg_attribute "
+            "LEFT JOIN pg_collation ON pg_collation.oid = attcollation WHERE attrelid = to_regclass(%s) AND attnum > 0",
+            (table,),
+        ).fetchall()
+        found = {}
+        for name, kind, is_deterministic in kinds:
+            if name not in self._sink.key:
+                continue
+            ours = _postgres_type(self._types[name])
+            if ours == "text" and (kind.startswith("character(") or kind.endswith("citext")):
+                found[name] = f"is of type {kind}, which compares texts without case or spaces"
+            elif not is_deterministic:
+                found[name] = "has a collation that is not deterministic"
+            elif loses_digits(ours, kind) or kind in _ROUNDED.get(ours, ()):
+                found[name] = f"is of type {kind}, to which values are rounded"
+        return found
 
     def _execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         return self._connection.execute(statement.encode(), values)

@@ -18,6 +18,7 @@ from barnabas.pipelines.sql import (
     check_columns,
     delete_epochs_statement,
     quoted,
+    refuse_other_equality,
     select_epoch_statement,
     split_by_null,
     tuples_of,
@@ -87,10 +88,26 @@ class SqliteTable:
         found = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
         if found:
             check_columns(self._sink.table, types, found)
+            refuse_other_equality(self._sink.table, self._other_equality(types))
             return False
         self._connection.execute(f"CREATE TABLE {table} ({columns}, UNIQUE ({key}))")
         self._connection.execute(delete_epochs_statement("?"), (self._sink.table,))
         return True
+
+    def _other_equality(self, types: Mapping[str, str]) -> dict[str, str]:
+        """Columns of the key in a table that is there which take several values for one, and how."""
+        table = quoted(self._sink.table)
+        declared = {row[1]: str(row[2]).upper() for row in self._connection.execute(f"PRAGMA table_info({table})")}
+        indexes = [row[1] for row in self._connection.execute(f"PRAGMA index_list({table})") if row[2]]
+        found = {}
+        for name in self._sink.key:
+            if _sqlite_type(types[name]) == "TEXT" and _is_numeric(declared[name]):
+                found[name] = f"is of type {declared[name]}, of which SQLite makes numbers where it can"
+        for index in indexes:
+            for row in self._connection.execute(f"PRAGMA index_xinfo({quoted(index)})"):
+                if row[2] in self._sink.key and row[4] != "BINARY":
+                    found[row[2]] = f"is compared by {row[4]}"
+        return found
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -192,6 +209,13 @@ def _identity(path: str) -> tuple[int, int] | None:
         found = os.stat(path)
         return found.st_dev, found.st_ino
     return None
+
+
+def _is_numeric(declared: str) -> bool:
+    """Whether a column's type gives it a numeric affinity: SQLite's rules, in their order."""
+    if "INT" in declared:
+        return True
+    return bool(declared) and not any(word in declared for word in ("CHAR", "CLOB", "TEXT", "BLOB"))
 
 
 def _sqlite_type(type_name: str) -> str:
