@@ -25,6 +25,8 @@ from barnabas.pipelines.outputs.table import OutputTable  # noqa: E402
 from barnabas.pipelines.run import run_on  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
 from barnabas.pipelines.sql import DatabaseError  # noqa: E402
+from barnabas.pipelines.transforms import RECORD_SCHEMA  # noqa: E402
+from barnabas.pipelines.views import build_views  # noqa: E402
 from support.key_matrix import (  # noqa: E402
     IS_WHOLE,
     KEY_TYPES,
@@ -164,6 +166,29 @@ def test_a_flow_gives_all_outputs_the_same_rows(
             there = sorted((*map(canonical, row[:-1]), row[-1]) for row in rows)
             wanted = sorted((*(canonical(form(value)) for value in values), figure) for values, figure in model.items())
             assert there == wanted, (output, step)
+
+
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_a_record_whose_key_an_output_of_the_flow_cannot_hold_is_a_bad_row(spark: Any, is_grouped: bool) -> None:
+    """As a key of rows and of groups; the other output of the flow does not get it either."""
+    key = {} if is_grouped else {"key": ["name"]}
+    how: dict[str, Any] = {"aggregate": {"group_by": ["name"], "compute": {"n": "count(*)"}}} if is_grouped else {}
+    flow = declare(
+        "f",
+        checkpoint="c",
+        source=topic("t", bootstrap_servers="localhost:9092", format=fields("json", name="string")),
+        sinks=[
+            {"type": "postgresql", "url": "postgresql://u@h/d", "table": "t", **key},
+            {"type": "topic", "topic": "out", **key},
+        ],
+        **how,
+    )
+    values = [b'{"name": "a"}', rb'{"name": "a\u0000"}', b'{"name": "%s"}' % (b"x" * 2501), b'{"name": null}']
+    frame = spark.createDataFrame([(None, value, "t", 0, at) for at, value in enumerate(values)], RECORD_SCHEMA)
+    (parsed,) = build_views(spark, flow, lambda _: frame).parsed.values()
+    found = parsed.orderBy("source_offset").select("_barnabas_error", "_barnabas_bad").collect()
+    assert [row[0] for row in found] == [None, "KEY", "KEY", None]
+    assert found[1][1] == "column name is a\ufffd with the character U+0000, which PostgreSQL cannot hold"
 
 
 def test_deduplication_and_joins_with_tables_have_the_same_equality(spark: Any, cluster: Any, tmp_path: Path) -> None:

@@ -35,6 +35,20 @@ def places(declared: Flow, number: int) -> list[list[str]]:
     return [[step.place for step in chain] for chain in row_chains(declared, declared.sources[number])]
 
 
+def test_the_end_of_a_chain_has_the_keys_of_outputs_if_its_rows_are_the_results() -> None:
+    """Of groups those that rows have; none where a query or a function makes the results."""
+
+    def keys(steps: str) -> list[tuple[str, ...]]:
+        return [chain[-1].key for chain in row_chains(flow(steps), flow(steps).sources[0])]
+
+    assert keys('[[steps]]\nname = "x"\nderive = { m = "n" }\n') == [("n",)]
+    assert keys('[[steps]]\nname = "x"\ndeduplicate = ["n"]\n') == [("n",)]
+    assert keys('[[steps]]\nname = "x"\n[aggregate]\ngroup_by = ["half", "n"]\ncompute = { c = "count(*)" }\n') == [
+        ("half", "n")
+    ]
+    assert keys('[[steps]]\nname = "x"\nsql = "select n from a"\n') == [()]
+
+
 def test_chains_branch_and_end_where_rows_are_of_no_single_record() -> None:
     """At deduplication, a query, and an aggregate, which still takes records itself."""
     declared = flow(
