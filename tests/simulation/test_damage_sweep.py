@@ -22,6 +22,7 @@ BROKER_FILES = re.compile(
 )
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "small-files.md"
 SERVER_FILES = re.compile(r"Epoch$|/myid$")
+TRANSACTION_FILES = re.compile(r"/(log|snapshot)\.[0-9a-f]+$")
 
 
 def kind_of_file(path: str) -> str:
@@ -89,6 +90,30 @@ def test_no_damage_of_a_small_file_of_a_coordination_server_loses_writes_in_sile
     name = min(stored.disks)
     faults = start_damaged_ensemble(stored, None).faults(None, has_replicas=servers > 1)
     damages = sample(stored.disks, name, SERVER_FILES, f"{servers} {clean}")
+    for damage in damages:
+        faults += start_damaged_ensemble(stored, damage).faults(damage, has_replicas=servers > 1)
+    record_property("damages", len(damages))
+    record_property("lost in silence", len(faults))
+    assert not faults
+
+
+@pytest.mark.parametrize(
+    ("servers", "is_stale", "clean"),
+    [(1, False, True), (1, False, False), (3, False, False), (3, True, True)],
+    ids=["alone", "alone, crash", "up to date", "stale"],
+)
+def test_no_damage_of_a_transaction_log_or_a_snapshot_loses_writes_in_silence(
+    servers: int, is_stale: bool, clean: bool, record_property: Callable[[str, object], None]
+) -> None:
+    """Each kind of byte of each file; cut, empty, missing, with another one's content. A healthy disk raises no alarm."""
+    stored = store_ensemble(servers, is_stale=is_stale, clean=clean)
+    name = min(stored.disks)
+    faults = start_damaged_ensemble(stored, None).faults(None, has_replicas=servers > 1)
+    damages = [
+        each
+        for each in sample(stored.disks, name, TRANSACTION_FILES, f"log {servers} {is_stale} {clean}")
+        if servers > 1 or not each.is_end_of_log
+    ]
     for damage in damages:
         faults += start_damaged_ensemble(stored, damage).faults(damage, has_replicas=servers > 1)
     record_property("damages", len(damages))

@@ -34,6 +34,9 @@ class Damage:
     what: str
     data: bytes | None
     """None removes the file."""
+    is_end_of_log: bool = False
+    """Whether a coordination server's log only ends earlier than it did, between two transactions: nothing on its disk shows it, so
+    a server alone cannot know."""
     is_directory: bool = False
     """Whether a directory takes the file's place."""
 
@@ -140,15 +143,83 @@ def fill(machine: Machine, disks: Disks, damage: Damage | None) -> None:
 
 def kinds_of_bytes(path: str, data: bytes, rng: random.Random) -> list[tuple[int, str]]:
     """Positions to damage, one or two of each kind of byte, with the kind's name."""
+    if _is_transaction_log(path):
+        return _kinds_of_transaction_log(data)
     kinds: dict[str, list[int]] = {}
-    if re.search(r"\.(log|index|timeindex|txnindex|snapshot)$|/(log|snapshot)\.[0-9a-f]+$", path):
-        return [(rng.randrange(len(data)), "a byte") for _ in range(4 if data else 0)]
+    if re.search(r"\.(log|index|timeindex|txnindex|snapshot)$|/snapshot\.[0-9a-f]+$", path):
+        found = [(rng.randrange(len(data)), "a byte") for _ in range(4 if data else 0)]
+        # A snapshot of a coordination server: its head, and behind its nodes their digest and the last zxid, with checksums.
+        ends = (1, 6, 14, 22, 30, 37, 43, 49, 60) if "/snapshot." in path else ()
+        return [
+            *found,
+            *((len(data) - at, f"byte {at} from the end") for at in ends),
+            *((at, "its head") for at in (1, 6) if ends),
+        ]
     for at, byte in enumerate(data):
         text = chr(byte)
         kind = "digit" if text.isdigit() else "letter" if text.isalpha() else "space" if text.isspace() else "sign"
         line = data.count(b"\n", 0, at)
         kinds.setdefault(f"{kind} of line {min(line, 3)}", []).append(at)
     return [(at, kind) for kind, found in kinds.items() for at in rng.sample(found, min(2, len(found)))]
+
+
+_ENTRY_FIELDS = {
+    "checksum": (0, 8), "size": (8, 12), "session": (12, 20), "cxid": (20, 24), "zxid": (24, 32), "time": (32, 40),
+    "type": (40, 44),
+}  # fmt: skip
+"""Of an entry of a coordination server's log: from which byte to which; the record, its digest and the end byte follow."""
+
+
+def _is_transaction_log(path: str) -> bool:
+    return re.search(r"/log\.[0-9a-f]+$", path) is not None
+
+
+def _entries(data: bytes) -> list[tuple[int, int]]:
+    """Where each entry of a coordination server's log begins and ends."""
+    found, at = [], 16
+    while at + 12 <= len(data) and (size := int.from_bytes(data[at + 8 : at + 12], "big")):
+        found.append((at, at + 12 + size + 1))
+        at = found[-1][1]
+    return found
+
+
+def _kinds_of_transaction_log(data: bytes) -> list[tuple[int, str]]:
+    kinds = [(at, name) for at, name in ((2, "magic"), (7, "version"), (12, "dbid")) if at < len(data)]
+    entries = _entries(data)
+    for which, (start, end) in zip(
+        ("first", "middle", "last"), entries[:1] + entries[len(entries) // 2 :][:1] + entries[-1:], strict=False
+    ):
+        kinds += [
+            (start + (first + upto) // 2, f"{name} of the {which} entry")
+            for name, (first, upto) in _ENTRY_FIELDS.items()
+        ]
+        kinds += [(end - 20, f"record of the {which} entry"), (end - 4, f"digest of the {which} entry")]
+        kinds.append((end - 1, f"end of the {which} entry"))
+    return kinds
+
+
+def _larger_damages(disks: Disks, machine: str, path: str) -> Iterator[Damage]:
+    """A coordination server's log or snapshot is cut, or has the content of another one."""
+    data = disks[machine][path]
+    folder, _, name = path.rpartition("/")
+    alike = sorted(
+        (each for each in disks[machine] if re.fullmatch(rf"{folder}/{name.partition('.')[0]}\.[0-9a-f]+", each)),
+        key=lambda each: int(each.rpartition(".")[2], 16),
+    )
+    for other in alike:
+        if other != path:
+            yield Damage(machine, path, f"with the content of {other}", disks[machine][other])
+    if not _is_transaction_log(path):
+        yield Damage(machine, path, "without its last 20 bytes", data[:-20])
+        return
+    entries = _entries(data)
+    yield Damage(machine, path, "cut in its header", data[:9])
+    is_last = path == alike[-1]
+    for number in {0, len(entries) // 2, len(entries) - 1} if entries else ():
+        start, end = entries[number]
+        yield Damage(machine, path, f"cut in entry {number}", data[: (start + end) // 2])
+        yield Damage(machine, path, f"cut in the head of entry {number}", data[: start + 5])
+        yield Damage(machine, path, f"cut before entry {number}", data[:start], is_end_of_log=is_last)
 
 
 def damages_of(disks: Disks, machine: str, path: str, rng: random.Random) -> Iterator[Damage]:
@@ -166,5 +237,9 @@ def damages_of(disks: Disks, machine: str, path: str, rng: random.Random) -> Ite
         yield Damage(machine, path, "cut by half", data[: len(data) // 2])
         yield Damage(machine, path, "empty", b"")
         yield Damage(machine, path, "zeros", bytes(len(data)))
-    yield Damage(machine, path, "missing", None)
+    if re.search(r"/(log|snapshot)\.[0-9a-f]+$", path):
+        yield from _larger_damages(disks, machine, path)
+    last = max((int(each.rpartition(".")[2], 16) for each in disks[machine] if _is_transaction_log(each)), default=-1)
+    is_last = _is_transaction_log(path) and int(path.rpartition(".")[2], 16) == last
+    yield Damage(machine, path, "missing", None, is_end_of_log=is_last)
     yield Damage(machine, path, "a directory", None, is_directory=True)

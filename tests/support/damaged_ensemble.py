@@ -27,6 +27,7 @@ class StoredEnsemble:
 def _simulation(seed: int, servers: int) -> Simulation:
     simulation = Simulation(seed)
     simulation.layout.servers = servers
+    simulation.coordination_settings["snapCount"] = "16"  # several log files and snapshots
     return simulation
 
 

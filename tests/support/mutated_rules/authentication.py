@@ -174,13 +174,6 @@ RULES = [
         "test_security_scram.py::test_a_server_without_the_password_is_refused",
     ),
     Rule(
-        "a SCRAM client's proof of a server needs a first message",
-        "security/scram.py",
-        "if not self._server_signature or not hmac",
-        "if not hmac",
-        "test_security_scram.py::test_a_signature_before_the_proof_is_refused",
-    ),
-    Rule(
         "PLAIN compares the password",
         "security/plain.py",
         'if not hmac.compare_digest((known or "").encode(), password.encode()) or known is None:',
