@@ -1,11 +1,14 @@
 """Apache's software on our coordination server and on its files, and ours on Apache's files."""
 
+import contextlib
+import itertools
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,10 +22,18 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import OsFiles
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.storage.storage import Storage
-from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.records import OPEN_ACL
+from barnabas.wire.jute.opcodes import CreateMode, OpCode
+from barnabas.wire.jute.records import (
+    OPEN_ACL,
+    READ_ACL,
+    CreateRequest,
+    CreateTTLRequest,
+    DeleteRequest,
+    SetACLRequest,
+    SetDataRequest,
+)
 from barnabas.wire.jute.transactions import CreateTxn, SetDataTxn, TxnHeader, encode_transaction
-from support.coordination import CoordinationProcess, coordination_server
+from support.coordination import CoordinationProcess, RawClient, coordination_server
 from support.knowing import topic_known
 from support.needs import needs_reference
 from support.reference import apache_cluster, apache_tool
@@ -30,6 +41,7 @@ from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
 
+OPEN = list(OPEN_ACL)
 PROBE = Path(__file__).parents[1] / "support" / "TransactionLogProbe.java"
 
 
@@ -95,6 +107,60 @@ def test_a_server_starts_on_the_other_kinds_files_and_serves_the_same_tree(
     for later in seen[1:]:
         assert later == seen[0]
     assert len(seen[0]) > 50
+
+
+def keep_writing(port: int, root: str, is_over: threading.Event) -> None:
+    """Write until the server is killed: nodes of all kinds, multis, access lists, ephemerals of sessions that end."""
+    with contextlib.suppress(OSError, EOFError):
+        client = RawClient(port)
+        client.call(OpCode.CREATE, CreateRequest(root, b"", OPEN, 0))
+        for number in itertools.count():
+            path = f"{root}/n{number}"
+            client.call(OpCode.CREATE, CreateRequest(path, b"x" * (number % 50), OPEN, 0))
+            client.call(OpCode.SET_DATA, SetDataRequest(path, b"y" * (number % 70), -1))
+            client.call(OpCode.CREATE_CONTAINER, CreateRequest(f"{path}c", b"", OPEN, CreateMode.CONTAINER))
+            client.call(OpCode.CREATE, CreateRequest(f"{path}c/child", b"", OPEN, 0))
+            client.call(OpCode.CREATE_TTL, CreateTTLRequest(f"{path}t", b"", OPEN, CreateMode.PERSISTENT_WITH_TTL, 500))
+            client.call(OpCode.SET_ACL, SetACLRequest(path, list(READ_ACL), -1))
+            client.call(OpCode.DELETE, DeleteRequest(f"{path}c/child" if number % 2 else path, -1))
+            parts = [
+                (OpCode.CREATE, CreateRequest(f"{path}m", b"", OPEN, 0)),
+                (OpCode.DELETE, DeleteRequest(f"{path}m" if number % 3 else "/missing", -1)),
+            ]
+            client.call(OpCode.MULTI, parts)
+            if not number % 5:
+                other = RawClient(port)
+                other.call(OpCode.CREATE, CreateRequest(f"{path}e", b"", OPEN, CreateMode.EPHEMERAL_SEQUENTIAL))
+                other.call(OpCode.CLOSE_SESSION)
+            if is_over.is_set():
+                return
+
+
+def test_what_apaches_server_leaves_when_it_is_killed_is_loaded_whole_and_without_an_alarm(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Amid writes of several clients, with fuzzy snapshots, a snapshot that is cut off, torn ends of files, reserved room."""
+    is_over = threading.Event()
+    with coordination_server(tmp_path, apache=True, snapCount=40, extendedTypesEnabled="true") as server:
+        for round_number in range(2):
+            roots = [f"/r{round_number}-{number}" for number in range(4)]
+            writers = [threading.Thread(target=keep_writing, args=(server.port, root, is_over)) for root in roots]
+            for writer in writers:
+                writer.start()
+            known = len(list(server.version_dir.glob("snapshot.*")))
+            eventually(
+                lambda known=known: len(list(server.version_dir.glob("snapshot.*"))) >= known + 4, what="snapshots"
+            )
+            server.kill()
+            for writer in writers:
+                writer.join()
+            copy = tmp_path / f"copy{round_number}" / "data"
+            shutil.copytree(server.version_dir.parent, copy)
+            caplog.clear()
+            assert load(copy) != "refused"
+            torn = ("is torn", "before its header", "an older snapshot and more of the log are needed")
+            assert [line for line in caplog.messages if not any(each in line for each in torn)] == []
+            server.start()
 
 
 def test_our_server_starts_on_the_directory_of_a_fresh_apache_server(tmp_path: Path) -> None:
