@@ -11,14 +11,14 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-from pyspark.errors import AnalysisException, ArithmeticException  # noqa: E402
+from pyspark.errors import AnalysisException, ArithmeticException, PySparkException  # noqa: E402
 from pyspark.sql import DataFrame  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402, N812  # its name in every Spark program
 
 from barnabas.pipelines import transforms  # noqa: E402
 from barnabas.pipelines.attempts import every_row  # noqa: E402
 from barnabas.pipelines.expectations import is_met  # noqa: E402
-from barnabas.pipelines.keys import with_equal_keys  # noqa: E402
+from barnabas.pipelines.keys import whole_texts, with_equal_keys  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
 from barnabas.pipelines.row_steps import RowStep  # noqa: E402
 from barnabas.pipelines.spec import Aggregate, DatabaseSink, Expectation, Format, Transform  # noqa: E402
@@ -460,6 +460,14 @@ def test_equal_numbers_in_keys_have_one_form(spark: Any) -> None:
     assert [repr((row.k, row.a[0], row.s.f)) for row in found] == ["(0.0, 0.0, 0.0)"] * 2 + ["(nan, nan, nan)"]
     assert [repr(row.v) for row in found] == ["0.0", "-0.0", "nan"]
     assert transforms.deduplicate_rows(rows, ["k"]).count() == 2
+
+
+def test_a_text_that_is_not_utf8_does_not_reach_a_topic(spark: Any) -> None:
+    """Spark's JSON has the replacement character for it, and one key for two."""
+    rows = spark.sql("SELECT cast(b as string) AS s, 1 AS n FROM VALUES (X'61'), (X'FF'), (NULL) AS t(b)")
+    assert [row.s for row in whole_texts(rows.where("s IS NULL OR s = 'a'")).collect()] == ["a", None]
+    with pytest.raises(PySparkException, match="column s is \ufffd, which is not UTF-8"):
+        whole_texts(rows).collect()
 
 
 def test_a_row_whose_key_an_output_cannot_hold_is_bad_if_it_is_of_one_record(spark: Any) -> None:

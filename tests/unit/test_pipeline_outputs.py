@@ -17,7 +17,7 @@ deltalake = pytest.importorskip("deltalake")
 import pyarrow.dataset as ds  # noqa: E402
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
-from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of  # noqa: E402
+from barnabas.pipelines.arrow_values import ValueOutOfRangeError, require_texts, values_of  # noqa: E402
 from barnabas.pipelines.dashboard.results import ResultReader  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError, SearchSink  # noqa: E402
 from barnabas.pipelines.outputs.kinds import inspect_output, open_database, open_output  # noqa: E402
@@ -450,6 +450,16 @@ def test_maps_are_objects_in_json_whatever_their_keys_are() -> None:
     maps = pa.array([[(1, "x")], [(2, "y")]], pa.map_(pa.int32(), pa.string()))
     assert [as_json(value) for value in values_of("m", maps)] == ['{"1":"x"}', '{"2":"y"}']
     assert as_json({DAY: 1.5, True: float("nan")}) == '{"' + TEXT + '":1.5,"true":"NaN"}'
+
+
+def test_rows_with_a_text_that_is_not_utf8_reach_no_output() -> None:
+    """Some would take it, and their readers make another text of it; within lists, too."""
+    damaged = pa.array([b"a", b"caf\xe9"], pa.binary()).view(pa.string())
+    require_texts(pa.table({"n": [1, 2], "b": [b"\xe9", None], "s": ["é", "b"]}))
+    with pytest.raises(ValueOutOfRangeError, match=r"column s has the text caf\\xe9, which is not UTF-8"):
+        require_texts(pa.table({"n": [1, 2], "s": damaged}))
+    with pytest.raises(ValueOutOfRangeError, match=r"column l has a text, which is not UTF-8"):
+        require_texts(pa.table({"l": pa.ListArray.from_arrays([0, 2], damaged)}))
 
 
 def test_a_text_that_is_not_utf8_is_reported_as_one() -> None:

@@ -177,10 +177,11 @@ class SqliteTable:
 
         names = [name for name in self._sink.key if pa.types.is_floating(rows.schema.field(name).type)]
         places = {rows.column_names.index(name) for name in names if pc.any(pc.is_nan(rows[name])).as_py()}
+        if not places:
+            yield from tuples_of(rows, as_text_value)
+            return
         for values in tuples_of(rows, as_text_value):
-            if places:
-                values = tuple(_NAN if at in places and each != each else each for at, each in enumerate(values))
-            yield values
+            yield tuple(_NAN if at in places and each != each else each for at, each in enumerate(values))
 
     def close(self) -> None:
         self._connection.close()
