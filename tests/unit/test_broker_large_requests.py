@@ -24,6 +24,7 @@ from barnabas.wire.kafka.messages.delete_records import (
 from barnabas.wire.kafka.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -32,7 +33,7 @@ from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 from barnabas.wire.kafka.records.batch_header import seal
-from support.broker import DataPath, batch
+from support.broker import DataPath, Wire, batch
 
 PARTITIONS = 3000
 TOO_LARGE = [
@@ -102,6 +103,29 @@ def test_a_large_request_counts_as_waiting_until_its_answer(tmp_path: Path, monk
         assert client.served_bytes > 4 * PARTITIONS * 8
         broker.timers.advance(0)
     assert not client.served_bytes
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_metadata_request_that_names_far_more_topics_than_there_are_is_not_decoded(
+    tmp_path: Path, version: int
+) -> None:
+    """Its connection is closed; one with as many as a client may ask for is served."""
+    broker = DataPath(tmp_path)
+    broker.serve(("metadata",))
+    broker.lead("t")
+
+    def ask(count: int) -> Wire:
+        client = broker.connect()
+        topics = [MetadataRequestTopic(name=f"none-{number}") for number in range(count)]
+        client.post(MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)
+        return client
+
+    known = broker.metadata.count_topics()
+    served, refused = ask(10_000 + 2 * known), ask(10_001 + 2 * known)
+    assert served.handler.busy
+    assert not served.is_closed
+    assert refused.is_closed
+    assert not refused.sent
 
 
 @pytest.mark.parametrize(("key", "versions", "error"), TOO_LARGE)

@@ -36,6 +36,8 @@ class ApiHandler:
     """The largest request, where the API has a limit below that of all requests (socket.request.max.bytes)."""
     too_large: ErrorCode = ErrorCode.INVALID_REQUEST
     """The error for a larger one, of which there is no message."""
+    refusal: Callable[[Services, memoryview, int, int], str | None] | None = None
+    """See `RequestHandler.refusal`."""
 
     @property
     def versions(self) -> range:
@@ -52,6 +54,7 @@ class ApiHandler:
             self.fail or self._error_only,
             self.max_request_bytes,
             self.too_large,
+            None if self.refusal is None else partial(self.refusal, services),
         )
 
     def _error_only(self, _message: Any, _version: int, code: ErrorCode) -> Any:

@@ -2,7 +2,8 @@
 
 Brokers, controller, topics and their leaders, as the controller last reported them to this broker. A request for a
 missing topic creates it where auto.create.topics.enable and the request allow that; the client gets an error upon
-which it retries, and finds the topic then. Every client may do everything here: authorized operations, where
+which it retries, and finds the topic then. A request that names 10,000 more than twice the topics that there are is refused:
+its connection is closed. Every client may do everything here: authorized operations, where
 requested, are all of them.
 
 - 1: the controller, racks, and which topics are internal; null asks for all topics.
@@ -34,6 +35,7 @@ from barnabas.broker.topics.planning import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from barnabas.wire.kafka.primitives import read_uvarint
 
 __all__ = ["API", "CLUSTER_OPERATIONS", "TOPIC_OPERATIONS"]
 
@@ -45,6 +47,10 @@ CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 _LARGE = 256
 """Topics and partitions from which a response is encoded in slices."""
 
+_MOST_UNKNOWN = 10_000
+"""So many names beyond twice the topics that there are get an answer: clients ask for topics that they use, or for all."""
+
+_COMPACT_FROM_VERSION = 9
 _IDS_FROM_VERSION = 12
 _LISTENER_ERROR_FROM_VERSION = 6
 _CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
@@ -180,4 +186,16 @@ def _fail(message: MetadataRequest, _version: int, code: ErrorCode) -> MetadataR
     )
 
 
-API = ApiHandler(ApiKey.METADATA, 0, 13, _handle, _fail)
+def _refusal(services: Services, data: memoryview, offset: int, version: int) -> str | None:
+    """A request that names far more topics than there are comes from no client of Kafka's, and would cost half a second."""
+    if version >= _COMPACT_FROM_VERSION:
+        count = read_uvarint(data, offset)[0] - 1
+    else:
+        count = int.from_bytes(data[offset : offset + 4], "big", signed=True)
+    known = services.metadata.count_topics()
+    if count <= _MOST_UNKNOWN + 2 * known:
+        return None
+    return f"its Metadata request names {count} topics, and there are {known}"
+
+
+API = ApiHandler(ApiKey.METADATA, 0, 13, _handle, _fail, refusal=_refusal)

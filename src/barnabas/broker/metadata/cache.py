@@ -182,6 +182,9 @@ class MetadataCache:
         """The controller that sent the last update, `NO_BROKER` for none."""
         return self._controller_id
 
+    def count_topics(self) -> int:
+        return len(self._topics)
+
     def topics(self) -> list[str]:
         return list(self._topics)
 

@@ -45,7 +45,7 @@ _HEAD = struct.Struct(">hhi")
 _LARGE_BYTES = 16 * 1024
 _LARGE_PRODUCE_BYTES = 64 * 1024
 _LARGE_ANSWERS = 4
-_LARGE_REQUESTS = 8
+_LARGE_REQUESTS = 4
 _DECODED_FACTOR = 4
 """A large request counts so often while it is served: what it names becomes objects."""
 _WAITING_FOR_OTHERS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
@@ -366,6 +366,10 @@ class ClientConnection:
                 self._refuse(handler, version, correlation_id, client_id)
                 return
             if len(data) >= _LARGE_BYTES and (key != ApiKey.PRODUCE or len(data) >= _LARGE_PRODUCE_BYTES):
+                if handler.refusal is not None and (reason := handler.refusal(data, offset, version)) is not None:
+                    logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, reason)
+                    self._connection.close()
+                    return
                 received = Request(
                     handler.key, version, correlation_id, client_id, None, self.client, now_ms, self._answer
                 )

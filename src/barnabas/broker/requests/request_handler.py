@@ -27,3 +27,6 @@ class RequestHandler:
     max_request_bytes: int = (1 << 31) - 1
     """A larger request is answered with the error below, and not kept while it comes."""
     too_large: ErrorCode = ErrorCode.INVALID_REQUEST
+    refusal: Callable[[memoryview, int, int], str | None] | None = None
+    """Why a large request is not even decoded, None if it is: from its frame, the offset of its message, and its version. Its
+    connection is closed. May raise `MalformedMessageError`."""
