@@ -55,6 +55,8 @@ def arrange(extents: Sequence[Extent], start_offset: int, *, is_dense: bool) -> 
     kept: list[Extent] = []
     strays: list[Stray] = []
     for extent in extents:
+        if kept and _is_last_batch_wrong(kept[-1], extent):
+            kept[-1] = kept[-1].without_last()
         reason = _misplaced(extent, is_dense=is_dense) or (_overlap(kept[-1], extent) if kept else None)
         if reason is None:
             kept.append(extent)
@@ -69,6 +71,13 @@ def _misplaced(extent: Extent, *, is_dense: bool) -> str | None:
     if found < named or (is_dense and found != named):
         return f"{extent.path} begins with offset {found} at byte 0, not with {named} as its name says"
     return None
+
+
+def _is_last_batch_wrong(before: Extent, extent: Extent) -> bool:
+    """Whether only the last batch of a segment reaches into the next one, which begins as it should: it is damaged then."""
+    return before.before_last <= extent.base_offset < before.next_offset and (
+        extent.size > 0 and extent.first_offset >= extent.base_offset and before.last_position > 0
+    )
 
 
 def _overlap(before: Extent, extent: Extent) -> str | None:

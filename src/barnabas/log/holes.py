@@ -82,6 +82,10 @@ class Holes:
         """There are no records from ``start`` to ``end`` (exclusive), and that is no loss."""
         self._accepted.append(OffsetSpan(start, end))
 
+    def show_compaction(self) -> None:
+        """The log was found to have been compacted once."""
+        self.is_sparse = True
+
     def adopt(self, other: "Holes") -> None:
         """The log is a copy of another one: what is legal there is legal here."""
         self.is_sparse = other.is_sparse

@@ -48,6 +48,7 @@ from barnabas.log.recovery import LoadedLog, LogOptions
 from barnabas.log.retention import apply_retention
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
+from barnabas.log.segment_checks import SegmentChecks
 from barnabas.log.settings import LogConfig
 from barnabas.log.timestamps import BatchSearch, TimestampOffset
 from barnabas.log.truncation import set_aside_from, truncate_fully, truncate_to
@@ -77,6 +78,7 @@ class PartitionLog:
 
     __slots__ = (
         "_appender",
+        "_checks",
         "_components",
         "_reported_holes",
         "availability",
@@ -116,6 +118,7 @@ class PartitionLog:
         self.flusher = Flusher(
             components.segments, components.bounds, components.durability, components.epochs, self.availability
         )
+        self._checks = SegmentChecks(components.segments, components.holes, components.epochs)
         self._appender = Appender(components, options.topic_partition)
         components.segments.set_jitter(min(options.config.segment_jitter_ms, options.config.segment_ms))
         components.update_stable()
@@ -270,7 +273,7 @@ class PartitionLog:
             self.availability.check()
         try:
             return read_segments(
-                self.segments, holes or self.holes, end_offset, offset, max_bytes, bound, min_one_batch
+                self.segments, self._checks, holes or self.holes, end_offset, offset, max_bytes, bound, min_one_batch
             )
         except OSError as error:
             raise self.availability.fail(error, "reading from") from error
@@ -437,9 +440,11 @@ def _missing(log: PartitionLog, error: MissingRecordsError, reported: set[int]) 
         reported.add(end)
         logger.error(
             "%s has lost records: %s. Consumers get KAFKA_STORAGE_ERROR there. If no other replica has the records, "
-            "stop the broker and step over the loss with: barnabas lost-records --partition-dir %s --step-over",
+            "stop the broker and step over the loss with: barnabas lost-records --partition-dir %s --step-over --offsets %d-%d",
             log.topic_partition,
             error,
             log.directory,
+            start,
+            end - 1,
         )
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.topic_partition} has lost the records {start} to {end - 1}")

@@ -9,9 +9,11 @@ from typing import NamedTuple
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import FileSlice
 from barnabas.log.holes import Holes
+from barnabas.log.segment.batches import locate
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.log.segment.transaction_index import AbortedTransaction
+from barnabas.log.segment_checks import SegmentChecks
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["FetchSlice", "aborted_transactions", "read_segments"]
@@ -30,6 +32,7 @@ class FetchSlice(NamedTuple):
 
 def read_segments(
     segments: Segments,
+    checks: SegmentChecks,
     holes: Holes,
     log_end_offset: int,
     offset: int,
@@ -51,10 +54,14 @@ def read_segments(
             end, upper = segment.size, segment_end
         else:
             end, upper = _position_of(segment, bound), bound
+        start = None
+        if segment.unchecked.size:
+            start, last_position, upper_offset = checks.ensure(at, offset, max_bytes, log_end_offset)
+            end, upper = min(end, last_position), min(upper, upper_offset)
         first_size = 0
-        position = segment.starts.get(offset)
+        position = segment.starts.get(offset) if start is None else None
         if position is None:
-            located = segment.locate(offset)
+            located = segment.locate(offset) if start is None else locate(segment.file, start, segment.size, offset)
             if located is None:
                 missing_in = segment  # compaction may have taken the last offsets of a segment
                 continue

@@ -356,8 +356,10 @@ def _recover(
     _mend_closed(inspection, segments, epochs, checkpointed)
     if not segments:
         return checkpointed.log_start_offset, False
-    if checkpointed.was_clean and inspection.extents[-1].is_whole:
-        return inspection.extents[-1].next_offset, False
+    last, known_end = inspection.extents[-1], checkpointed.recovery_point
+    is_last_batch_wrong = not inspection.is_dense and last.before_last <= known_end < last.next_offset and known_end > 0
+    if checkpointed.was_clean and last.is_whole and not is_last_batch_wrong:
+        return last.next_offset, False
     recovered = _recover_segments(inspection, segments, epochs, checkpointed, config)
     inspection.look_again(has_gaps=recovered.has_gaps)
     return recovered.next_offset, recovered.has_new_epochs
@@ -387,7 +389,7 @@ def _recover_segments(
     may_cut_segments = not checkpointed.has_kept_pages
     if checkpointed.was_clean:
         active = segments[-1]
-        logger.warning("%s does not end with a whole batch, although the last stop was clean", active.path)
+        logger.warning("%s does not end with a whole batch where the last, clean stop left it", active.path)
         recovery_point, may_cut_segments = active.base_offset, True
     first = 0
     for at, segment in enumerate(segments):

@@ -33,6 +33,14 @@ class Extent(NamedTuple):
     """Where the last whole batch ends."""
     size: int
     path: str
+    before_last: int = 0
+    """After the last batch but one."""
+    last_position: int = 0
+    """Where the last batch begins."""
+
+    def without_last(self) -> "Extent":
+        """The extent if nothing that the last batch says can be believed."""
+        return self._replace(next_offset=self.before_last, position=self.last_position)
 
     @property
     def is_whole(self) -> bool:
@@ -97,14 +105,17 @@ def _last_entry(files: Files, file: File, index_path: str, base_offset: int, siz
 def _walk(
     file: File, path: str, base_offset: int, first_offset: int, size: int, position: int, *, is_dense: bool
 ) -> Extent:
-    next_offset = base_offset
+    next_offset = before_last = base_offset
+    last_position = position
     expected = first_offset if position == 0 else None
     for at, header in scan_headers(file, position, size):
-        is_next = (
-            header.base_offset == expected if is_dense and expected is not None else header.base_offset >= next_offset
-        )
+        if is_dense and expected is not None:
+            is_next = header.base_offset == expected
+        else:
+            is_next = header.base_offset >= next_offset
         if not is_next or not header.base_offset <= header.last_offset <= base_offset + MAX_RELATIVE:
             break
+        before_last, last_position = next_offset, at
         next_offset = expected = header.last_offset + 1
         position = at + header.size_bytes
-    return Extent(base_offset, first_offset, next_offset, position, size, path)
+    return Extent(base_offset, first_offset, next_offset, position, size, path, before_last, last_position)

@@ -65,6 +65,8 @@ def is_doubtful(file: File, position: int, end: int, header: BatchHeader, place:
     if place.is_dense:
         return header.base_offset != place.next_offset
     behind = following(file, position + header.size_bytes, end, place)
+    if behind is None and position + header.size_bytes == end:
+        return place.log_end_offset not in (None, header.last_offset + 1)
     return behind is not None and behind.base_offset <= header.last_offset
 
 
@@ -110,6 +112,8 @@ def _base_offset(found: BatchHeader, behind: BatchHeader | None, place: BatchPla
     if place.is_dense:
         is_confirmed = behind is None or behind.base_offset == next_offset + delta + 1
         return next_offset if is_confirmed else None
+    if behind is None and place.log_end_offset is not None and place.log_end_offset - delta - 1 >= next_offset:
+        return place.log_end_offset - delta - 1
     if is_possible and (behind is None or behind.base_offset > found.last_offset):
         return found.base_offset
     highest = (place.max_offset if behind is None else behind.base_offset - 1) - delta

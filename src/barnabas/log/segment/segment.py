@@ -21,6 +21,7 @@ from barnabas.log.segment.offset_index import MAX_RELATIVE, OFFSET_ENTRY_BYTES, 
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.segment.time_index import TIME_ENTRY_BYTES, TimeIndex
 from barnabas.log.segment.transaction_index import TransactionIndex
+from barnabas.log.segment.unchecked import Unchecked
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader
 
 __all__ = ["AppendedBatch", "Room", "Segment", "SegmentEnd", "TimestampedOffset", "room_in"]
@@ -76,6 +77,7 @@ class Segment:
         "size",
         "starts",
         "transactions",
+        "unchecked",
     )
 
     def __init__(
@@ -103,6 +105,8 @@ class Segment:
         self._max_timestamp: TimestampedOffset | None = None
         self._first_timestamp_ms: int | None = None
         self._bytes_since_entry = 0
+        self.unchecked = Unchecked(size)
+        """What was in the file before this process wrote to it, and was not looked at yet."""
         self.starts: dict[int, int] = {}
         """Base offset -> position of the last few batches, where the next reads will begin. For reading."""
 
@@ -241,6 +245,7 @@ class Segment:
         self.transactions.truncate(offset)
         file.truncate(position)
         self.size = position
+        self.unchecked.cut(position)
         self.starts.clear()
         self._max_timestamp = None
         self._bytes_since_entry = 0
