@@ -101,6 +101,17 @@ def test_a_server_that_is_to_join_is_connected_to_again_when_it_asks_again() -> 
     assert links.greeted(1, "c", "zoo1:3888") == [CloseLink("c"), CloseLink("mine"), ConnectTo(1, "zoo1:3888")]
 
 
+def test_servers_that_are_to_join_are_called_back_and_no_more_than_sixteen() -> None:
+    """Whoever reaches the port could name addresses without end, to which this server would connect."""
+    links = Links[str](100, GREETING, lambda peer_id: peer_id == 100, lambda: None, calls_back=True)
+    for number in range(16):
+        called = links.greeted(number, f"a{number}", f"zoo{number}:3888")
+        assert called == [CloseLink(f"a{number}"), ConnectTo(number, f"zoo{number}:3888")]
+    assert links.greeted(50, "b", "zoo50:3888") == [CloseLink("b")]
+    links.not_connected(3)
+    assert links.greeted(50, "c", "zoo50:3888") == [CloseLink("c"), ConnectTo(50, "zoo50:3888")]
+
+
 def test_a_link_that_does_not_work_is_given_up_and_replaced() -> None:
     """The message is not lost."""
     links = links_of()

@@ -1,6 +1,7 @@
 """Members of an ensemble prove who they are with SASL; those that cannot get no connection."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -257,9 +258,12 @@ def test_a_server_that_waits_behind_its_greeting_is_let_in_where_authentication_
     asyncio.run(test())
 
 
-def test_strangers_that_say_nothing_hold_no_more_than_64_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strangers_that_say_nothing_hold_no_more_than_64_exchanges(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The oldest ends for a new one, which authenticates; the others end when their time is over."""
     monkeypatch.setattr(channels, "_PATIENCE_S", 1)
+    caplog.set_level(logging.INFO)
 
     async def test() -> None:
         async with Listening(network(authentication())) as port:
@@ -277,6 +281,7 @@ def test_strangers_that_say_nothing_hold_no_more_than_64_exchanges(monkeypatch: 
             client.connection.close()
 
     asyncio.run(test())
+    assert "too many others wait to authenticate" in caplog.text
 
 
 @pytest.mark.parametrize("size", [-2, 4097, 1 << 30, (1 << 31) - 1])

@@ -159,4 +159,18 @@ RULES = [
         "        if False:\n",
         "test_coordination_processor.py::test_a_multi_with_more_operations_than_allowed_is_refused_and_changes_nothing",
     ),
+    Rule(
+        "exchanges of strangers at the quorum port are bounded",
+        "coordination/quorum/channels.py",
+        "            if len(self._exchanges) > _MAX_EXCHANGES:\n",
+        "            if False:\n",
+        "test_quorum_authentication.py::test_strangers_that_say_nothing_hold_no_more_than_64_exchanges",
+    ),
+    Rule(
+        "servers that are to join are called back, and few of them",
+        "coordination/election/links.py",
+        " and self._count_unnamed(peer_id) < _MAX_STRANGERS",
+        "",
+        "test_election_links.py::test_servers_that_are_to_join_are_called_back_and_no_more_than_sixteen",
+    ),
 ]
