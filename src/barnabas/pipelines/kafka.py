@@ -91,9 +91,11 @@ def require_consistent_properties(flow: Flow) -> None:
 class MissingTopicError(ClusterError):
     """A topic that a broker does not know, or not yet: it learns of a new topic a moment later."""
 
-    def __init__(self, what: str, hint: str = "") -> None:
+    def __init__(self, what: str, hint: str = "", *, may_come: bool = False) -> None:
+        """``may_come``: the broker knows no topic at all, though there were some. One that has just started has not heard of them."""
         super().__init__(what + (hint or ": make it, or correct its name"))
         self.what = what
+        self.may_come = may_come
 
 
 class KafkaCluster:
@@ -111,15 +113,21 @@ class KafkaCluster:
         committed = options.kafka.get("isolation.level") == "read_committed"
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
-    def partitions(self) -> list[TopicPartition]:
-        """What the options subscribe to, in order; raises `ClusterError` when a named topic does not exist."""
+    def partitions(self, *, were_there: bool = False) -> list[TopicPartition]:
+        """What the options subscribe to, in order; raises `ClusterError` when a named topic does not exist.
+
+        ``were_there``: the query has read some of them.
+        """
         if self._options.assigned:
             return sorted(self._options.assigned)
-        found: list[TopicPartition] = self._until_done("list the topics", self._subscribed)
+        found: list[TopicPartition] = self._until_done("list the topics", lambda: self._subscribed(were_there))
         return found
 
-    def _subscribed(self) -> list[TopicPartition]:
+    def _subscribed(self, were_there: bool) -> list[TopicPartition]:
         topics = self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S).topics
+        if were_there and not topics:
+            asked = self._options.pattern or ", ".join(self._options.topics)
+            raise MissingTopicError(f"topic {asked} does not exist on {self.address}", may_come=True)
         if self._options.pattern is not None:
             pattern = re.compile(self._options.pattern)
             wanted = [name for name in topics if pattern.fullmatch(name)]
@@ -220,8 +228,11 @@ class KafkaCluster:
         while True:
             try:
                 return step()
-            except MissingTopicError:
-                if time.monotonic() > begun + _NEWS_S:
+            except MissingTopicError as error:
+                if (
+                    time.monotonic() > begun + (self.timeout_ms / 1000 if error.may_come else _NEWS_S)
+                    or self._is_stopped()
+                ):
                     raise
                 time.sleep(_PAUSE_S)
             except KafkaException as error:

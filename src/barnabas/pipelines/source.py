@@ -196,7 +196,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if (beginning := self._from_the_beginning(begun)) != begun:
             return to_spark(beginning)
         try:
-            end = dict(self._target) if self._target is not None else self._ends()
+            end = dict(self._target) if self._target is not None else self._ends(were_there=bool(begun))
         except MissingTopicError as error:
             raise DataLossError(
                 f"{error.what} any more: was it deleted? Make it again and read it from its beginning (of a flow: `barnabas pipeline "
@@ -251,8 +251,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, OffsetRange)
         return read_range(self._options, self._schema, partition.range)
 
-    def _ends(self) -> Offsets:
-        names = self._asked.partitions()
+    def _ends(self, *, were_there: bool = False) -> Offsets:
+        names = self._asked.partitions(were_there=were_there)
         return self._asked.resolve(names, self._options.end)
 
     def _settled(self, begun: Offsets, end: Offsets) -> Offsets:
@@ -260,7 +260,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = time.monotonic() + _SETTLE_S
         while (behind := self._log_ends.fallen(begun, end)) and time.monotonic() < until:
             time.sleep(_SETTLE_PAUSE_S)
-            found = self._ends()
+            found = self._ends(were_there=True)
             end = {**end, **{name: found[name] for name in behind if name in found}}
         return end
 
