@@ -142,6 +142,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/spark/test_spark_apache.py",),
             {"BARNABAS_BROKERS": "3.9.1 4.3.0 barnabas"},
         ),
+        "flows on apache with kills": Trial(
+            "a flow that Apache Kafka 3.9.1 and 4.4.0 throttle is exact; driver, workers and broker killed, each record once",
+            ("tests/spark/test_spark_apache_kills.py",),
+            {"BARNABAS_BROKERS": "3.9.1 4.4.0", "BARNABAS_KILLS": 12, "BARNABAS_RECORDS": 130_000},
+        ),
         "pyspark 4.2": Trial(
             "the oldest PySpark that is accepted runs sources, flows, state and quarantine",
             program=("tests/spark/other_pyspark.py", "4.2.1"),

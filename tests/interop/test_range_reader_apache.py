@@ -15,14 +15,13 @@ from confluent_kafka import Producer, TopicPartition  # noqa: E402
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
-from barnabas.client.admin_connection import AdminConnection  # noqa: E402
 from barnabas.pipelines.errors import DataLossError  # noqa: E402
 from barnabas.pipelines.offsets import Range  # noqa: E402
 from barnabas.pipelines.options import SourceOptions  # noqa: E402
 from barnabas.pipelines.range_reader import RangeReader  # noqa: E402
 from barnabas.pipelines.ranges import read_arrow  # noqa: E402
-from barnabas.wire.kafka.messages import alter_client_quotas  # noqa: E402
 from support.needs import fetch_reference, needs_reference  # noqa: E402
+from support.quotas import set_quota  # noqa: E402
 from support.reference import apache_broker  # noqa: E402
 from support.waiting import eventually  # noqa: E402
 
@@ -80,21 +79,6 @@ def read(bootstrap: str, topic: str, start: int, end: int, *given: dict[str, str
     for batch in read_arrow(SourceOptions.parse(options, streaming=True), SCHEMA, Range(topic, 0, start, end)):
         found += zip(batch.column("offset").to_pylist(), map(int, batch.column("value").to_pylist()), strict=True)
     return found
-
-
-def set_quota(bootstrap: str, client_id: str, bytes_per_s: int) -> None:
-    """A consumer quota for a client id; a broker of Apache's takes it up within a moment."""
-    operation = alter_client_quotas.OpData(key="consumer_byte_rate", value=float(bytes_per_s))
-    entity = alter_client_quotas.AlterClientQuotasRequestEntityData(entity_type="client-id", entity_name=client_id)
-    entry = alter_client_quotas.AlterClientQuotasRequestEntryData(entity=[entity], ops=[operation])
-    with AdminConnection(bootstrap) as connection:
-        request = alter_client_quotas.AlterClientQuotasRequest(entries=[entry])
-        answer = connection.send_to_controller(
-            request,
-            alter_client_quotas.AlterClientQuotasResponse,
-            lambda response: [each.error_code for each in response.entries],
-        )
-        assert [each.error_code for each in answer.entries] == [0]
 
 
 @needs_reference

@@ -26,18 +26,27 @@ from barnabas.base.ids import TopicPartition  # noqa: E402
 from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
 from barnabas.pipelines.lost_records import lost_file  # noqa: E402
 from barnabas.pipelines.spec import load  # noqa: E402
+from support.flow_runs import (  # noqa: E402
+    TIMEOUT_S,
+    end_started,
+    epoch,
+    kill_a_worker,
+    kill_session,
+    members,
+    select,
+    sleep_into_batch,
+    start,
+    wait,
+    wait_for_epoch,
+)
 from support.needs import ROOT  # noqa: E402
 
 # Five drivers in one test, each with a JVM of its own; more in a trial.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200 + 360 * int(os.environ.get("BARNABAS_KILLS", "0")))]
 
 _RECORDS = int(os.environ.get("BARNABAS_RECORDS", "60000"))
-_TIMEOUT_S = 600 + _RECORDS // 1000
 SEED = 5
 OLDEST = ROOT / "build" / "pyspark-4.2"
-_BRIEF = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
-"""For JVMs that end before Java's optimizing compiler has paid for itself: it takes a third of their processor time."""
-_STARTED: "list[subprocess.Popen[str]]" = []
 
 FLOW = """\
 name = "{name}"
@@ -107,48 +116,20 @@ def write_flow(folder: Path, *parts: str, **fields: Any) -> Path:
     return path
 
 
-def start(path: Path, *options: str, packages: Path | None = None) -> "subprocess.Popen[str]":
-    """A run of the flow; ``packages`` is a folder of packages that go before those of this environment."""
-    command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(path), "--output", "json", *options]
-    places = os.pathsep.join(filter(None, [str(packages or ""), os.environ.get("PYTHONPATH", "")]))
-    _STARTED.append(
-        subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, **_BRIEF, **({"PYTHONPATH": places} if places else {})},
-        )
-    )
-    return _STARTED[-1]
-
-
 @pytest.fixture(autouse=True)
 def nothing_runs_on() -> Iterator[None]:
     """Flows of a test that failed end with it."""
     yield
-    while _STARTED:
-        process = _STARTED.pop()
-        if process.poll() is None:
-            kill_session(process)
+    end_started()
 
 
 def run(path: Path, *options: str, packages: Path | None = None) -> dict[str, Any]:
     """A run to its end; its summary."""
     process = start(path, *options, packages=packages)
-    output, errors = process.communicate(timeout=_TIMEOUT_S)
+    output, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, errors
     summary: dict[str, Any] = json.loads(output)
     return summary
-
-
-def select(folder: Path, query: str) -> list[tuple[Any, ...]]:
-    connection = sqlite3.connect(folder / "out.db")
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
 
 
 def figures(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
@@ -207,7 +188,7 @@ def test_lost_records_are_counted_and_an_exit_status_on_request(cluster: Any, tm
     lost_file(checkpoint).write_text('["source", "t", 0, 0, 7]\n')
     cluster.delete_records(topic, 140)
     process = start(path, "--once", "--fail-on-loss")
-    out, errors = process.communicate(timeout=_TIMEOUT_S)
+    out, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1, errors
     summary = json.loads(out)
     assert (summary["status"], summary["rows"], summary["lost_records"]) == ("done", 60, 140)
@@ -224,13 +205,13 @@ def test_a_stopped_flow_ends_well(cluster: Any, tmp_path: Path) -> None:
     extra = f'bad_rows_topic = "{bad}"'
     process = start(write_flow(tmp_path, ROWS, bootstrap=cluster.bootstrap, topic=topic, extra=extra))
     wait_for_rows(tmp_path, "rows_seen", 500, process)
-    deadline = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not (letters := cluster.read(bad)):
         assert process.poll() is None, "the flow has ended"
         assert time.monotonic() < deadline, "no dead letter"
     assert [each.value() for each in letters] == [b"what is this?"]
     process.send_signal(signal.SIGTERM)
-    output, errors = process.communicate(timeout=_TIMEOUT_S)
+    output, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, errors
     assert json.loads(output)["status"] == "stopped"
     assert members(process.pid) == []
@@ -241,7 +222,7 @@ def test_a_flow_that_cannot_work_says_why_with_line_and_field(cluster: Any, tmp_
     topic = cluster.topic(1)
     path = write_flow(tmp_path, '[transform]\nwhere = "dealy > 3"\n', ROWS, bootstrap=cluster.bootstrap, topic=topic)
     process = start(path, "--once")
-    _, errors = process.communicate(timeout=_TIMEOUT_S)
+    _, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1
     assert errors.splitlines()[-1].endswith("transform.where: there is no column dealy; did you mean delay?")
     assert f"{path}:" in errors.splitlines()[-1]
@@ -284,14 +265,6 @@ def batch_limit(kills: int) -> int:
 def batches_before_kill(rng: random.Random) -> int:
     """Micro-batches from one kill to the next."""
     return rng.randint(2, 5)
-
-
-def sleep_into_batch(folder: Path, rng: random.Random) -> None:
-    """Wait for a moment of the batch that runs now: a part of what the one before it took, which differs between machines."""
-    main = folder / "checkpoint" / "main"
-    last = max(int(each.name) for each in (main / "commits").iterdir() if each.name.isdecimal())
-    begun, ended = ((main / name / str(last)).stat().st_mtime for name in ("offsets", "commits"))
-    time.sleep(rng.uniform(0, 1) * max(0.0, ended - begun))
 
 
 @pytest.mark.fault
@@ -349,7 +322,7 @@ def test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole(
         more()
         wait_for_epoch(tmp_path, last + 1, process)
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=_TIMEOUT_S)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0, errors
     assert run(path, "--once")["status"] == "done"
     (position,) = checkpoint.position()
@@ -378,51 +351,6 @@ def group_is_at(cluster: Any, topic: str, position: Any) -> bool:
     return all(committed[each.partition] >= offset for each, offset in position.items())
 
 
-def kill_a_worker(session: int, rng: random.Random) -> int:
-    """SIGKILL to one of Spark's Python workers, if there is one now; how many were killed."""
-    workers = []
-    for each in members(session):
-        with contextlib.suppress(OSError):
-            names = [Path(f"/proc/{each}/{name}").read_bytes() for name in ("cmdline", "comm")]  # comm: of a fork
-            if any(b"pyspark.worker" in name for name in names):
-                workers.append(each)
-    if workers:
-        os.kill(rng.choice(workers), signal.SIGKILL)
-    return min(1, len(workers))
-
-
-def kill_session(process: "subprocess.Popen[str]") -> None:
-    """SIGKILL to the driver, its JVM and its Python workers at once."""
-    os.killpg(process.pid, signal.SIGKILL)
-    for left in members(process.pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(left, signal.SIGKILL)
-    process.communicate(timeout=30)
-
-
-def members(session: int) -> list[int]:
-    """The living processes of a session."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                state, _, _, of_session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
-                if int(of_session) == session and state != "Z":
-                    found.append(int(entry.name))
-    return found
-
-
-def epoch(folder: Path) -> int:
-    with contextlib.suppress(sqlite3.Error):
-        rows = select(folder, "SELECT epoch FROM barnabas_epochs")
-        return int(rows[0][0]) if rows else -1
-    return -1
-
-
-def wait_for_epoch(folder: Path, wanted: int, process: "subprocess.Popen[str]") -> None:
-    wait(lambda: epoch(folder) >= wanted, process)
-
-
 def wait_for_rows(folder: Path, table: str, wanted: int, process: "subprocess.Popen[str]") -> None:
     def there() -> bool:
         with contextlib.suppress(sqlite3.Error):
@@ -430,11 +358,3 @@ def wait_for_rows(folder: Path, table: str, wanted: int, process: "subprocess.Po
         return False
 
     wait(there, process)
-
-
-def wait(condition: Any, process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + _TIMEOUT_S
-    while not condition():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline, "the flow made no progress"
-        time.sleep(0.05)

@@ -4,15 +4,18 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from support.knowing import members_known
 from support.needs import APACHE
 from support.ports import free_ports
+from support.waiting import eventually
 
 _PROGRAM = Path(__file__).with_name("reference_program.py")
 
@@ -71,6 +74,36 @@ def apache_cluster(
     command += ["--zk", zookeeper] if zookeeper else []
     for name, value in (settings or {}).items():
         command += ["--set", f"{name}={value}"]
+    with _running(command, directory, brokers) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def apache_broker(directory: Path, version: str, settings: dict[str, str] | None = None) -> Iterator[str]:
+    """One broker of Apache's, by itself from 4.0 on and with a ZooKeeper before; its address."""
+    with apache_single(directory, version, settings) as running:
+        yield running.bootstrap
+
+
+@contextlib.contextmanager
+def apache_single(directory: Path, version: str, settings: dict[str, str] | None = None) -> Iterator[Reference]:
+    """The same, with its processes: the broker is the last one."""
+    if version.startswith("3"):
+        with apache_cluster(directory, version=version, settings=settings) as cluster:
+            yield cluster
+        return
+    ports = free_ports(1 + _CONTROLLER_AT, consecutive=True)
+    command = apache_command("up", "--version", version, "--mode", "kraft")
+    command += ["--port", str(ports[0]), "--dir", str(directory)]
+    for name, value in (settings or {}).items():
+        command += ["--set", f"{name}={value}"]
+    with _running(command, directory, 1) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _running(command: list[str], directory: Path, brokers: int) -> Iterator[Reference]:
+    """The program with servers, until the end of the block."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
     try:
         line = process.stdout.readline()
@@ -87,27 +120,44 @@ def apache_cluster(
         process.stdout.close()
 
 
-@contextlib.contextmanager
-def apache_broker(directory: Path, version: str, settings: dict[str, str] | None = None) -> Iterator[str]:
-    """One broker of Apache's, by itself from 4.0 on and with a ZooKeeper before; its address."""
-    if version.startswith("3"):
-        with apache_cluster(directory, version=version, settings=settings) as cluster:
-            yield cluster.bootstrap
-        return
-    ports = free_ports(1 + _CONTROLLER_AT, consecutive=True)
-    command = apache_command("up", "--version", version, "--mode", "kraft")
-    command += ["--port", str(ports[0]), "--dir", str(directory)]
-    for name, value in (settings or {}).items():
-        command += ["--set", f"{name}={value}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
-    try:
-        line = process.stdout.readline()
-        if not line.startswith("ready "):
-            os.killpg(process.pid, signal.SIGKILL)
-        assert line.startswith("ready "), f"the broker did not come up: {line!r}, see {directory}"
-        members_known(line.split()[1], 1)
-        yield line.split()[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        process.stdout.close()
+class KillableBroker:
+    """The single broker of a reference cluster, which can be killed and started again on its data. Ends with the ``with``."""
+
+    def __init__(self, running: Reference) -> None:
+        self._address = running.bootstrap
+        self._pid = running.pids[-1]
+        self._command = Path(f"/proc/{self._pid}/cmdline").read_text(encoding="utf-8").split("\0")[:-1]
+        self._log = running.directory / "restarted.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is None:
+            os.kill(self._pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+            self._process.wait()
+
+    def start(self) -> None:
+        """Start it, and wait until it is known; again if it ends, as long as ZooKeeper holds the session of the one before."""
+
+        def listens() -> bool:
+            if self._process is None or self._process.poll() is not None:
+                with self._log.open("ab") as log:
+                    self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            host, port = self._address.rsplit(":", 1)
+            with contextlib.suppress(OSError), contextlib.closing(socket.create_connection((host, int(port)), 1)):
+                return True
+            return False
+
+        self._process = None
+        eventually(listens, timeout_s=240)
+        members_known(self._address, 1)
