@@ -1,7 +1,8 @@
 """Figures of whole flows, for bench/pipelines.py: the latency of small micro-batches, what 1% bad records cost, seconds until a
-first result and of a check; and the clock for time and CPU seconds."""
+first result and of a check."""
 
 import contextlib
+import itertools
 import os
 import sqlite3
 import statistics
@@ -9,19 +10,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from pipeline_queries import Queries
+from rounds import CpuClock, Taken, Turns, take_turns
 
 from barnabas.pipelines import spec
 from barnabas.pipelines.run import run_on
 
-_TICK = os.sysconf("SC_CLK_TCK")
 _START_ROWS = 1000
-_WARM_UP = 5
+_WARM_UP = 3
 _TIMEOUT_S = 60
 FLOW = """\
 name = "{name}"
@@ -41,58 +42,15 @@ table = "t"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What a piece of work took: on a clock, and of processors."""
-
-    seconds: float
-    cpu_s: float
-
-    def least(self, other: "Taken | None") -> "Taken":
-        """The best of two rounds in each."""
-        return self if other is None else Taken(min(self.seconds, other.seconds), min(self.cpu_s, other.cpu_s))
-
-
-class CpuClock:
-    """Time, and CPU seconds of a process and its descendants, from the moment it is made."""
-
-    def __init__(self, root: int, *, without: Collection[int] = ()) -> None:
-        """``without`` are descendants that do not count, nor do their own."""
-        self._root = root
-        self._without = without
-        self._cpu_s = self._used_s()
-        self._begun = time.perf_counter()
-
-    def taken(self) -> Taken:
-        return Taken(time.perf_counter() - self._begun, self._used_s() - self._cpu_s)
-
-    def _used_s(self) -> float:
-        parents: dict[int, list[int]] = {}
-        used: dict[int, int] = {}
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):
-                fields = path.read_text().rpartition(")")[2].split()
-                pid = int(path.parent.name)
-                parents.setdefault(int(fields[1]), []).append(pid)
-                used[pid] = sum(map(int, fields[11:15]))  # with those of children that ended
-        total, waiting = 0, [self._root]
-        while waiting:
-            pid = waiting.pop()
-            if pid not in self._without:
-                total += used.get(pid, 0)
-                waiting += parents.get(pid, [])
-        return total / _TICK
-
-
-def latency_s(spark: Any, bootstrap: str, topic: str, kind: str, batches: int = 15) -> float:
-    """The median time of micro-batches of one record each; the first ones warm up."""
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
-    frame = spark.readStream.format(kind).options(**options).load()
+def latency(queries: Queries, kind: str, batches: int = 5) -> Taken:
+    """The median time of micro-batches of one record each, and the CPU seconds of a query with so many; the first ones warm up."""
     taken: list[float] = []
-    with tempfile.TemporaryDirectory() as checkpoint:
-        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
-        query = writer.start()
-        producer = Producer({"bootstrap.servers": bootstrap})
+    topic = queries.new_topic(1)
+    writer = queries.read(kind, topic, _START_ROWS).writeStream.format("noop")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
+        clock = queries.clock()
+        query = writer.option("checkpointLocation", checkpoint).start()
+        producer = Producer({"bootstrap.servers": queries.bootstrap})
         try:
             done = -1
             while len(taken) < batches + _WARM_UP:
@@ -104,7 +62,8 @@ def latency_s(spark: Any, bootstrap: str, topic: str, kind: str, batches: int = 
                 taken.append(progress["batchDuration"] / 1000)
         finally:
             query.stop()
-    return statistics.median(taken[_WARM_UP:])
+    queries.delete(topic)
+    return Taken(statistics.median(taken[_WARM_UP:]), clock.taken().cpu_s)
 
 
 def _report(query: Any, done: int) -> Any:
@@ -120,17 +79,28 @@ def _report(query: Any, done: int) -> Any:
     sys.exit(f"no micro-batch took the record within {_TIMEOUT_S} s; the last report: {query.lastProgress}")
 
 
-def flow_taken(
-    spark: Any, bootstrap: str, topic: str, rows: int, bad_rows: int, folder: Path, clock: CpuClock
-) -> Taken:
-    """What a flow with dead letters takes: the seconds from its first micro-batch to its end, the CPU seconds of the whole run.
+def flows_turns(queries: Queries, folder: Path, *, warm_up: int, until_s: float) -> Turns:
+    """What a flow with dead letters takes for the records, and for as many of which 1% are bad."""
+    rows = queries.rows
+    is_bad = "get_json_object(cast(value as string), '$.id') % 100 = 0"
+    bad = queries.new_topic(2)
+    queries.fill(bad, queries.stored.selectExpr("key", f"if({is_bad}, cast('no JSON' as binary), value) value"))
+    numbers = itertools.count()
 
-    The ``folder`` gets the checkpoint, and may be removed when Spark has ended: state is tidied up in the background.
-    """
-    text = FLOW.format(name="flow", bootstrap=bootstrap, topic=topic)
-    summary = run_on(spark, spec.parse(text, file=str(folder / "flow.toml")))
-    assert (summary["rows"], summary["bad_rows"]) == (rows, bad_rows), summary
-    return Taken(float(summary["seconds"]), clock.taken().cpu_s)
+    def flow(topic: str, bad_rows: int) -> Taken:
+        place = folder / f"flow-{next(numbers)}"  # it stays there: Spark tidies state up in the background
+        place.mkdir()
+        clock = queries.clock()
+        text = FLOW.format(name="flow", bootstrap=queries.bootstrap, topic=topic)
+        summary = run_on(queries.spark, spec.parse(text, file=str(place / "flow.toml")))
+        assert (summary["rows"], summary["bad_rows"]) == (rows, bad_rows), summary
+        return clock.taken()
+
+    contestants = {
+        "no bad records": lambda: flow(queries.topic(), 0),
+        "1% bad records": lambda: flow(bad, -(-rows // 100)),
+    }
+    return take_turns(contestants, warm_up=warm_up, until_s=until_s)
 
 
 def measure_starts(bootstrap: str, wait: Callable[[Callable[[], bool]], None]) -> Iterator[tuple[str, Taken]]:

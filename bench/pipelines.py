@@ -1,27 +1,34 @@
 #!/usr/bin/env python3
-"""Rows a second of the Spark format ``barnabas`` beside Spark's own Kafka connector, on one Spark and one cluster.
+"""The Spark format ``barnabas`` beside Spark's own Kafka connector, and beside confluent-kafka with Polars and pandas.
 
-usage: bench/pipelines.py [--rows 1000000] [--bytes 100] [--rounds 2] [--bootstrap HOST:PORT] [--jars FOLDER]
-                          [--only raw,json,window,sink,latency,brokers,bad,start] [--output json]
+usage: bench/pipelines.py [--rows 1000000] [--bytes 100] [--warm-up 6] [--minutes 60] [--bootstrap HOST:PORT] [--jars FOLDER]
+                          [--only raw,json,window,sink,partitions,small,begin,latency,jobs,commands,brokers,bad,start]
+                          [--here] [--output json]
 
-The cluster is ``barnabas up`` unless another is named. Spark's connector needs its jars, which Maven gives:
+It measures in an environment of its own (`bench_environment`): PySpark and the connector of one version, and the rivals. ``--here``
+uses the packages that are installed. The cluster is ``barnabas up`` unless another is named; the connector's jars come from
+``--jars``, from Maven's repository, or by Maven.
 
-    for name in org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 org.apache.commons:commons-pool2:2.13.1 \\
-        org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1 org.apache.kafka:kafka-clients:3.9.2; do
-      mvn dependency:get -Dtransitive=false -Dartifact=$name; done
+The contestants take turns in one run. The rounds that warm up do not count; then come five and more, until the medians are
+stable, or the figure's share of ``--minutes`` is used. All is tuned alike (`pipeline_queries`): lz4, batches of 512 KB, fetches of 4 MiB,
+checksums checked.
 
-They are looked for in Maven's repository and in the folder that `--jars` names; without them only ours is measured. Both read and
-write the same records in turns; the best round counts. Each of the first four is a batch query on two cores: so is what
-micro-batches do. `latency` is the median micro-batch of one record, `brokers` what our format reads from our broker and writes to it
-beside Apache's, where `../shared` has that one, `bad` a flow with 1% undecodable records beside the same flow without, `start` the
-seconds of a check and until a flow's first result.
+- raw, json, window, sink: streaming queries over all rows in five micro-batches, of which the first does not count; two partitions, two
+  cores. ``window`` has a watermark and the mode update; ``sink`` reads files, for both alike.
+- partitions: raw from 500 partitions. small: raw in 20 micro-batches of 1,000 rows. begin: a whole query of one row, with its start.
+- latency: the median micro-batch of one record, and the CPU seconds of a query with eight of them.
+- jobs, commands: the same windows, in programs that run already, and as commands from start to table (`pipeline_jobs`).
+- brokers: what our format reads from our broker and writes to it beside Apache's, where ``../shared`` has that one.
+- bad: a flow with 1% undecodable records beside the same flow without. start: seconds of a check, and until a first result.
 
-A row is printed when it is measured. Beside seconds it has the CPU seconds of Spark and its Python workers, without the
-cluster's: on a machine that does other things as well, compare those.
+A row is printed when it is measured: rows a second, CPU seconds of the process tree without the clusters', and the others' cost in parts
+of ours, by time and by CPU: above 1 we are ahead. On a machine that does other things as well, the ratios by CPU are better.
 """
 
 import argparse
 import contextlib
+import datetime
+import importlib.metadata
 import json
 import os
 import signal
@@ -29,133 +36,108 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import bench_environment
 import systems
-from confluent_kafka.admin import AdminClient, NewTopic
-from pipeline_flows import CpuClock, Taken, flow_taken, latency_s, measure_starts
+from bench_environment import skipped
+from rounds import Taken, Turns, take_turns
 
-from barnabas.pipelines.session import open_session
-
-JARS = (
-    "org/apache/spark/spark-sql-kafka-0-10_2.13/4.2.0/spark-sql-kafka-0-10_2.13-4.2.0.jar",
-    "org/apache/spark/spark-token-provider-kafka-0-10_2.13/4.1.0-preview1/"
-    "spark-token-provider-kafka-0-10_2.13-4.1.0-preview1.jar",
-    "org/apache/kafka/kafka-clients/3.9.2/kafka-clients-3.9.2.jar",
-    "org/apache/commons/commons-pool2/2.13.1/commons-pool2-2.13.1.jar",
-)
-MAVEN = Path.home() / ".m2/repository"
-FIGURES = ("raw", "json", "window", "sink", "latency", "brokers", "bad", "start")
-RATES = FIGURES[:4]
-SCHEMA = "id long, airline string, delay int, at timestamp"
+QUERIES = ("raw", "window", "sink", "partitions", "small", "json", "begin")
+FIGURES = (*QUERIES, "latency", "jobs", "commands", "brokers", "bad", "start")
+_COMMAND_WARM_UP = 1
+"""A command starts cold each time; one round brings its files into memory."""
 
 
-class Measured:
-    """The queries that are measured, by either source and sink."""
+class Report:
+    """Rows as they are measured; with ``--output json`` they go to standard error, and all of them to standard output."""
 
-    def __init__(self, spark: Any, bootstrap: str, clusters: Collection[int], rows: int, frame: Any) -> None:
-        """``clusters`` are the processes of clusters that are children of this one."""
-        self._spark = spark
-        self._bootstrap = bootstrap
-        self._clusters = clusters
-        self._rows = rows
-        self._frame = frame
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
-        self._topics = 0
-        self._topic = self._new_topic()
-        self._write("barnabas", self._topic)
-
-    @staticmethod
-    def records(spark: Any, rows: int, row_bytes: int) -> Any:
-        """The records, in memory."""
-        head = "to_json(struct(id, concat('A', id % 20) airline, int(id % 90) delay, timestamp_seconds(id div 100) at))"
-        frame = spark.range(0, rows, 1, 2).selectExpr(
-            "cast(concat('key-', id % 1000) as binary) key", f"cast(rpad({head}, {row_bytes}, ' ') as binary) value"
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+        self._is_json = arguments.output == "json"
+        self._ends_s = time.monotonic() + arguments.minutes * 60
+        self._left = len(arguments.only)
+        packages = ("pyspark", "pyarrow", "confluent-kafka", "polars", "pandas")
+        found = {each: _version(each) for each in packages}
+        self.row(
+            "begun",
+            {
+                "at": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M"),
+                "cores": os.cpu_count(),
+                "load": os.getloadavg()[0],
+                "rows": arguments.rows,
+                **{name: version for name, version in found.items() if version},
+            },
         )
-        frame.cache().count()
-        return frame
 
-    def _new_topic(self) -> str:
-        self._topics += 1
-        name = f"bench-{int(time.time())}-{self._topics}"
-        self._admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
-        return name
+    def until_s(self) -> float:
+        """When the next figure has to be measured, so that all have their share of the time."""
+        now = time.monotonic()
+        share = max(0.0, self._ends_s - now) / max(1, self._left)
+        self._left -= 1
+        return now + share
 
-    def _read(self, kind: str) -> Any:
-        reader = self._spark.read.format(kind).option("kafka.bootstrap.servers", self._bootstrap)
-        return reader.option("subscribe", self._topic).load()
+    def turns(self, name: str, rows: int, turns: Turns, ours: str) -> None:
+        """Rates and CPU seconds of all contestants, and the others' cost in parts of ours."""
+        row: dict[str, Any] = {}
+        for each in turns.taken:
+            row[f"{each}, s"] = turns.seconds(each)
+            row[f"{each}, thousand rows/s"] = rows / turns.seconds(each) / 1000
+            row[f"{each}, CPU s"] = turns.cpu_s(each)
+        for each in turns.taken:
+            if each != ours:
+                row[f"{each} / {ours}, time"], row[f"{each} / {ours}, CPU"] = turns.ratio(ours, each)
+        row["rounds"] = len(turns.taken[ours])
+        row["stable"] = turns.is_stable
+        row["load"] = sum(turns.loads) / len(turns.loads)
+        self.row(name, row)
 
-    def _write(self, kind: str, topic: str) -> None:
-        writer = self._frame.write.format(kind).option("kafka.bootstrap.servers", self._bootstrap)
-        writer.option("topic", topic).mode("append").save()
+    def row(self, name: str, figures: dict[str, Any]) -> None:
+        """Print it."""
+        self.rows[name] = figures
+        shown = (
+            f"{each} {value:.3g}" if isinstance(value, float) else f"{each} {value}" for each, value in figures.items()
+        )
+        print(f"{name:<12} {'   '.join(shown)}", file=sys.stderr if self._is_json else sys.stdout, flush=True)
 
-    def run(self, figure: str, kind: str) -> Taken:
-        """What one query takes."""
-        if figure == "sink":
-            topic = self._new_topic()
-            clock = CpuClock(os.getpid(), without=self._clusters)
-            self._write(kind, topic)
-            taken = clock.taken()
-            self._admin.delete_topics([topic])[topic].result(30)
-            return taken
-        frame = self._read(kind)
-        if figure == "json":
-            frame = frame.selectExpr(f"from_json(cast(value as string), '{SCHEMA}') r").select("r.*")
-        if figure == "window":
-            frame = frame.selectExpr(f"from_json(cast(value as string), '{SCHEMA}') r").select("r.*")
-            frame = self._windows(frame)
-        clock = CpuClock(os.getpid(), without=self._clusters)
-        frame.write.format("noop").mode("overwrite").save()
-        return clock.taken()
 
-    def latency_s(self, kind: str) -> float:
-        """The median seconds of small micro-batches."""
-        return latency_s(self._spark, self._bootstrap, self._new_topic(), kind)
-
-    def flows_taken(self, rounds: int, folder: Path) -> Iterator[tuple[str, Taken]]:
-        """What a flow takes for the records, and for as many of which 1% are bad, in turns; the first run warms up."""
-        bad = self._new_topic()
-        is_bad = "get_json_object(cast(value as string), '$.id') % 100 = 0"
-        frame = self._frame.selectExpr("key", f"if({is_bad}, cast('no JSON' as binary), value) value")
-        count = (self._rows + 99) // 100
-        options = {"kafka.bootstrap.servers": self._bootstrap, "topic": bad}
-        frame.write.format("barnabas").options(**options).mode("append").save()
-        for number in range(rounds + 1):
-            for name, topic, bad_rows in (("no bad records", self._topic, 0), ("1% bad records", bad, count)):
-                place = folder / f"{topic}-{number}"
-                place.mkdir()
-                clock = CpuClock(os.getpid(), without=self._clusters)
-                taken = flow_taken(self._spark, self._bootstrap, topic, self._rows, bad_rows, place, clock)
-                if number:
-                    yield name, taken
-
-    @staticmethod
-    def _windows(frame: Any) -> Any:
-        from pyspark.sql import functions as F  # noqa: N812  # Spark's habit
-
-        return frame.groupBy("airline", F.window("at", "1 minute")).agg(F.avg("delay"), F.count("*"))
+def _version(package: str) -> str | None:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package)
+    return None
 
 
 def main() -> int:
+    arguments = parsed()
+    if not arguments.here:
+        bench_environment.enter()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # what was started ends, too
+    report = Report(arguments)
+    with cluster(arguments.bootstrap) as (bootstrap, process):
+        measure(arguments, bootstrap, [] if process is None else [process], report)
+    if arguments.output == "json":
+        print(json.dumps(report.rows, indent=2))
+    return 0
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--bytes", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--warm-up", type=int, default=6)
+    parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--bootstrap")
-    parser.add_argument("--jars", type=Path, default=MAVEN)
-    parser.add_argument("--only", default=",".join(FIGURES))
+    parser.add_argument("--jars", type=Path, default=bench_environment.MAVEN)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=list(FIGURES))
+    parser.add_argument("--here", action="store_true")
     parser.add_argument("--output", choices=["text", "json"], default="text")
     arguments = parser.parse_args()
-    if unknown := set(arguments.only.split(",")) - set(FIGURES):
+    if unknown := set(arguments.only) - set(FIGURES):
         parser.error(f"unknown in --only: {', '.join(sorted(unknown))}; there are {', '.join(FIGURES)}")
-    figures = arguments.only.split(",")
-    with cluster(arguments.bootstrap) as (bootstrap, process):
-        found = measure(arguments, figures, bootstrap, process)
-    if arguments.output == "json":
-        print(json.dumps(found, indent=2))
-    return 0
+    return arguments
 
 
 @contextlib.contextmanager
@@ -174,120 +156,109 @@ def cluster(bootstrap: str | None) -> Iterator[tuple[str, int | None]]:
         process.wait(30)
 
 
-class Report:
-    """Rows as they are measured; with ``--output json`` they go to standard error, and all of them to standard output."""
+def measure(arguments: argparse.Namespace, bootstrap: str, clusters: list[int], report: Report) -> None:
+    """The figures that are asked for, one after the other."""
+    from pipeline_flows import measure_starts
 
-    def __init__(self, *, is_json: bool) -> None:
-        self.rows: dict[str, dict[str, float]] = {}
-        self._out = sys.stderr if is_json else sys.stdout
-
-    def rates(self, name: str, rows: int, taken: Mapping[str, Taken], of: tuple[str, str]) -> None:
-        """A row of rates, and ours in parts of the other's: by time and by CPU seconds."""
-        row = {}
-        for each, figures in taken.items():
-            row[f"{each}, thousand rows/s"] = rows / figures.seconds / 1000
-            row[f"{each}, CPU s"] = figures.cpu_s
-        if all(each in taken for each in of):
-            ours, theirs = (taken[each] for each in of)
-            row["ratio of rates"] = theirs.seconds / ours.seconds
-            row["ratio by CPU"] = theirs.cpu_s / ours.cpu_s
-        self.row(name, row)
-
-    def row(self, name: str, figures: dict[str, float]) -> None:
-        self.rows[name] = figures
-        text = "   ".join(f"{each} {value:.3g}" for each, value in figures.items())
-        print(f"{name:<20} {text}", file=self._out, flush=True)
-
-
-def measure(
-    arguments: argparse.Namespace, figures: Sequence[str], bootstrap: str, process: int | None
-) -> dict[str, dict[str, float]]:
-    jars = find_jars((arguments.jars, MAVEN))
-    kinds = ["barnabas", "kafka"] if jars else ["barnabas"]
-    report = Report(is_json=arguments.output == "json")
-    if "start" in figures:
+    if "start" in arguments.only:
+        report.until_s()
         for name, taken in measure_starts(bootstrap, wait_until):
-            report.row(name, {"s": taken.seconds, "CPU s": taken.cpu_s})
-    if set(figures) == {"start"}:
-        return report.rows
+            report.row(name, {"s": taken.seconds, "CPU s": taken.cpu_s, "load": os.getloadavg()[0]})
+    if set(arguments.only) == {"start"}:
+        return
+    from pipeline_queries import OURS, THEIRS, Queries
+
+    from barnabas.pipelines.session import open_session
+
+    jars = bench_environment.find_jars(arguments.jars)
+    kinds = [OURS, THEIRS] if jars else [OURS]
     conf = {"spark.jars": ",".join(map(str, jars))} if jars else {}
-    own = [] if process is None else [process]
     with (
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         contextlib.closing(open_session("bench", cores=2, memory="1536m", conf=conf)) as session,
     ):
-        frame = Measured.records(session.spark, arguments.rows, arguments.bytes)
-        measured = Measured(session.spark, bootstrap, own, arguments.rows, frame)
-        if "latency" in figures:
-            taken_s = {f"{kind}, s": measured.latency_s(kind) for kind in kinds}
-            report.row("latency of 1 record", taken_s)
-        for figure in [each for each in figures if each in RATES]:
-            taken: dict[str, Taken] = {}
-            for _ in range(arguments.rounds):
-                for kind in kinds:
-                    taken[kind] = measured.run(figure, kind).least(taken.get(kind))
-            report.rates(figure, arguments.rows, taken, of=("barnabas", "kafka"))
-        if "brokers" in figures and bootstrap_is_ours(arguments):
-            compare_brokers(session.spark, frame, bootstrap, own, arguments, f"{folder}/apache", report)
-        if "bad" in figures:
-            best: dict[str, Taken] = {}
-            for name, each in measured.flows_taken(arguments.rounds, Path(folder)):
-                best[name] = each.least(best.get(name))
-            report.rates("flow", arguments.rows, best, of=("1% bad records", "no bad records"))
-    return report.rows
-
-
-def compare_brokers(
-    spark: Any,
-    frame: Any,
-    bootstrap: str,
-    own: Collection[int],
-    arguments: argparse.Namespace,
-    folder: str,
-    report: Report,
-) -> None:
-    """Rows of what our format reads and writes, from our broker and from Apache's. CPU seconds are without the brokers'."""
-    with systems.cluster(systems.THEIRS, folder) as running:
-        clusters = [*own, running.process.pid]
-        places = {systems.OURS: bootstrap, systems.THEIRS: running.bootstrap}
-        of_each = {name: Measured(spark, address, clusters, arguments.rows, frame) for name, address in places.items()}
-        for figure in ("raw", "sink"):
-            taken: dict[str, Taken] = {}
-            for _ in range(arguments.rounds):
-                for name, of_one in of_each.items():
-                    taken[name] = of_one.run(figure, "barnabas").least(taken.get(name))
-            report.rates(f"{figure}, brokers", arguments.rows, taken, of=(systems.OURS, systems.THEIRS))
-        del of_one
-        of_each.clear()  # their clients would complain of a cluster that has ended
-
-
-def find_jars(folders: Sequence[Path]) -> list[Path]:
-    """The connector's jars, in Maven's folders or side by side; none, with a word about it, if one is missing."""
-    found: list[Path] = []
-    for jar in JARS:
-        places = [folder / name for folder in folders for name in (jar, Path(jar).name)]
-        there = next((place for place in places if place.is_file()), None)
-        if there is None:
-            where = " and ".join(dict.fromkeys(map(str, folders)))
-            print(
-                f"not measured: Spark's connector, for {Path(jar).name} is not in {where} (see --help)", file=sys.stderr
+        spark, place = session.spark, Path(folder)
+        queries = Queries(spark, bootstrap, place, rows=arguments.rows, row_bytes=arguments.bytes)
+        queries.without_clusters(clusters)
+        for figure in [each for each in QUERIES if each in arguments.only]:
+            turns = take_turns(
+                {kind: bound(queries.run, figure, kind) for kind in kinds},
+                warm_up=arguments.warm_up,
+                until_s=report.until_s(),
             )
-            return []
-        found.append(there)
-    return found
+            report.turns(figure, queries.rows_of(figure), turns, OURS)
+        measure_others(arguments, queries, kinds, place, report)
 
 
-def bootstrap_is_ours(arguments: argparse.Namespace) -> bool:
+def measure_others(arguments: argparse.Namespace, queries: Any, kinds: list[str], place: Path, report: Report) -> None:
+    """What is no single query."""
+    import pipeline_jobs
+    from pipeline_flows import flows_turns
+    from pipeline_queries import OURS
+
+    asked, rows, warm_up = arguments.only, arguments.rows, arguments.warm_up
+    if "latency" in asked:
+        contestants = {kind: bound_latency(queries, kind) for kind in kinds}
+        turns = take_turns(contestants, warm_up=1, until_s=report.until_s())
+        report.turns("latency", 1, turns, OURS)
+    if "jobs" in asked:
+        with pipeline_jobs.running_jobs(queries) as jobs:
+            report.turns("jobs", rows, take_turns(jobs, warm_up=warm_up, until_s=report.until_s()), OURS)
+    if "commands" in asked:
+        commands = pipeline_jobs.commands(queries)
+        turns = take_turns(commands, warm_up=_COMMAND_WARM_UP, until_s=report.until_s(), least=3)
+        report.turns("commands", rows, turns, OURS)
+    if "brokers" in asked and brokers_are_at_hand(arguments):
+        compare_brokers(arguments, queries, place, report)
+    if "bad" in asked:
+        turns = flows_turns(queries, place, warm_up=1, until_s=report.until_s())
+        report.turns("bad", rows, turns, "no bad records")
+
+
+def bound(run: Callable[[str, str], Taken], figure: str, kind: str) -> Callable[[], Taken]:
+    """The query of a figure by one side."""
+    return lambda: run(figure, kind)
+
+
+def bound_latency(queries: Any, kind: str) -> Callable[[], Taken]:
+    """Micro-batches of one record by one side."""
+    from pipeline_flows import latency
+
+    return lambda: latency(queries, kind)
+
+
+def compare_brokers(arguments: argparse.Namespace, queries: Any, place: Path, report: Report) -> None:
+    """Rows of what our format reads and writes, from our broker and from Apache's. CPU seconds are without the brokers'."""
+    from pipeline_queries import OURS, Queries
+
+    until_s = report.until_s()
+    with systems.cluster(systems.THEIRS, str(place / "apache")) as running:
+        (place / "theirs").mkdir()
+        theirs = Queries(
+            queries.spark, running.bootstrap, place / "theirs", rows=arguments.rows, row_bytes=arguments.bytes
+        )
+        of_each: Mapping[str, Any] = {systems.OURS: queries, systems.THEIRS: theirs}
+        clusters = [*queries.clusters, running.process.pid]
+        for each in of_each.values():
+            each.without_clusters(clusters)
+        for figure in ("raw", "sink"):
+            runs = {name: bound(each.run, figure, OURS) for name, each in of_each.items()}
+            turns = take_turns(runs, warm_up=2, until_s=until_s)
+            report.turns(f"{figure}, brokers", arguments.rows, turns, systems.OURS)
+
+
+def brokers_are_at_hand(arguments: argparse.Namespace) -> bool:
     """Whether brokers can be compared: the cluster is ours, and Apache's is at hand."""
     reason = (
         "the cluster may be any" if arguments.bootstrap else "" if systems.HAS_REFERENCE else "needs ../shared, Java"
     )
     if reason:
-        print(f"not measured: our broker beside Apache's: {reason}", file=sys.stderr)
+        skipped(f"our broker beside Apache's: {reason}")
     return not reason
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
+    """Until the condition holds."""
     deadline = time.monotonic() + 300
     while not condition():
         if time.monotonic() > deadline:
