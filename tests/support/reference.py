@@ -147,7 +147,7 @@ class KillableBroker:
             self._process.wait()
 
     def start(self) -> None:
-        """Start it, and wait until it is known; again if it ends, as long as ZooKeeper holds the session of the one before."""
+        """Start it, and wait until it listens; again if it ends, as long as ZooKeeper holds the session of the one before."""
 
         def listens() -> bool:
             if self._process is None or self._process.poll() is not None:
@@ -160,4 +160,3 @@ class KillableBroker:
 
         self._process = None
         eventually(listens, timeout_s=240)
-        members_known(self._address, 1)
