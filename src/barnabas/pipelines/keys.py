@@ -8,9 +8,9 @@
     decimals          by their numeric value
     times             by their instant
 
-It is the equality of Spark's groups (``<=>`` in SQL), so aggregates have it. Everything else comes to it in two ways. Here, before
-rows reach an output or the state of a deduplication, values that are equal become the same value (`equal_form`): Spark gives
-streaming deduplication and outputs the bits of a number as they came. And each output compares whole values, null included.
+It is the equality of Spark's groups (``<=>`` in SQL), so aggregates have it. Outputs come to it in two ways. Here, before rows reach
+them, and where a deduplication keeps the first of equal rows, values that are equal become the same value (`equal_form`): Spark compares
+by the rule, but passes the bits of a number on as they came. And each output compares whole values, null included.
 
 What an output cannot hold is never changed to something near it. A record whose key it cannot hold is a bad row of its source
 (`key_problem`), and a key that comes out of a join, a query or a function, and so of no single record, ends the flow with the reason.
