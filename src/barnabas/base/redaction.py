@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import quote, unquote
 
-__all__ = ["Redactor", "is_secret_name", "redacted_address", "redacted_setting", "secrets_of_address"]
+__all__ = ["HIDDEN_NAME", "Redactor", "is_secret_name", "redacted_address", "redacted_setting", "secrets_of_address"]
 
 _MASK = "***"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=//)")
@@ -25,12 +25,13 @@ _IN_QUERY = re.compile(r"[?&;]\w*(?:password|passwd|secret|token)=([^&]*)", re.I
 _IN_KEYWORDS = re.compile(
     r"(?:password|passwd|secret|token)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|((?:[^\s\\]|\\.)+))", re.IGNORECASE
 )
-_SECRET_NAME = re.compile(
+HIDDEN_NAME = (
     r"pass(word|wd|phrase)|(^|[._-]|pg)(pwd|pass|pw)($|[._-])|secret|token|credential|jaas|user\.info|private"
     r"|(access|private|account|api|encryption|shared|signing|ssl|keystore)[._-]?key|key[._-]?pem|oauthbearer[._-]config"
-    r"|(^|_)(key|dsn|auth|login)$",
-    re.IGNORECASE,
+    r"|(^|_)(key|dsn|auth|login)$"
 )
+"""Names of settings that hold secrets, in any case: a regular expression of Python and of Java, whose Spark hides settings by it."""
+_SECRET_NAME = re.compile(HIDDEN_NAME, re.IGNORECASE)
 _LEAST_LETTERS = 4
 """Less cannot be looked for in a text: too much of it would be taken for the secret."""
 

@@ -10,15 +10,15 @@ options of sources are in the plans of queries.
 
 from collections.abc import Mapping
 
+from barnabas.base.redaction import HIDDEN_NAME
 from barnabas.pipelines.masters import is_local
 
 __all__ = ["OPEN_CALLBACKS", "UNPROTECTED", "lacks_secret", "protection_settings"]
 
 _OWN = "spark.authenticate.secret"
-_NAMES = "secret|password|passwd|passphrase|token|credential|jaas|(access|private|account|api|encryption|shared|ssl)[._-]?key"
 _LOGIN_IN_ADDRESS = "://[^/?#\\s]*@"
-_REDACTED = f"(?i){_NAMES}|{_LOGIN_IN_ADDRESS}"
-_REDACTED_OPTIONS = f"(?i)url|^place$|^query$|^source$|^registry$|{_NAMES}"
+_REDACTED = f"(?i){HIDDEN_NAME}|{_LOGIN_IN_ADDRESS}"
+_REDACTED_OPTIONS = f"(?i)url|^place$|^query$|^source$|^registry$|{HIDDEN_NAME}"
 """Of `barnabas.pipelines.lookup`, too, whose option ``source`` has all properties of a client."""
 
 

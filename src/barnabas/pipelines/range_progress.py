@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from barnabas.pipelines.offsets import Range
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["MOST_USELESS", "Action", "Ends", "Lost", "NextStep", "RangeProgress"]
+__all__ = ["FINAL_ERRORS", "MOST_USELESS", "Action", "Ends", "Lost", "NextStep", "RangeProgress"]
 
 MOST_USELESS: Final = 12
 _DAMAGED_COUNTS: Final = 4
@@ -38,12 +38,13 @@ _CONFIRMATIONS: Final = 3
 _PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 1000
 _MOST_BYTES: Final = 2**31 - 1
-_FINAL = {
+FINAL_ERRORS = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.SASL_AUTHENTICATION_FAILED,
     ErrorCode.INVALID_TOPIC_EXCEPTION,
 }
+"""Errors that do not pass. Those of librdkafka have the same numbers."""
 _FOR_LIBRDKAFKA = {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
 
 
@@ -156,7 +157,7 @@ class RangeProgress:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return NextStep(Action.FIND_BOUNDS)
         self.reason = f"the broker answered {code.name}: {error.message}"
-        if code in _FINAL:
+        if code in FINAL_ERRORS:
             return NextStep(Action.FAIL)
         if code in _FOR_LIBRDKAFKA:
             return NextStep(Action.HAND_OVER)

@@ -21,7 +21,7 @@ from barnabas.pipelines.errors import DataLossError
 from barnabas.pipelines.kafka import open_client
 from barnabas.pipelines.offsets import Range
 from barnabas.pipelines.options import SourceOptions, client_config
-from barnabas.pipelines.range_progress import Lost
+from barnabas.pipelines.range_progress import FINAL_ERRORS, Lost
 
 __all__ = ["KeptByProcess", "read_by_record"]
 
@@ -47,12 +47,7 @@ _SKIPPED = {
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
 }
 """Reports of what librdkafka passes over."""
-_FINAL = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError._AUTHENTICATION,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-}
+_FINAL = {*map(int, FINAL_ERRORS), KafkaError._AUTHENTICATION}
 
 # librdkafka's kinds of timestamp to those of Spark's connector: none -1, CreateTime 0, LogAppendTime 1.
 _TIMESTAMP_TYPES = {0: -1, 1: 0, 2: 1}
