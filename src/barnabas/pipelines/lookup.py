@@ -7,6 +7,7 @@ Values of files and databases come as texts and are cast by Spark to the columns
 """
 
 import csv
+import datetime
 import json
 import math
 import os
@@ -32,6 +33,7 @@ from barnabas.pipelines.reasons import shown
 from barnabas.pipelines.spec import POSITION, Lookup
 from barnabas.pipelines.spec_fields import duration_s
 from barnabas.pipelines.strict_values import strict_value
+from barnabas.pipelines.texts import time_text
 from barnabas.pipelines.topic_table import TABLE_RECORDS, read_topic_table
 from barnabas.pipelines.transforms import good_rows, mark_keyless, parse_records, table_counts
 
@@ -297,6 +299,8 @@ def _text_of(name: str, value: Any, binary: Container[str]) -> str | None:
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, datetime.datetime):  # Spark cannot read the offsets of local mean time, which have seconds
+        return time_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)  # NaN and Infinity, as in columns of records
     return json.dumps(value) if isinstance(value, bool | list | dict) else str(value)

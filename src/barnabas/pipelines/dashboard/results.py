@@ -145,6 +145,9 @@ def _column(values: Sequence[Any]) -> pa.Array:
     if known and all(isinstance(value, str) and _TIME.fullmatch(value) for value in known):
         return pa.array(values, pa.string()).cast(pa.timestamp("us", "UTC"))
     try:
-        return pa.array(list(values))
+        array = pa.array(list(values))
+        if pa.types.is_timestamp(array.type) and array.type.tz:  # of the server's zone
+            array = array.cast(pa.timestamp("us", "UTC"))
+        return array
     except (pa.ArrowInvalid, pa.ArrowTypeError):  # values of several types, which SQLite allows
         return pa.array([None if value is None else str(value) for value in values], pa.string())
