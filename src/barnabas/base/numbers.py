@@ -6,12 +6,15 @@ a mistyped one would be another number than was meant.
 
 import re
 
-__all__ = ["LARGEST_INT32", "LARGEST_INT64", "number_from", "whole_number"]
+__all__ = ["LARGEST_INT32", "LARGEST_INT64", "NUMBER", "WHOLE_NUMBER", "number_from", "whole_number"]
 
 LARGEST_INT32 = (1 << 31) - 1
 LARGEST_INT64 = (1 << 63) - 1
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?|inf", re.ASCII | re.IGNORECASE)
-_WHOLE = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+WHOLE_NUMBER = "[+-]?[0-9]{1,19}"
+NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?"
+"""What is a number as a text, as regular expressions of Python and of Java, whose flows read them too."""
+_NUMBER = re.compile(NUMBER + "|inf", re.ASCII | re.IGNORECASE)
+_WHOLE = re.compile(WHOLE_NUMBER, re.ASCII)
 
 
 def whole_number(text: str) -> int:

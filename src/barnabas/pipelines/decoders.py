@@ -11,17 +11,27 @@ from operator import or_
 from typing import Any, cast
 
 import pyarrow as pa
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType, VariantType
 
 from barnabas.pipelines.formats import Format
-from barnabas.pipelines.reasons import shown
-from barnabas.pipelines.strict_values import column_types, is_misfit, parsed_types, strict_value, typed_value
+from barnabas.pipelines.reasons import excerpt, shown
+from barnabas.pipelines.strict_values import (
+    column_types,
+    has_variants,
+    is_misfit,
+    leaf_texts,
+    parsed_types,
+    strict_value,
+    typed_value,
+    types_of,
+)
 
-__all__ = ["CORRUPT", "HAVE_REASONS", "decoded_struct", "payload", "typed_struct", "untyped_struct"]
+__all__ = ["CORRUPT", "HAVE_REASONS", "decoded_struct", "payload", "typed_rows", "untyped_struct"]
 
 CORRUPT = "_barnabas_corrupt"
+_TEXTS, _TYPED = "_barnabas_leaf_texts", "_barnabas_typed"
 _NO_NULL = "\x01no null\x01"
 """A text that no field has."""
 HAVE_REASONS = ("avro", "protobuf", "logfmt", "web_log", "syslog")
@@ -54,20 +64,44 @@ def decoded_struct(how: Format, value: Column) -> Column:
     return _spark_parsed(how, text, parsed_types(how))
 
 
-def typed_struct(how: Format, row: Column, value: Column) -> Column:
-    """What `decoded_struct` gave as the columns' types; what is no value of its column's type is in `CORRUPT`, too."""
+def typed_rows(how: Format, rows: DataFrame, name: str, value: str) -> DataFrame:
+    """What `decoded_struct` gave in the column ``name`` as the columns' types; what is no value of its type is in `CORRUPT`, too.
+
+    ``value`` is the column of the whole value. Each step is a projection of its own: in one, Spark would compute the texts and the
+    values as often as they are named.
+    """
     if how.type not in ("json", "csv"):
-        return row
+        return rows
     kinds, parsed = column_types(how), parsed_types(how)
-    text = value.cast("string")
     pairs = list(zip(kinds, parsed, strict=True))
-    misfits = [is_misfit(row[a.name], a.dataType, b.dataType, text, a.name) for a, b in pairs]
+    row, record = F.col(name), F.col(value).cast("string")
+    texts = row
+    if has_variants(parsed):
+        rows = rows.withColumn(_TEXTS, leaf_texts(row, parsed))
+        texts = F.col(_TEXTS)
+    columns = [typed_value(row[a.name], texts[a.name], a.dataType, b.dataType, record).alias(a.name) for a, b in pairs]
+    if kinds != parsed:
+        rows = rows.withColumn(_TYPED, F.struct(*columns))
+    typed = row if kinds == parsed else F.col(_TYPED)
+    misfits = [
+        is_misfit(
+            row[a.name],
+            texts[a.name],
+            typed[a.name],
+            a.dataType,
+            b.dataType,
+            record,
+            a.name,
+            is_json=how.type == "json",
+        )
+        for a, b in pairs
+    ]
     found = [F.coalesce(each, F.lit(False)) for each in misfits if each is not None]
     if not found:
-        return row
-    columns = [typed_value(row[a.name], a.dataType, b.dataType, text).alias(a.name) for a, b in pairs]
-    corrupt = F.coalesce(row[CORRUPT], F.when(reduce(or_, found), text)).alias(CORRUPT)
-    return F.when(row.isNotNull(), F.struct(*columns, corrupt))
+        return rows
+    corrupt = F.coalesce(row[CORRUPT], F.when(reduce(or_, found), record)).alias(CORRUPT)
+    whole = F.struct(*[typed[each.name].alias(each.name) for each in kinds], corrupt)
+    return rows.withColumn(name, F.when(row.isNotNull(), whole)).drop(_TEXTS, _TYPED)
 
 
 def untyped_struct(how: Format, value: Column) -> Column:
@@ -123,10 +157,14 @@ def _with_empty_fields(line: Column, delimiter: str) -> Column:
 
 
 def _is_one_object(text: Column) -> Column:
-    """Whether a value is one JSON object. Spark reads the first of a list, or of several, and leaves out the rest in silence."""
-    whole = F.trim(text, F.lit(" \t\r\n"))
-    is_flat = F.locate("}", whole) == F.length(whole)
-    is_alone = is_flat | (F.json_array_length(F.concat(F.lit("["), whole, F.lit("]"))) == 1)
+    """Whether a value is one JSON object. Spark reads the first of a list, or of several, and leaves out the rest in silence.
+
+    Lengths are those of bytes, and nothing is trimmed where nothing is to trim: characters take as long as the parser does.
+    """
+    begins_and_ends = text.startswith("{") & text.endswith("}")
+    whole = F.when(begins_and_ends, text).otherwise(F.trim(text, F.lit(" \t\r\n")))
+    is_flat = F.octet_length(F.substring_index(text, "}", 1)) == F.octet_length(text) - 1
+    is_alone = (begins_and_ends & is_flat) | (F.json_array_length(F.concat(F.lit("["), whole, F.lit("]"))) == 1)
     return whole.startswith("{") & whole.endswith("}") & is_alone
 
 
@@ -233,10 +271,8 @@ def _decoded(how: Format, value: Column) -> Column:
     """Through a decoder in Python, whole Arrow arrays at a time; each worker opens its decoder once."""
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
 
-    ddl = ", ".join(f"`{name}` {type_name}" for name, type_name in {**how.columns, CORRUPT: "string"}.items())
-    row_type = cast(StructType, StructType.fromDDL(ddl))
+    row_type = types_of({**how.columns, CORRUPT: "string"})
     kind = pa.struct(list(to_arrow_schema(row_type, timezone="UTC")))
     declared = (how.type, how.schema_file, how.registry, how.message)
 
@@ -292,7 +328,6 @@ def _fitting(row: dict[str, Any], kind: pa.StructType) -> dict[str, Any]:
                 result[field.name] = str(value)
                 continue
             declared = from_arrow_type(field.type).simpleString()
-            excerpt = "".join(c if c.isprintable() else "\ufffd" for c in str(value)[:100]) or '""'
-            problems.append(f"column {field.name} is {excerpt}, which is no {declared}")
+            problems.append(f"column {field.name} is {excerpt(str(value))}, which is no {declared}")
             result[field.name] = None
     return {**result, CORRUPT: "; ".join(problems)} if problems else result

@@ -13,13 +13,14 @@ from pyspark.sql.types import (
     FloatType,
     IntegralType,
     MapType,
+    StringType,
     StructType,
 )
 
 from barnabas.pipelines.formats import Format
-from barnabas.pipelines.strict_values import column_types, strict_value, variant_text
+from barnabas.pipelines.strict_values import column_types, is_respelled, strict_value, variant_text
 
-__all__ = ["begins_with_mark", "json_problem", "shown", "wrong_columns"]
+__all__ = ["begins_with_mark", "excerpt", "json_problem", "shown", "wrong_columns"]
 
 _SHOWN = 100
 """Characters of a wrong value that a reason shows."""
@@ -28,6 +29,7 @@ _INFINITE = float("inf")
 _DIGITS_LOST = (
     ": a number of more than 15 digits with an exponent, or of more than 38, is exact as a text in quotes only"
 )
+_RESPELLED = ", but a number that is written in another way: only a text in quotes keeps its digits as they are"
 _FOUND = {"STRING": "a text", "BOOLEAN": "a boolean", "OBJECT": "an object", "ARRAY": "a list"}
 
 
@@ -37,36 +39,35 @@ def shown(text: Column) -> Column:
     return F.when(text == "", F.lit('""')).otherwise(printable)
 
 
+def excerpt(text: str) -> str:
+    """What `shown` gives, for a text in Python."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text[:_SHOWN]) or '""'
+
+
 def begins_with_mark(value: Column) -> Column:
     """Whether bytes begin with a byte order mark, which no editor shows: of UTF-8 or UTF-16."""
     utf8 = F.substring(value, 1, 3) == F.lit(b"\xef\xbb\xbf")
     return utf8 | F.substring(value, 1, 2).isin(F.lit(b"\xff\xfe"), F.lit(b"\xfe\xff"))
 
 
-def wrong_columns(how: Format, row: Column, again: Column, corrupt: Column) -> Column:
+def wrong_columns(how: Format, row: Column, again: Column, corrupt: Column, record: Column) -> Column:
     """The columns whose text is not of their type, with the text; empty if the value as a whole does not fit.
 
     ``row`` has the columns, ``again`` the same as they stand in the value (`untyped_struct`), and ``corrupt`` is null if it
-    could be parsed as that.
+    could be parsed as that; ``record`` is the value as text.
     """
     problems: list[Column] = []
     for field in column_types(how):
         name, value, found = field.name, row[field.name], again[field.name]
         if how.type == "json":
-            problems += _in_variant(name, value, found, field.dataType, how.kind(name), how)
+            problems += _in_variant(name, value, found, field.dataType, how.kind(name), how, record)
         else:
             is_wrong = value.isNull() & found.isNotNull()
             problems.append(F.when(is_wrong, _reason(name, shown(found), how.kind(name), _hint(how, found))))
-    typed = F.concat_ws("; ", *[F.when(corrupt.isNull(), each) for each in problems])
-    repeated = F.concat_ws(
-        "; ",
-        *[
-            _repeated_key(field.name, row[field.name])
-            for field in column_types(how)
-            if isinstance(field.dataType, MapType)
-        ],
-    )
-    return F.when(typed != "", typed).otherwise(repeated)
+    repeated = [
+        _repeated_key(field.name, row[field.name]) for field in column_types(how) if isinstance(field.dataType, MapType)
+    ]
+    return F.concat_ws("; ", *[F.when(corrupt.isNull(), each) for each in problems], *repeated)
 
 
 def _reason(path: str, excerpt: Column, kind: str, suffix: Column) -> Column:
@@ -80,7 +81,9 @@ def _hint(how: Format, found: Column) -> Column:
     return F.when(found == "", F.lit(' (null = "" in the format makes empty fields null)')).otherwise("")
 
 
-def _in_variant(path: str, value: Column, found: Column, kind: DataType, name: str, how: Format) -> list[Column]:
+def _in_variant(
+    path: str, value: Column, found: Column, kind: DataType, name: str, how: Format, record: Column
+) -> list[Column]:
     """The problems of a value of JSON, or of each part of an object."""
     text, schema = variant_text(found), F.schema_of_variant(found)
     is_wrong = value.isNull() & text.isNotNull()
@@ -91,6 +94,9 @@ def _in_variant(path: str, value: Column, found: Column, kind: DataType, name: s
         is_lost = (schema == "DOUBLE") & strict_value(text, kind).isNotNull()
         suffix = F.when(is_lost, F.lit(_DIGITS_LOST)).otherwise(suffix)
     own = F.when(is_wrong, _reason(path, shown(text), name, suffix))
+    if isinstance(kind, StringType):
+        respelled = F.concat(F.lit(f"column {path} is "), shown(value), F.lit(_RESPELLED))
+        own = F.when(is_respelled(value, record, path.rpartition(".")[2]), respelled).otherwise(own)
     if not isinstance(kind, StructType):
         return [own]
     parts = [
@@ -103,6 +109,7 @@ def _in_variant(path: str, value: Column, found: Column, kind: DataType, name: s
             each.dataType,
             how.with_pattern(each.dataType.simpleString()),
             how,
+            record,
         )
         if "'" not in each.name
     ]

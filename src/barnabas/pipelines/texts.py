@@ -11,7 +11,9 @@ import math
 from typing import Any
 
 __all__ = [
+    "FIRST_TIME",
     "JSON_OPTIONS",
+    "LAST_TIME",
     "NOT_UTF8",
     "RECORD_TIME_OUT_OF_RANGE",
     "TIME_OUT_OF_RANGE",
@@ -23,11 +25,14 @@ __all__ = [
 ]
 
 JSON_OPTIONS = {
+    "timeZone": "UTC",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "false",
 }
-"""Options of Spark's ``to_json`` that give the same texts."""
+"""Options of Spark's ``to_json`` that give the same texts, whatever the session's time zone is."""
+FIRST_TIME, LAST_TIME = "0001-01-01 00:00:00.000000", "9999-12-31 23:59:59.999999"
+"""The times, in UTC, between which all outputs, and Python, have times."""
 TIME_OUT_OF_RANGE = "beyond the years 1 to 9999 (a time in milliseconds is timestamp_millis of a bigint)"
 """The end of a message about a time that outputs cannot hold. A number is taken for seconds, as everywhere in Spark."""
 NOT_UTF8 = ", which is not UTF-8: take hex(...) or base64(...) of its bytes"

@@ -3,7 +3,7 @@
 They take and give batch and streaming frames alike, so tests run them on a few rows. ``records`` are the columns key,
 value, topic, partition, offset of the source; ``parsed`` has the format's columns, the three position columns, and
 ``_barnabas_bad``, which says why a row is bad, and is null for a good one, with ``_barnabas_error``, its class: NO_VALUE,
-MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED, EXPRESSION, KEY, NO_KEY or QUARANTINED.
+MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED, EXPRESSION, NO_TIME, KEY, NO_KEY or QUARANTINED.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,16 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
-from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct, payload, typed_struct, untyped_struct
+from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct, payload, typed_rows, untyped_struct
 from barnabas.pipelines.expectations import is_met
 from barnabas.pipelines.formats import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER, WITH_QUOTES
+from barnabas.pipelines.json_documents import json_document
 from barnabas.pipelines.keys import ambiguous_text, text_of_bytes, with_equal_keys
 from barnabas.pipelines.outputs.table import DELETION_MARK
 from barnabas.pipelines.reasons import begins_with_mark, json_problem, shown, wrong_columns
 from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
-from barnabas.pipelines.texts import JSON_OPTIONS, RECORD_TIME_OUT_OF_RANGE, TIME_OUT_OF_RANGE
+from barnabas.pipelines.strict_values import column_types
+from barnabas.pipelines.texts import FIRST_TIME, LAST_TIME, RECORD_TIME_OUT_OF_RANGE, TIME_OUT_OF_RANGE
 
 __all__ = [
     "MIXED",
@@ -41,6 +43,7 @@ __all__ = [
     "mark_quarantined",
     "mark_rows",
     "mark_unexpected",
+    "observe_timeless",
     "parse_records",
     "position_of",
     "quarantining",
@@ -63,10 +66,11 @@ _BAD = "_barnabas_bad"
 _ERROR = "_barnabas_error"
 _REASON = "_barnabas_reason"
 _TEXTS = "_barnabas_texts"
+_WRONG = "_barnabas_wrong_columns"
 _HEADERS = "_barnabas_headers"
-_ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED", "EXPRESSION", "KEY")
+_ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED", "EXPRESSION", "NO_TIME", "KEY")
 _DELIMITERS = (",", ";", "\t", "|")
-_WITH_EXAMPLE = ("NO_VALUE", "MALFORMED", "NOT_EXPECTED", "EXPRESSION", "KEY")
+_WITH_EXAMPLE = ("NO_VALUE", "MALFORMED", "NOT_EXPECTED", "EXPRESSION", "NO_TIME", "KEY")
 """Classes that are about no column, which have examples of their own."""
 _COUNTED_COLUMNS = 50
 _ROW = "_barnabas_row"
@@ -111,10 +115,13 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
         originals.append(F.col(_TIME_TYPE))
     beside = [_of_record(name).alias(f"source_{name}") for name in record_columns]
     parsed = records.select(decoded_struct(how, F.col("value")).alias(_ROW), *position, *originals, *beside)
-    parsed = parsed.withColumn(_ROW, typed_struct(how, F.col(_ROW), F.col(_RECORD[1])))
+    parsed = typed_rows(how, parsed, _ROW, _RECORD[1])
     if how.type != "text" and how.type not in HAVE_REASONS:
         # Parsed again, as the columns stand there, in a column of its own: a reason looks at each of them.
         parsed = parsed.withColumn(_TEXTS, F.when(_is_misfit(), untyped_struct(how, F.col(_RECORD[1]))))
+        corrupt, record = F.col(f"{_TEXTS}.{CORRUPT}"), F.col(_RECORD[1]).cast("string")
+        wrong = wrong_columns(how, F.col(_ROW), F.col(_TEXTS), corrupt, record)
+        parsed = parsed.withColumn(_WRONG, F.when(_is_misfit(), wrong))
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
     columns += [F.col(f"source_{name}") for name in record_columns]
     kept = [name for name in (*_RECORD, _HEADERS) if name in parsed.columns]
@@ -196,7 +203,7 @@ def _misfit(how: Format) -> tuple[Column, Column]:
     if how.type in HAVE_REASONS:
         reason = F.col(f"{_ROW}.{CORRUPT}")
         return reason, reason.startswith("column ")
-    found = wrong_columns(how, F.col(_ROW), F.col(_TEXTS), F.col(f"{_TEXTS}.{CORRUPT}"))
+    found = F.col(_WRONG)
     is_typed = found != ""
     if how.type != "csv":
         return F.when(is_typed, found).otherwise(
@@ -248,8 +255,7 @@ def _of_record(name: str) -> Column:
 
 def _beyond(how: Format) -> list[tuple[str, Column]]:
     """Columns of times, and of values with times in them, each with the condition that one is outside of what outputs hold."""
-    ddl = ", ".join(f"`{name}` {kind}" for name, kind in how.columns.items())
-    types = cast(StructType, StructType.fromDDL(ddl))
+    types = column_types(how)
     found = [(field.name, _has_odd_time(F.col(f"{_ROW}.{field.name}"), field.dataType)) for field in types]
     return [(name, condition) for name, condition in found if condition is not None]
 
@@ -257,9 +263,12 @@ def _beyond(how: Format) -> list[tuple[str, Column]]:
 def _has_odd_time(value: Column, kind: DataType) -> Column | None:
     """Whether a time in the value is beyond the years 1 to 9999; None for a type without times."""
     if isinstance(kind, DateType | TimestampType | TimestampNTZType):
+        first, last = FIRST_TIME, LAST_TIME
+        if isinstance(kind, DateType):
+            first, last = first[:10], last[:10]
+        zone = "Z" if isinstance(kind, TimestampType) else ""  # the session's may be another one
         word = kind.simpleString()
-        last = "9999-12-31" if word == "date" else "9999-12-31 23:59:59.999999"
-        return ~value.between(F.expr(f"{word} '0001-01-01'"), F.expr(f"{word} '{last}'"))
+        return ~value.between(F.expr(f"{word} '{first}{zone}'"), F.expr(f"{word} '{last}{zone}'"))
     parts: list[Column | None] = []
     if isinstance(kind, StructType):
         parts = [_has_odd_time(value[field.name], field.dataType) for field in kind]
@@ -503,6 +512,13 @@ def aggregate_rows(rows: DataFrame, how: Aggregate) -> DataFrame:
     )
 
 
+def observe_timeless(rows: DataFrame, how: Aggregate, view: str) -> DataFrame:
+    """The rows, with those without a time counted in Spark's progress reports, as ``barnabas.timeless.VIEW``: no window has them."""
+    if how.time is None or how.time in WINDOW_TIMES or not rows.isStreaming:
+        return rows
+    return rows.observe(f"barnabas.timeless.{view}", F.count_if(F.col(how.time).isNull()).alias("rows"))
+
+
 def visible_columns(results: DataFrame) -> DataFrame:
     """The results without what only later windows need."""
     return results.drop(_WINDOW_TIME)
@@ -544,10 +560,10 @@ def as_messages(batch: DataFrame, key: Sequence[str], flow_name: str, epoch: int
     marked as `DELETION_MARK` is a record without a value.
     """
     headers = [("barnabas.flow", F.lit(flow_name)), ("barnabas.epoch", F.lit(str(epoch)))]
-    value = F.to_json(F.struct(*[name for name in batch.columns if name != DELETION_MARK]), JSON_OPTIONS)
+    value = json_document([name for name in batch.columns if name != DELETION_MARK], batch.schema)
     if DELETION_MARK in batch.columns:
         value = F.when(~F.col(DELETION_MARK), value)
-    return batch.select(F.to_json(F.struct(*key), JSON_OPTIONS).alias("key"), value.alias("value"), _headers(headers))
+    return batch.select(json_document(key, batch.schema).alias("key"), value.alias("value"), _headers(headers))
 
 
 def field_types(schema: StructType) -> dict[str, str]:
