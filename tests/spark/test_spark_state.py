@@ -10,6 +10,7 @@ pytest.importorskip("pyspark")
 
 from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.flows import load_flow  # noqa: E402
+from barnabas.pipelines.summary_text import wrong_lines  # noqa: E402
 from barnabas.pipelines.topic_table import read_topic_table  # noqa: E402
 from barnabas.pipelines.trial import try_flow  # noqa: E402
 from barnabas.testing.flow_cases import load_cases, run_cases  # noqa: E402
@@ -67,6 +68,33 @@ def test_late_rows_are_counted_by_the_tests_of_a_flow(spark: Any, cluster: Any, 
     (tmp_path / "cases.toml").write_text(LATE)
     found = run_cases(flow, load_cases(tmp_path / "cases.toml", flow), spark, cluster.bootstrap, tmp_path)
     assert [each.problem for each in found] == ["", "3 late rows were expected, and there are 0"]
+
+
+def test_a_row_without_a_time_that_gets_to_a_window_is_a_bad_row(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """It would be in no window, and in no figure of the summary. A filter before leaves it out as the flow declares."""
+    text = BY_HOUR.replace("aggregate = ", 'transform = { where = "n > 0" }\naggregate = ')
+    flow = FlowUnderTest(spec.parse(text, file=str(tmp_path / "flow.toml")), spark, cluster.bootstrap, tmp_path)
+    rows = [{"at": "2026-01-01T08:10:00Z", "n": 1}, {"at": None, "n": 2}, {"n": 3}, {"at": None, "n": 0}]
+    result = flow.given(rows).run()
+    assert (result.summary["rows"], result.summary["bad"], result.summary["timeless_rows"]) == (4, {"NO_TIME": 2}, 0)
+    reason = "at, the time of aggregate, is null: a row without a time is in no window ("
+    assert result.summary["bad_examples"]["NO_TIME"].startswith(reason)
+
+
+def test_rows_of_a_query_without_a_time_are_counted(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """They are no records of a source, which could be bad rows. Sessions leave them out, too."""
+    text = BY_HOUR.replace(
+        "aggregate = ",
+        'steps = [{ name = "q", sql = "select try_cast(at as timestamp) at, n from source" }]\naggregate = ',
+    )
+    text = text.replace('window = "1 hour"', 'group_by = ["k"], session = "1 hour"').replace(
+        "from source", ", 1 as k from source"
+    )
+    text = text.replace('at = "timestamp"', 'at = "string"')
+    flow = FlowUnderTest(spec.parse(text, file=str(tmp_path / "flow.toml")), spark, cluster.bootstrap, tmp_path)
+    result = flow.given([{"at": "2026-01-01T08:10:00Z", "n": 1}, {"at": "", "n": 2}, {"n": 3}]).run()
+    assert (result.summary["bad_rows"], result.summary["timeless_rows"]) == (0, 2)
+    assert "without a time: 2 rows whose time is null are in no window" in list(wrong_lines(result.summary))
 
 
 def test_windows_of_windows_follow_one_watermark(spark: Any, cluster: Any, tmp_path: Path) -> None:

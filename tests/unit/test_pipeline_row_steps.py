@@ -71,7 +71,7 @@ def test_chains_branch_and_end_where_rows_are_of_no_single_record() -> None:
         True,
         False,
     ]
-    assert not aggregates_records(declared)
+    assert not aggregates_records(declared, declared.aggregate)
     first, second = row_chains(declared, declared.source)[0][:2]
     assert (first.transform.derive, [each.name for each in second.drops]) == ({"half": "n / 2"}, ["e"])
 
@@ -82,5 +82,6 @@ def test_an_aggregate_of_the_last_step_is_of_records_if_that_step_is() -> None:
     declared = flow('[[steps]]\nname = "x"\nfrom = "b"\n' + aggregate)
     assert places(declared, 0) == [["transform"]]
     assert places(declared, 1) == [["", "steps[0]", ""]]
-    assert aggregates_records(declared)
-    assert not aggregates_records(flow('[[steps]]\nname = "x"\nsql = "select * from b"\n' + aggregate))
+    assert aggregates_records(declared, declared.aggregate)
+    queried = flow('[[steps]]\nname = "x"\nsql = "select * from b"\n' + aggregate)
+    assert not aggregates_records(queried, queried.aggregate)

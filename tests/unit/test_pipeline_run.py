@@ -47,7 +47,7 @@ def test_one_checkpoint_is_for_one_process(tmp_path: Path) -> None:
 
 
 def test_totals_add_up_each_batch_once() -> None:
-    """A report that comes twice, from the listener and at the end, counts once."""
+    """A report that comes twice, from the listener and at the end, counts once; one without records has late rows, too."""
     shown: list[int] = []
 
     def show(totals: Totals) -> None:
@@ -58,9 +58,10 @@ def test_totals_add_up_each_batch_once() -> None:
     progress.update(report(1, 10, 20, 25, late=2))
     progress.update(report(0, 10, 10, 25, bad=1))
     progress.update(report(1, 10, 20, 25, late=2))
-    progress.update(report(2, 0, 20, 25))
+    progress.update(report(2, 0, 20, 25, late=3))
+    progress.update(report(2, 0, 20, 25, late=3))
     totals = progress.totals
-    assert (totals.batches, totals.rows, totals.bad_rows, totals.late_rows) == (2, 20, 1, 2)
+    assert (totals.batches, totals.rows, totals.bad_rows, totals.late_rows) == (2, 20, 1, 5)
     assert totals.lag == 5
     assert totals.offsets == {"t": {"0": 20}}
     assert shown[-1] == 20

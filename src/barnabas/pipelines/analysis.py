@@ -138,7 +138,9 @@ class _Check:
             previous = step.name
         results = self._views.get(previous)
         if results is not None and flow.aggregate:
-            results = self._aggregate("aggregate", results, flow.aggregate, ends=not aggregates_records(flow))
+            results = self._aggregate(
+                "aggregate", results, flow.aggregate, ends=not aggregates_records(flow, flow.aggregate)
+            )
         if results is not None:
             results = self._expected(transforms.visible_columns(results), "results")
             self._sinks(results)

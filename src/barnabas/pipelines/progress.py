@@ -26,6 +26,7 @@ _COMMIT_TIMEOUT_MS = 5_000
 _SOURCE = "barnabas."
 _EXPECT = "barnabas.expect."
 _TABLE = "barnabas.table."
+_TIMELESS = "barnabas.timeless."
 _EXPECTATION = "expectation:"
 _NOT_KINDS = ("rows", "bad_rows", "example")
 _EXAMPLE = "example:"
@@ -40,6 +41,8 @@ class Totals:
     rows: int = 0
     bad_rows: int = 0
     late_rows: int = 0
+    timeless_rows: int = 0
+    """Rows that no window has because their time is null; those of a source's records are bad rows instead."""
     quarantined_rows: int = 0
     """Rows of micro-batches that were put aside as a whole, good and bad."""
     quarantined_batches: int = 0
@@ -155,6 +158,8 @@ class Progress:
         self._show = show
         self._lock = threading.Lock()
         self._began = clock()
+        self._last_batch = -1
+        """The last micro-batch whose late rows are counted."""
 
     def resume(self, positions: Sequence[Offsets], clusters: Sequence[str] = ()) -> None:
         """Commits where the checkpoint is: a driver that was killed may not have done so after its last micro-batch."""
@@ -180,6 +185,13 @@ class Progress:
                     for name, offset in ends.items()
                 )
                 self._note_speed(report, now, latest)
+            if (
+                batch > self._last_batch
+            ):  # one without records may drop late rows, too: those of an aggregate before another
+                self._last_batch = batch
+                totals.late_rows += sum(
+                    int(each.get("numRowsDroppedByWatermark", 0)) for each in report["stateOperators"]
+                )
             if batch <= totals.batch or not report.get("numInputRows"):
                 if batch > totals.batch and end and end != self._position:  # records that have no rows
                     self._moved(end)
@@ -188,7 +200,6 @@ class Progress:
             totals.batch = batch
             totals.batches += 1
             self._count(report.get("observedMetrics", {}))
-            totals.late_rows += sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in report["stateOperators"])
             self._moved(end)
             self._show(totals)
 
@@ -229,6 +240,8 @@ class Progress:
         for name, counts in observed.items():
             if name.startswith(_EXPECT):
                 _add(totals.expectations, counts)
+            elif name.startswith(_TIMELESS):
+                totals.timeless_rows += int(counts["rows"] or 0)
             elif name.startswith(_TABLE):  # of the whole table, not of this micro-batch
                 totals.tables[name.removeprefix(_TABLE)] = dict(counts)
             elif name.startswith(_SOURCE):

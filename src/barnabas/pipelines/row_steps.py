@@ -70,10 +70,10 @@ def takes_records(flow: Flow, place: str) -> bool:
     return any(each.place == place for source in flow.sources for chain in row_chains(flow, source) for each in chain)
 
 
-def aggregates_records(flow: Flow) -> bool:
-    """Whether ``[aggregate]`` makes its figures of records of a source."""
+def aggregates_records(flow: Flow, how: Aggregate | None) -> bool:
+    """Whether an aggregate of the flow makes its figures of records of a source."""
     last = [chain[-1] for source in flow.sources for chain in row_chains(flow, source)]
-    return flow.aggregate is not None and any(each.aggregate is flow.aggregate for each in last)
+    return how is not None and any(each.aggregate is how for each in last)
 
 
 def _drops(flow: Flow, view: str) -> tuple[Expectation, ...]:

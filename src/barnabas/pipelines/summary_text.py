@@ -50,6 +50,8 @@ def wrong_lines(run: Mapping[str, Any]) -> Iterator[str]:
         )
     if run.get("quarantined_rows"):
         yield f"quarantined: {run['quarantined_rows']:,} rows in {run['quarantined_batches']:,} micro-batches"
+    if run.get("timeless_rows"):
+        yield f"without a time: {run['timeless_rows']:,} rows whose time is null are in no window"
     sources = run.get("sources", {})
     for name, counts in sources.items() if len(sources) > 1 else ():
         if counts["bad_rows"]:

@@ -5,6 +5,8 @@ So do those whose key one of the outputs cannot hold (`barnabas.pipelines.keys`)
 Every expression of the steps that take records one by one (`barnabas.pipelines.row_steps`) is tried on the parsed rows, in their
 order: derived columns, filters, choices of columns, and what figures are made of. A row goes as far as the filters let it.
 Expressions that have a value for every row are not tried, those of several values (explode) and what is behind them cannot be.
+
+A row without a time that gets as far as windows or sessions becomes a bad row, too: Spark leaves it out without a word.
 """
 
 import re
@@ -56,6 +58,7 @@ class _Attempts:
         self._rows = parsed
         self._drops = drops
         self._reasons: list[Column] = []
+        self._timeless: list[Column] = []
         self._kept: dict[str, str] = {}
         """Columns of the parsed rows that have other values now, and under which name theirs are kept."""
         self._count = 0
@@ -78,12 +81,13 @@ class _Attempts:
 
     def marked(self) -> DataFrame:
         """The parsed rows with their marks."""
-        if not self._reasons and not self._key_problems:
+        if not self._reasons and not self._timeless and not self._key_problems:
             return self._parsed
         names = self._parsed.columns
         back = {name: F.col(kept).alias(name) for name, kept in self._kept.items()}
         rows = self._rows
-        for reasons, error in ((self._reasons, "EXPRESSION"), (self._key_problems, "KEY")):
+        marks = ((self._reasons, "EXPRESSION"), (self._timeless, "NO_TIME"), (self._key_problems, "KEY"))
+        for reasons, error in marks:
             if reasons:
                 rows = mark_rows(rows, F.coalesce(*reasons), error)
         return rows.select(*[back.get(name, F.col(name)) for name in names])
@@ -118,6 +122,11 @@ class _Attempts:
         for (name, text), columns in zip(how.compute.items(), inputs, strict=True):
             for column in columns:
                 self._tried(f"{field}.compute.{name}", text, column)
+        if how.time:
+            name = self._new(_REACHED)
+            self._rows = self._rows.withColumn(name, self._asked() & F.col(how.time).isNull())
+            reason = F.lit(f"{how.time}, the time of {field}, is null: a row without a time is in no window")
+            self._timeless.append(F.when(F.col(name), reason))
 
     def _keys(self, key: Sequence[str]) -> None:
         """Mark rows whose keys, columns of the rows as they are now, a sink cannot hold."""

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.pipelines import transforms
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.expectations import expected_rows
-from barnabas.pipelines.row_steps import row_chains
-from barnabas.pipelines.spec import Flow, FlowStep, Source
+from barnabas.pipelines.row_steps import aggregates_records, row_chains
+from barnabas.pipelines.spec import Aggregate, Flow, FlowStep, Source
 from barnabas.pipelines.uncomputable import mark_uncomputable
 
 __all__ = [
@@ -57,11 +57,13 @@ def build_views(
     previous = flow.source.name
     for step in flow.steps:
         rows = shape_step(step, step_rows(spark, step, views.by_name, previous))
+        if step.aggregate:
+            rows = _aggregated(flow, step.aggregate, rows, step.name, observed=observed)
         views.by_name[step.name] = expected_rows(rows, flow, step.name, observed=observed)
         previous = step.name
     rows = views.by_name[previous]
     if flow.aggregate:
-        rows = transforms.aggregate_rows(rows, flow.aggregate)
+        rows = _aggregated(flow, flow.aggregate, rows, "results", observed=observed)
     views.by_name["results"] = expected_rows(transforms.visible_columns(rows), flow, "results", observed=observed)
     return views
 
@@ -99,13 +101,20 @@ def step_rows(spark: SparkSession, step: FlowStep, views: Mapping[str, DataFrame
 
 
 def shape_step(step: FlowStep, rows: DataFrame) -> DataFrame:
-    """What a step does to its rows, in the order that `steps` describes."""
+    """What a step does to its rows before they are aggregated, in the order that `steps` describes."""
     rows = transforms.shape_rows(rows, step.transform)
     if step.watermark:
         rows = rows.withWatermark(step.watermark.time, step.watermark.delay)
     if step.deduplicate:
         rows = transforms.deduplicate_rows(rows, step.deduplicate)
-    return transforms.aggregate_rows(rows, step.aggregate) if step.aggregate else rows
+    return rows
+
+
+def _aggregated(flow: Flow, how: Aggregate, rows: DataFrame, view: str, *, observed: bool) -> DataFrame:
+    """The aggregate. Rows without a time that are records of a source are bad ones already; others are counted."""
+    if observed and not aggregates_records(flow, how):
+        rows = transforms.observe_timeless(rows, how, view)
+    return transforms.aggregate_rows(rows, how)
 
 
 def run_sql(spark: SparkSession, text: str, views: Mapping[str, DataFrame]) -> DataFrame:

@@ -139,6 +139,7 @@ def run_metrics_text(flow: str, run: Mapping[str, Any]) -> str:
             [({"table": name}, counts["bad_rows"]) for name, counts in run.get("tables", {}).items()],
         ),
         ("late_rows", "Rows that came after their watermark.", [({}, run.get("late_rows"))]),
+        ("timeless_rows", "Rows without a time, which no window has.", [({}, run.get("timeless_rows"))]),
         ("lost_records", "Records that were gone before they were read.", [({}, run.get("lost_records"))]),
         ("quarantined_rows", "Rows of micro-batches that were put aside.", [({}, run.get("quarantined_rows"))]),
         ("lag", "Records that were not read yet.", [({}, run.get("lag"))]),
