@@ -146,6 +146,7 @@ def trials(seeds: str) -> dict[str, Trial]:
             "a flow that Apache Kafka 3.9.1 and 4.4.0 throttle is exact; driver, workers and broker killed, each record once",
             ("tests/spark/test_spark_apache_kills.py",),
             {"BARNABAS_BROKERS": "3.9.1 4.4.0", "BARNABAS_KILLS": 12, "BARNABAS_RECORDS": 130_000},
+        ),
         "types": Trial(
             "every type in every output, read back by others, is the same in 27 combinations of zones",
             ("tests/spark/test_type_matrix.py",),
