@@ -25,8 +25,9 @@ from barnabas.log.checkpoints import (
 )
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.lost_data import LOST_DATA, LostData, read_lost_data, write_lost_data
-from barnabas.log.partition_log import PartitionLog
+from barnabas.log.partition_log import Origin, PartitionLog
 from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 from barnabas.wire.kafka.records.records import Record, build_batch
 
 TP = TopicPartition("topic", 0)
@@ -341,7 +342,7 @@ def test_a_changed_bit_of_a_time_index_lets_retention_delete_nothing_too_early(t
     config = LogConfig({"retention.ms": "3600000", "segment.bytes": "1000"})
     path = min((tmp_path / "whole" / str(TP)).glob("*.timeindex"))
     data = path.read_bytes()
-    for bit in range(8 * len(data)):
+    for bit in range(0, 8 * len(data), 3):
         directory = tmp_path / str(bit)
         shutil.copytree(tmp_path / "whole", directory)
         damaged = bytearray(data)
@@ -351,4 +352,47 @@ def test_a_changed_bit_of_a_time_index_lets_retention_delete_nothing_too_early(t
         log.configure(config)
         assert log.apply_retention(NOW + 1_800_000) == 0
         assert log.segments[0].last_write_ms() == NOW
+        shutil.rmtree(directory)
+
+
+# ---- transaction indexes
+
+
+def filled_with_transactions(directory: Path) -> list[tuple[int, int, int]]:
+    """A log dir after a clean stop, with aborted and committed transactions in segments that are closed; the aborted ones."""
+    dirs = open_dirs(directory)
+    log = dirs.get_or_create(TP, Uuid(bytes(15) + b"1"), CONFIG, NOW)
+    for number in range(12):
+        records = build_batch(
+            [Record(0, NOW, None, b"v" * 30)], producer_id=7 + number % 2, producer_epoch=0,
+            base_sequence=number // 2, is_transactional=True,
+        )  # fmt: skip
+        log.append_as_leader(records, leader_epoch=0, now_ms=NOW)
+        marker = build_end_marker(
+            EndMarker(number % 3 == 0, 1), offset=0, timestamp_ms=NOW, producer_id=7 + number % 2, producer_epoch=0,
+            leader_epoch=0,
+        )  # fmt: skip
+        log.append_as_leader(marker, leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    aborted = [each[:3] for each in log.aborted_transactions(0, log.log_end_offset)]
+    dirs.close(clean=True)
+    return aborted
+
+
+def test_a_changed_bit_of_a_transaction_index_hides_no_committed_record_and_shows_no_aborted_one(
+    tmp_path: Path,
+) -> None:
+    """In each byte of the entries, and each bit of a low byte: the transactions are those that the batches show."""
+    expected = filled_with_transactions(tmp_path / "whole")
+    assert len(expected) == 4
+    path = min((tmp_path / "whole" / str(TP)).glob("*.txnindex"))
+    data = path.read_bytes()
+    for bit in [*(8 * at + at % 8 for at in range(len(data))), *range(8 * 17, 8 * 18)]:
+        directory = tmp_path / str(bit)
+        shutil.copytree(tmp_path / "whole", directory)
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (directory / str(TP) / path.name).write_bytes(damaged)
+        log = opened(directory)
+        found = [each[:3] for each in log.aborted_transactions(0, log.log_end_offset)]
+        assert found == expected, (bit // 8, bit % 8)
         shutil.rmtree(directory)

@@ -3,7 +3,8 @@
 Kafka: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.log.names import TXN_INDEX, file_name
@@ -13,7 +14,7 @@ from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.log.segment.transaction_index import AbortedTransaction
-from barnabas.wire.kafka.records.batch_header import CONTROL, TRANSACTIONAL, BatchHeader
+from barnabas.wire.kafka.records.batch_header import CONTROL, HEADER_BYTES, TRANSACTIONAL, BatchHeader, read_header
 from barnabas.wire.kafka.records.control import read_end_marker
 
 __all__ = ["load_producers", "rebuild_transaction_indexes"]
@@ -45,14 +46,57 @@ def load_producers(
 def rebuild_transaction_indexes(
     folder: Folder, snapshots: ProducerSnapshots, segments: Sequence[Segment], names: list[str]
 ) -> None:
-    """Make the transaction indexes again that cannot be read, from the batches. Raises `OSError`."""
+    """Make the transaction indexes again that cannot be read, or that the batches contradict. Raises `OSError`."""
     for at, segment in enumerate(segments):
         if file_name(segment.base_offset, TXN_INDEX) not in names:
             continue
         try:
-            segment.transactions.entries  # noqa: B018  # reading is the check
+            is_right = all(_is_confirmed(entry, segments[: at + 1]) for entry in segment.transactions.entries)
         except CorruptDataError:
+            is_right = False
+        if not is_right:
             _rebuild_transactions(folder, snapshots, segments[: at + 1])
+
+
+def _is_confirmed(entry: AbortedTransaction, segments: Sequence[Segment]) -> bool:
+    """Whether an aborted transaction has its marker and its first batch, as far as compaction has left them.
+
+    A wrong entry would hide committed records from read_committed, or show aborted ones.
+    """
+    marker, first = _batch_with(entry.last_offset, segments[-1:]), _batch_with(entry.first_offset, segments)
+    if marker is not None and not (marker.attributes & CONTROL and marker.producer_id == entry.producer_id):
+        return False
+    if first is not None and (
+        first.attributes & CONTROL or (first.base_offset, first.producer_id) != (entry.first_offset, entry.producer_id)
+    ):
+        return False
+    if first is not None and any(marker < entry.last_offset for marker in _markers_of(entry, segments)):
+        return False  # the first batch is one of an earlier transaction
+    return entry.last_stable_offset <= entry.last_offset + 1
+
+
+def _markers_of(entry: AbortedTransaction, segments: Sequence[Segment]) -> Iterator[int]:
+    """The offsets of the producer's markers from the transaction's first batch to its end."""
+    at = bisect_right(segments, entry.first_offset, key=lambda segment: segment.base_offset) - 1
+    for segment in segments[max(0, at) :]:
+        located = segment.locate(entry.first_offset) if segment.size else None
+        for _, header in segment.headers(located.position) if located is not None else ():
+            if header.base_offset > entry.last_offset:
+                return
+            if header.attributes & CONTROL and header.producer_id == entry.producer_id:
+                yield header.base_offset
+
+
+def _batch_with(offset: int, segments: Sequence[Segment]) -> BatchHeader | None:
+    """The header of the batch that has an offset; None where there is none."""
+    at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+    if at < 0 or not segments[at].size:
+        return None
+    segment = segments[at]
+    located = segment.locate(offset)
+    if located is None or located.base_offset > offset:
+        return None
+    return read_header(segment.file.read_at(located.position, HEADER_BYTES))
 
 
 def _rebuild_transactions(folder: Folder, snapshots: ProducerSnapshots, segments: Sequence[Segment]) -> None:

@@ -32,7 +32,7 @@ def decode_transactions(data: bytes) -> list[AbortedTransaction]:
     """The entries of a file; bytes of a last, unfinished entry are left out. Raises `CorruptDataError`."""
     entries = []
     for version, *fields in _ENTRY.iter_unpack(memoryview(data)[: len(data) // _ENTRY.size * _ENTRY.size]):
-        if version > 0:
+        if version:
             raise CorruptDataError(f"aborted transaction of version {version}, only 0 is known")
         entries.append(AbortedTransaction(*fields))
     return entries
@@ -70,7 +70,7 @@ class TransactionIndex:
             entries = decode_transactions(data)
             last = self._base_offset - 1
             for entry in entries:
-                if entry.last_offset <= last or entry.first_offset > entry.last_offset:
+                if entry.last_offset <= last or not 0 <= entry.first_offset <= entry.last_offset:
                     raise CorruptDataError(f"{self.path} has an entry out of place: {entry}")
                 last = entry.last_offset
             self._entries = entries
