@@ -15,8 +15,9 @@ pytest.importorskip("confluent_kafka")
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.main import main
-from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
+from barnabas.pipelines.checkpoints import Checkpoint
 from barnabas.pipelines.errors import DataLossError, PipelineError
+from barnabas.pipelines.rereading import what_repeats
 from barnabas.pipelines.spec import Flow, parse
 from barnabas.pipelines.topic_ids import TopicIds
 

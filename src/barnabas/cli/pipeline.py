@@ -11,6 +11,7 @@ from barnabas.cli.pipeline_operations import OPERATION_ACTIONS, add_operation_ac
 from barnabas.cli.pipeline_outputs import OUTPUT_ACTIONS, add_output_actions, add_words
 from barnabas.cli.pipeline_progress import RunDisplay
 from barnabas.cli.pipeline_templates import add_new_action, add_test_action, run_tests, write_flow
+from barnabas.cli.pipeline_verification import add_verify_action, verify
 from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.cli.reachability import ANSWER_S, require_broker
 from barnabas.cli.standard_streams import outlive_output
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_WITH_FUNCTIONS = ("run", "check", "test", "preview", "dry-run", "replay", "train")
+_WITH_FUNCTIONS = ("run", "check", "test", "preview", "dry-run", "replay", "train", "verify")
 
 
 def main(argv: list[str]) -> int:
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
     check = commands.add_parser("check", help="check a flow's file, expressions and types included, without a cluster")
     test = add_test_action(commands)
     outputs = add_output_actions(commands)
-    operations = add_operation_actions(commands)
+    operations = [*add_operation_actions(commands), add_verify_action(commands)]
     for each in (run, check, test, *outputs, *operations):
         each.add_argument("file", metavar="FILE", help="the flow's file: TOML, or Python that sets the variable flow")
         each.add_argument(
@@ -94,7 +95,7 @@ def _function_use(arguments: argparse.Namespace) -> FunctionUse:
 
 
 def _act(flow: spec.Flow, arguments: argparse.Namespace) -> int:
-    if action := {"test": run_tests, **OUTPUT_ACTIONS, **OPERATION_ACTIONS}.get(arguments.action):
+    if action := {"test": run_tests, "verify": verify, **OUTPUT_ACTIONS, **OPERATION_ACTIONS}.get(arguments.action):
         return action(flow, arguments)
     if arguments.action == "check":
         return _check(flow, arguments.output, with_spark=not arguments.without_spark)

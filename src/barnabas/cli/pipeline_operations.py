@@ -15,7 +15,7 @@ from barnabas.cli.common import padded, print_json, seconds
 from barnabas.cli.pipeline_waiting import trial_session
 from barnabas.cli.terminal import print, print_lines
 from barnabas.pipelines import spec
-from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
+from barnabas.pipelines.checkpoints import Checkpoint
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.offsets import Offsets, from_json, require_known
 from barnabas.pipelines.summary_text import lost_count_text, wrong_lines
@@ -220,6 +220,8 @@ def _not_running(flow: spec.Flow) -> Checkpoint:
 
 
 def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
+    from barnabas.pipelines.rereading import what_repeats
+
     checkpoint = _not_running(flow)
     batches = checkpoint.batches()
     starts = {source.name: source.starting_offsets for source in flow.sources}
@@ -247,6 +249,8 @@ def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
 
 def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
+    from barnabas.pipelines.rereading import what_repeats
+
     checkpoint = _not_running(flow)
     positions = _readable(checkpoint.reached, "what is repeated is not known")
     others = _topics_made_again(flow, checkpoint)

@@ -43,7 +43,7 @@ from barnabas.pipelines.offsets import Offsets, Range, from_json, from_spark, le
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.spec import Aggregate, DatabaseSink, Flow, FunctionSink, Source, TopicSink
 
-__all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_files", "sink_name", "what_repeats"]
+__all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_files", "sink_name"]
 
 _NOTE_S = 5.0
 _CONTEXT = 80
@@ -354,19 +354,42 @@ class Checkpoint:
                     each.rename(kept / each.name)
         return kept
 
+    def known_starts(self) -> list[list[Offsets]]:
+        """For each source where runs have begun, as far as that is known: at first, and after each rewind."""
+        folders = [self.folder, *(each for each in self.folder.iterdir() if _BEFORE.fullmatch(each.name))]
+        found: list[list[Offsets]] = []
+        for source in self._flow.sources:
+            starts: list[Offsets] = []
+            for folder in folders:
+                with contextlib.suppress(OSError, BarnabasError):  # what is damaged says nothing
+                    starts.append(from_json((folder / self._start_name(source)).read_text(encoding="utf-8")))
+            found.append(starts)
+        return found
+
     def first_partitions(self) -> list[dict[str, int]]:
         """For each source the least number of partitions that each of its topics had when a run began, as far as that is known."""
-        folders = [self.folder, *(each for each in self.folder.iterdir() if _BEFORE.fullmatch(each.name))]
         found: list[dict[str, int]] = []
-        for source in self._flow.sources:
+        for starts in self.known_starts():
             counts: dict[str, int] = {}
-            for folder in folders:
-                with contextlib.suppress(OSError, BarnabasError):  # what is damaged tells nothing
-                    start = from_json((folder / self._start_name(source)).read_text(encoding="utf-8"))
-                    for topic, count in Counter(name.topic for name in start).items():
-                        counts[topic] = min(count, counts.get(topic, count))
+            for topic, count in [pair for start in starts for pair in Counter(name.topic for name in start).items()]:
+                counts[topic] = min(count, counts.get(topic, count))
             found.append(counts)
         return found
+
+    def since(self, sink: Any) -> int:
+        """The first micro-batch that a sink was given."""
+        return self._since().get(sink_name(sink), 0)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps runs away. Raises `PipelineError` if one goes on."""
+        lock = OsFiles().lock(str(self.folder / ".lock"))
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(lock)
+            except BlockingIOError as error:
+                raise PipelineError(f"another process runs the flow with the checkpoint {self.folder}") from error
+            yield
 
     def _start_name(self, source: Source) -> str:
         return "start.json" if source is self._flow.source else f"start-{source.name}.json"
@@ -383,10 +406,8 @@ class Checkpoint:
     def _changed(self) -> Iterator[None]:
         """Holds the checkpoint while its files are moved. Raises `PipelineError` if a run has it, or if a file cannot be written."""
         try:
-            with OsFiles().lock(str(self.folder / ".lock")):
+            with self.held():
                 yield
-        except BlockingIOError as error:
-            raise PipelineError(f"another process runs the flow with the checkpoint {self.folder}") from error
         except OSError as error:
             raise PipelineError(
                 f"the checkpoint {error.filename or self.folder} cannot be changed: {error.strerror or error}. The flow goes on as before; mend "
@@ -562,40 +583,3 @@ def _source_changes(field: str, old: Mapping[str, Any], new: Mapping[str, Any], 
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def what_repeats(flow: Flow) -> list[str]:
-    """For each sink what it makes of records that come again, and what else becomes of them."""
-    how = flow.last_aggregate
-    result: list[str] = []
-    for sink in flow.sinks:
-        key = ", ".join(sink.key)
-        if isinstance(sink, TopicSink):
-            text = f"takes the results again, with the same keys ({key})"
-        elif isinstance(sink, FunctionSink):
-            text = "is called again, with micro-batches numbered from 0"
-        elif sink.type == "parquet":
-            text = (
-                "cannot replace rows, and refuses those of another beginning: move its folder away before the next run"
-            )
-        else:
-            text = f"keeps one row for each {key}, so rows that come again replace their like"
-        if how and (how.window or how.session):
-            text += ". A window that began before the new position gets figures of the repeated records only"
-        elif how:
-            text += ". Figures are computed from the new position on, and replace those that counted all records"
-        result.append(f"{sink_name(sink)} {text}")
-    result += [
-        f"topic {source.bad_rows_topic} takes the bad rows of {source.name} again, as further dead letters"
-        for source in flow.sources
-        if source.bad_rows_topic
-    ]
-    if any(source.bad_rows_topic for source in flow.sources):
-        result.append(
-            "records that `pipeline replay` has put back come again beside the originals: where these fit by now, both count"
-        )
-    if any(step.deduplicate for step in flow.steps):
-        result.append(
-            "deduplicate forgets what came before the new position: a repetition of that is a first row again"
-        )
-    return result

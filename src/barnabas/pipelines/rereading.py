@@ -1,4 +1,4 @@
-"""Whether records may be read once more: what `barnabas pipeline rewind` and `reset` refuse. Needs no Spark.
+"""Whether records may be read once more, and what that means: what `barnabas pipeline rewind` and `reset` say and refuse. Needs no Spark.
 
 Rows that are read again replace rows that sinks have. They must be rows of the same records, and of equal keys the last one must come
 last, as it did. Both can be wrong:
@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.checkpoints import sink_name
-from barnabas.pipelines.spec import POSITION, Flow
+from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, TopicSink
 from barnabas.pipelines.topic_ids import keyed_by_position
 
-__all__ = ["added_partitions", "order_problem", "replacement_problem", "unordered_sinks"]
+__all__ = ["added_partitions", "order_problem", "replacement_problem", "unordered_sinks", "what_repeats"]
 
 
 def replacement_problem(flow: Flow, topics: Collection[str]) -> str:
@@ -54,3 +54,40 @@ def order_problem(flow: Flow, added: Sequence[TopicPartition]) -> str:
         'Declare a column that grows with each change of a key, order_by = "COLUMN" of the sink (a time or a version), or say that '
         "any order will do: --any-order"
     )
+
+
+def what_repeats(flow: Flow) -> list[str]:
+    """For each sink what it makes of records that come again, and what else becomes of them."""
+    how = flow.last_aggregate
+    result: list[str] = []
+    for sink in flow.sinks:
+        key = ", ".join(sink.key)
+        if isinstance(sink, TopicSink):
+            text = f"takes the results again, with the same keys ({key})"
+        elif isinstance(sink, FunctionSink):
+            text = "is called again, with micro-batches numbered from 0"
+        elif sink.type == "parquet":
+            text = (
+                "cannot replace rows, and refuses those of another beginning: move its folder away before the next run"
+            )
+        else:
+            text = f"keeps one row for each {key}, so rows that come again replace their like"
+        if how and (how.window or how.session):
+            text += ". A window that began before the new position gets figures of the repeated records only"
+        elif how:
+            text += ". Figures are computed from the new position on, and replace those that counted all records"
+        result.append(f"{sink_name(sink)} {text}")
+    result += [
+        f"topic {source.bad_rows_topic} takes the bad rows of {source.name} again, as further dead letters"
+        for source in flow.sources
+        if source.bad_rows_topic
+    ]
+    if any(source.bad_rows_topic for source in flow.sources):
+        result.append(
+            "records that `pipeline replay` has put back come again beside the originals: where these fit by now, both count"
+        )
+    if any(step.deduplicate for step in flow.steps):
+        result.append(
+            "deduplicate forgets what came before the new position: a repetition of that is a first row again"
+        )
+    return result

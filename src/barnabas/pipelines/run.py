@@ -14,14 +14,14 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.base.private_files import make_private_dirs
-from barnabas.pipelines.admission import admission_file
+from barnabas.pipelines.admission import Admission, admission_file
 from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
 from barnabas.pipelines.errors import (
@@ -37,7 +37,7 @@ from barnabas.pipelines.key_notes import settle_keys
 from barnabas.pipelines.letters import letters_file, noted_letters
 from barnabas.pipelines.lost_records import LostRecords, loses_uncounted, lost_file
 from barnabas.pipelines.masters import shown_master
-from barnabas.pipelines.offsets import from_json, require_known, to_json
+from barnabas.pipelines.offsets import Offsets, from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.protection import OPEN_CALLBACKS, UNPROTECTED, lacks_secret
 from barnabas.pipelines.restarts import Restarts, restarts_of, transient_fault
@@ -120,14 +120,19 @@ def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
         raise SpecError.of_lines(*wrong)
 
 
-def run_on(spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Runs the flow on a session that is there already, until all that is in its topics now is done: for tests."""
+def run_on(
+    spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: None, ends: Sequence[Offsets] | None = None
+) -> dict[str, Any]:
+    """Runs the flow on a session that is there already, until all that is in its topics now is done: for tests.
+
+    ``ends`` are for each source the offsets at which it stops before; a partition that they do not name is not read.
+    """
     notes = Checkpoint(flow)
     with secrets_hidden(flow.hide), _locked(Path(flow.checkpoint)):
         limits = BadRowLimits(flow, say)
         limits.require_start()
         with _broken_end_noted(notes, flow):
-            run = _Run(flow, spark, limits, lambda _: None, say, threading.Event(), settles=True)
+            run = _Run(flow, spark, limits, lambda _: None, say, threading.Event(), settles=ends is None, ends=ends)
             summary = run.run(once=True)
             _note_end(notes, summary["status"])
             return summary
@@ -194,8 +199,9 @@ class _Run:
         stopped: threading.Event,
         *,
         settles: bool = False,
+        ends: Sequence[Offsets] | None = None,
     ) -> None:
-        """``settles`` lets the watermark take effect before the end of a run: Spark drops late rows two micro-batches later."""
+        """``ends`` as of `run_on`. ``settles`` lets the watermark take effect before the end of a run: Spark drops late rows two micro-batches later."""
         from barnabas.pipelines.progress import GroupCommitter, Progress
 
         self._flow = flow
@@ -212,6 +218,7 @@ class _Run:
         self._queries: list[Any] = []
         """The main query first, once it is started."""
         self._settles = settles
+        self._ends = ends
         self._restarts = Restarts()
         self._broken = ("", -1)
         """The query that broke last, and the last micro-batch that it finished."""
@@ -550,6 +557,10 @@ class _Run:
         start = self._starting_offsets(source, options)
         if source.quarantines and not headers:  # the query that reads headers decides what this one may read
             options["admissionFile"] = str(admission_file(self._checkpoint, source.name))
+        if self._ends is not None:
+            path = admission_file(self._checkpoint, source.name)
+            Admission(0, self._ends[self._flow.sources.index(source)]).save(path)
+            options["admissionFile"] = str(path)
         if connector == "barnabas" and not source.fail_on_data_loss:
             options["lostFile"] = str(lost_file(self._checkpoint).absolute())
         options |= {

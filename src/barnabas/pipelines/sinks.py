@@ -28,7 +28,7 @@ from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable
 from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, Sink, TopicSink
 from barnabas.pipelines.transforms import MIXED, as_messages, field_types, latest_per_key
 
-__all__ = ["BatchSink", "lost_rows_error", "open_sinks", "require_batches"]
+__all__ = ["BatchSink", "lost_rows_error", "open_sinks", "require_batches", "with_deletions"]
 
 
 class BatchSink(Protocol):
@@ -118,7 +118,7 @@ class _TableWriter:
         return self._output.last_epoch(self._flow.name, query)
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:
-        rows = self._last.collected(_with_deletions(batch, self._delete_when))
+        rows = self._last.collected(with_deletions(batch, self._delete_when))
         if self._replaces and self._key == POSITION:
             _require_positions(rows)
         require_texts(rows)
@@ -147,7 +147,7 @@ class _TopicWriter:
         return self._last.mixed_keys
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
-        rows = self._last.frame(_with_deletions(batch, self._sink.delete_when))
+        rows = self._last.frame(with_deletions(batch, self._sink.delete_when))
         messages = as_messages(whole_texts(rows), self._sink.key, self._flow.name, epoch)
         writer = messages.write.format(self._flow.resources.connector).mode("append")
         writer = writer.option("kafka.bootstrap.servers", self._sink.bootstrap_servers).option(
@@ -195,7 +195,7 @@ def _require_positions(rows: pa.Table) -> None:
     )
 
 
-def _with_deletions(batch: DataFrame, condition: str | None) -> DataFrame:
+def with_deletions(batch: DataFrame, condition: str | None) -> DataFrame:
     """The rows, marked where they delete; a condition that is null does not."""
     if condition is None:
         return batch

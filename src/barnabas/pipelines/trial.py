@@ -29,7 +29,7 @@ from barnabas.pipelines.kafka import KafkaCluster, open_client
 from barnabas.pipelines.local_places import sink_place_problem
 from barnabas.pipelines.models.declared import MODEL_VERSION
 from barnabas.pipelines.offsets import Offsets, to_json
-from barnabas.pipelines.options import SourceOptions, client_config
+from barnabas.pipelines.options import SourceOptions, client_config, connection_properties
 from barnabas.pipelines.outputs.declared import OutputError
 from barnabas.pipelines.outputs.kinds import inspect_output
 from barnabas.pipelines.plans import output_mode
@@ -40,7 +40,7 @@ from barnabas.pipelines.sql import check_columns
 from barnabas.pipelines.topic_ids import TopicIds
 from barnabas.pipelines.views import Views, build_views, source_rows
 
-__all__ = ["Finding", "latest_offsets", "preview_rows", "source_cluster", "try_flow"]
+__all__ = ["Finding", "compacted_topics", "latest_offsets", "preview_rows", "source_cluster", "try_flow"]
 
 _ACL_OPERATION: Any = vars(client_admin)["AclOperation"]  # its stubs forget to export it
 _SAMPLE = 1000
@@ -67,6 +67,21 @@ def latest_offsets(source: Source) -> Offsets:
     """Where the source's topics end now."""
     cluster = source_cluster(source)
     return cluster.at_marks(dict.fromkeys(cluster.partitions(), -1))
+
+
+def compacted_topics(source: Source) -> list[str]:
+    """The source's topics of which records of a key may be gone when there is a newer one; none if brokers do not say."""
+    from barnabas.client.admin_connection import AdminConnection
+    from barnabas.client.configurations import Resource, ResourceType, describe_configs
+
+    topics = source.topics or sorted({each.topic for each in source_cluster(source).partitions()})
+    resources = [Resource(ResourceType.TOPIC, topic) for topic in topics]
+    try:
+        with AdminConnection(source.bootstrap_servers, connection_properties(source.kafka)) as connection:
+            found = describe_configs(connection, resources, names=["cleanup.policy"])
+    except BarnabasError:
+        return []
+    return [each.name for each, entries in found.items() if any("compact" in (entry.value or "") for entry in entries)]
 
 
 def _sample(spark: SparkSession, source: Source, records: int, *, streaming: bool = False) -> DataFrame:

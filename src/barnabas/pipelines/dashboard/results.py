@@ -17,7 +17,7 @@ from barnabas.pipelines.postgres import open_postgres, postgres_reason
 from barnabas.pipelines.spec import DatabaseSink, Sink
 from barnabas.pipelines.sql import quoted
 
-__all__ = ["NoResultError", "ResultReader", "readable_sinks"]
+__all__ = ["NoResultError", "ResultReader", "read_postgres_rows", "read_sqlite_rows", "readable_sinks"]
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _BUSY_S = 5.0
@@ -110,31 +110,41 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _read_sqlite(path: str, table: str) -> pa.Table:
+    names, rows = read_sqlite_rows(path, table)
+    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    return pa.table(dict(zip(names, map(_column, columns), strict=True)))
+
+
+def read_sqlite_rows(path: str, table: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The columns of a table and its rows, as SQLite has them. Raises `NoResultError`."""
     try:
         with contextlib.closing(
             sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_S)
         ) as connection:
             found = connection.execute(f"SELECT * FROM {quoted(table)}")  # noqa: S608  # names are quoted
             names = [column[0] for column in found.description]
-            rows = found.fetchall()
+            return names, found.fetchall()
     except sqlite3.Error as error:
         raise NoResultError(f"cannot read table {table} in {path}: {error}") from error
-    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
-    return pa.table(dict(zip(names, map(_column, columns), strict=True)))
 
 
-def _read_postgres(sink: DatabaseSink) -> pa.Table:
+def read_postgres_rows(sink: DatabaseSink) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """As `read_sqlite_rows`."""
     import psycopg
 
     try:
         with open_postgres(sink.url, application_name="barnabas dashboard") as connection:
             found = connection.execute(f"SELECT * FROM {quoted(sink.table)}".encode())  # noqa: S608  # names are quoted
             names = [column.name for column in found.description or ()]
-            rows = found.fetchall()
+            return names, found.fetchall()
     except psycopg.Error as error:
         raise NoResultError(
             f"cannot read table {sink.table} in PostgreSQL: {postgres_reason(error, sink.url)}"
         ) from error
+
+
+def _read_postgres(sink: DatabaseSink) -> pa.Table:
+    names, rows = read_postgres_rows(sink)
     columns = zip(*rows, strict=True) if rows else ([] for _ in names)
     return pa.table(dict(zip(names, map(_column, columns), strict=True)))
 

@@ -20,9 +20,10 @@ from barnabas.pipelines.outputs.sqlite_table import SqliteTable
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import quoted
 
-__all__ = ["Hit", "SearchIndex", "search_index"]
+__all__ = ["ID_COLUMN", "Hit", "SearchIndex", "search_index"]
 
-_ID = "barnabas_id"
+ID_COLUMN = "barnabas_id"
+"""The number by which a row of the table is known in its index."""
 _EVENTS = ("insert", "delete", "update")
 
 
@@ -35,7 +36,7 @@ class SearchIndex:
                 f"text of the index {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}"
             )
         table = DatabaseSink("sqlite", sink.path, sink.table, sink.key)
-        self._database = SqliteTable(table, types, id_column=_ID, also=partial(_prepare_index, sink))
+        self._database = SqliteTable(table, types, id_column=ID_COLUMN, also=partial(_prepare_index, sink))
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
         """The rows into the table, and so into the index."""
@@ -75,11 +76,11 @@ def _index_statements(sink: SearchSink, table: str, index: str) -> Iterator[str]
     names = ", ".join(map(quoted, sink.text))
     old, new = (", ".join(f"{which}.{quoted(name)}" for name in sink.text) for which in ("old", "new"))
     yield (
-        f"CREATE VIRTUAL TABLE IF NOT EXISTS {index} USING fts5({names}, content={table}, content_rowid='{_ID}', "
+        f"CREATE VIRTUAL TABLE IF NOT EXISTS {index} USING fts5({names}, content={table}, content_rowid='{ID_COLUMN}', "
         "tokenize='unicode61 remove_diacritics 2')"
     )
-    add = f"INSERT INTO {index}(rowid, {names}) VALUES (new.{_ID}, {new});"  # noqa: S608  # names are quoted
-    remove = f"INSERT INTO {index}({index}, rowid, {names}) VALUES ('delete', old.{_ID}, {old});"  # noqa: S608  # the same
+    add = f"INSERT INTO {index}(rowid, {names}) VALUES (new.{ID_COLUMN}, {new});"  # noqa: S608  # names are quoted
+    remove = f"INSERT INTO {index}({index}, rowid, {names}) VALUES ('delete', old.{ID_COLUMN}, {old});"  # noqa: S608  # the same
     for event, body in zip(_EVENTS, (add, remove, remove + add), strict=True):
         trigger = quoted(_trigger(sink, event))
         yield f"CREATE TRIGGER IF NOT EXISTS {trigger} AFTER {event.upper()} ON {table} BEGIN {body} END"
@@ -120,7 +121,7 @@ def _search(connection: sqlite3.Connection, sink: SearchSink, words: str, limit:
     table, index = quoted(sink.table), quoted(f"{sink.table}_index")
     found = connection.execute(
         f"SELECT snippet({index}, -1, '[', ']', '...', 16), -bm25({index}), {table}.* FROM {index} "  # noqa: S608  # quoted
-        f"JOIN {table} ON {table}.{_ID} = {index}.rowid WHERE {index} MATCH ? ORDER BY bm25({index}), {table}.{_ID} LIMIT ?",
+        f"JOIN {table} ON {table}.{ID_COLUMN} = {index}.rowid WHERE {index} MATCH ? ORDER BY bm25({index}), {table}.{ID_COLUMN} LIMIT ?",
         (words, limit),
     )
     names = [column[0] for column in found.description]
