@@ -18,8 +18,9 @@ from typing import Self
 from barnabas.testing.simulation.disk import SimulatedFiles
 from barnabas.testing.simulation.loop import current_process
 from barnabas.testing.simulation.simulation import Machine, Simulation
+from barnabas.wire.kafka.records.batch_header import read_headers
 
-__all__ = ["Damage", "Disks", "Outcome", "Reports", "damages_of", "disks_of", "fill"]
+__all__ = ["Damage", "Disks", "Outcome", "Reports", "damages_of", "damages_of_segment", "disks_of", "fill"]
 
 Disks = dict[str, dict[str, bytes]]
 """The files of each machine, by path."""
@@ -222,6 +223,34 @@ def _larger_damages(disks: Disks, machine: str, path: str) -> Iterator[Damage]:
         yield Damage(machine, path, f"cut in entry {number}", data[: (start + end) // 2])
         yield Damage(machine, path, f"cut in the head of entry {number}", data[: start + 5])
         yield Damage(machine, path, f"cut before entry {number}", data[:start], is_end_of_log=is_last)
+
+
+_NOT_COVERED = {"base offset": (0, 8), "length": (8, 12), "leader epoch": (12, 16), "magic": (16, 17)}
+"""The fields of a batch's header that its CRC does not cover: their bytes."""
+
+
+def damages_of_segment(disks: Disks, machine: str, path: str, rng: random.Random) -> Iterator[Damage]:
+    """Each field that no CRC covers, in the first, a middle and the last batch; cut, empty, missing, another one's content."""
+    data = disks[machine][path]
+    starts = [position for position, _ in read_headers(data)]
+    for start in sorted({starts[0], starts[len(starts) // 2], starts[-1]} if starts else ()):
+        for field_name, (first, after) in _NOT_COVERED.items():
+            at, bit = start + rng.randrange(first, after), 1 << rng.randrange(8)
+            flipped = data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+            yield Damage(machine, path, f"bit {bit:#x} of byte {at} ({field_name} at {start}) flipped", flipped)
+    if len(starts) > 1:
+        yield Damage(machine, path, "cut between two batches", data[: starts[len(starts) // 2]])
+        yield Damage(machine, path, "cut inside a batch", data[: starts[-1] + 30])
+    if data:
+        yield Damage(machine, path, "empty", b"")
+    yield Damage(machine, path, "missing", None)
+    folder, _, name = path.rpartition("/")
+    others = sorted(each for each in disks[machine] if each.startswith(f"{folder}/") and each.endswith(".log"))
+    other = rng.choice([each for each in others if each != path])
+    yield Damage(machine, path, f"the content of {other}", disks[machine][other])
+    stray = f"{folder}/{int(name[:20]) + rng.randrange(1, 9):020d}.log"
+    if stray not in others:
+        yield Damage(machine, stray, f"a copy of {path}", data)
 
 
 def damages_of(disks: Disks, machine: str, path: str, rng: random.Random) -> Iterator[Damage]:

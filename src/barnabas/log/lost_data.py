@@ -41,6 +41,7 @@ __all__ = [
 LOST_DATA = "barnabas-lost-data"
 _LAYOUT = re.compile(
     r"version: 0\nend_offset: ([0-9]+)\nexpected_offset: ([0-9]+)\nreason: (.*)\n?(?:copy_from: ([0-9]+)\n?)?"
+    r"(is_damage: true\n?)?"
 )
 
 
@@ -55,6 +56,8 @@ class LostData(NamedTuple):
     """The log held all records below this offset, at least."""
     copy_from: int | None = None
     """Where to begin to copy from a leader, because records before the log's end are missing; None: at the log's end."""
+    is_damage: bool = False
+    """Whether it is certain that no loss of power explains it."""
 
 
 def find_lost_data(end_offset: int, recovery_point: int, high_watermark: int) -> LostData | None:
@@ -76,7 +79,7 @@ def merge_lost_data(known: LostData | None, found: LostData | None) -> LostData 
         return found or known
     larger = found if found.expected_offset > known.expected_offset else known
     starts = [lost.copy_from for lost in (known, found) if lost.copy_from is not None]
-    return larger._replace(copy_from=min(starts, default=None))
+    return larger._replace(copy_from=min(starts, default=None), is_damage=known.is_damage or found.is_damage)
 
 
 def read_lost_data(files: Files, directory: str) -> LostData | None:
@@ -89,7 +92,8 @@ def read_lost_data(files: Files, directory: str) -> LostData | None:
     match = _LAYOUT.fullmatch(text)
     if match is None:
         return LostData(f"{path} says so, and cannot be read", 0, 0)
-    return LostData(match[3], int(match[1]), int(match[2]), None if match[4] is None else int(match[4]))
+    copy_from = None if match[4] is None else int(match[4])
+    return LostData(match[3], int(match[1]), int(match[2]), copy_from, match[5] is not None)
 
 
 def write_lost_data(files: Files, directory: str, lost: LostData) -> None:
@@ -98,6 +102,8 @@ def write_lost_data(files: Files, directory: str, lost: LostData) -> None:
     text = f"version: 0\nend_offset: {lost.end_offset}\nexpected_offset: {lost.expected_offset}\nreason: {reason}\n"
     if lost.copy_from is not None:
         text += f"copy_from: {lost.copy_from}\n"
+    if lost.is_damage:
+        text += "is_damage: true\n"
     files.write_atomically(f"{directory}/{LOST_DATA}", text.encode())
 
 

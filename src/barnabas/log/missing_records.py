@@ -38,11 +38,14 @@ class Inspection:
         self.extents: list[Extent] = []
         """Of the segments that are in their place."""
         self.holes: list[Hole] = []
+        self.has_strays = False
+        """Whether files were set aside."""
 
     def remove_strays(self) -> None:
         """Set aside what is out of place. Raises `OSError`."""
         for stray in self.look().strays:
             self._set_aside(stray)
+            self.has_strays = True
 
     def look_again(self, *, has_gaps: bool) -> None:
         """Compare the segments as recovery left them. ``has_gaps``: it found signs of compaction. Raises `OSError`."""
@@ -130,4 +133,4 @@ def lost_by(holes: Sequence[Hole], accepted: Iterable[OffsetSpan], end_offset: i
         return None
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     copy_from = min(hole.copy_from for hole in lost)
-    return LostData(lost[0].reason + more, lost[0].start, end_offset, copy_from)
+    return LostData(lost[0].reason + more, lost[0].start, end_offset, copy_from, is_damage=True)

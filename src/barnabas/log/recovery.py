@@ -159,6 +159,8 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     start_offset = _believed_start(options, found, end_offset, checkpointed)
     accepted = read_accepted(folder.files, folder.directory)
     end_lost = find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
+    if end_lost is not None and (checkpointed.was_clean or inspection.has_strays):
+        end_lost = end_lost._replace(is_damage=True)
     lost_data = _note_lost_data(folder, merge_lost_data(end_lost, lost_by(inspection.holes, accepted, end_offset)))
     if found and end_offset < start_offset:
         logger.warning("%s ends at %d, below its log start offset %d", options.directory, end_offset, start_offset)

@@ -80,8 +80,8 @@ def join(
         own.set_epoch(_NO_EPOCH)
     # After a reboot every replica that was busy may have lost a little, on other machines too. If each stepped back
     # for the others, the last one to start would lead, whatever it has. So this holds for single damaged logs only,
-    # and for replicas that are gone with their disk.
-    leaving = dict(lost or {}) if has_kept_its_pages else {}
+    # for those that a loss of power cannot have damaged, and for replicas that are gone with their disk.
+    leaving = {name: each for name, each in (lost or {}).items() if has_kept_its_pages or each.is_damage}
     if has_new_dir:
         leaving |= own.note_gone((yield from read_replicas(info.id)))
     if leaving:
