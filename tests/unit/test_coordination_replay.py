@@ -313,6 +313,18 @@ def test_a_log_without_a_snapshot_is_taken_from_its_first_transaction_on(
     refused(tmp_path / "old", "there is no snapshot")
 
 
+@pytest.mark.parametrize("name", ["log.1", "snapshot.0", "snapshot.5"])
+def test_a_directory_in_the_place_of_a_file_is_refused_by_its_path(
+    tmp_path: Path, alone: list[Entry], name: str
+) -> None:
+    """At the start, though a newer snapshot would do without it: later it could not be removed."""
+    folder = make_directory(tmp_path, alone, files=[0, 20], snapshots=[0, 40])
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    with pytest.raises(CorruptDataError, match=f"{name} is a directory"):
+        load(tmp_path)
+
+
 def test_a_foreign_file_is_refused(tmp_path: Path, alone: list[Entry]) -> None:
     """Another server's transactions, of the zxids that are missing."""
     folder = make_directory(tmp_path, alone, files=[0, 20, 40], snapshots=[0])

@@ -86,6 +86,7 @@ class Storage:
             if name.endswith(_TEMPORARY):
                 self._files.remove(posixpath.join(self.snapshots_dir, name))
         complete_restoration(self._files, self.snapshots_dir, self.logs_dir)
+        self._check_files()
         database, damaged = self._newest_snapshot()
         names = self._files.list(self.logs_dir)
         has_snapshot = database is not None
@@ -101,6 +102,14 @@ class Storage:
         self._check_reach(database, damaged, snapshot_zxid, replay.last_logged)
         replay.repair()
         return database, replay.replayed
+
+    def _check_files(self) -> None:
+        """Raises `CorruptDataError` for a directory in the place of a file, also of one that is only to be removed later."""
+        for directory, prefix in ((self.snapshots_dir, "snapshot"), (self.logs_dir, "log")):
+            for name in self._files.list(directory):
+                path = posixpath.join(directory, name)
+                if zxid_of_name(name, prefix) is not None and self._files.is_dir(path):
+                    raise CorruptDataError(f"{path} is a directory, and a file is expected. {REMEDY}")
 
     def _check_reach(
         self, database: Database, damaged: Mapping[int, str], snapshot_zxid: int, last_logged: int | None
