@@ -10,12 +10,12 @@ import re
 import zlib
 from enum import Enum
 
-__all__ = ["Check", "add_check_line", "split_check_line"]
+__all__ = ["LineCheck", "add_check_line", "split_check_line"]
 
 _CHECK_LINE = re.compile(rb"crc32 ([0-9a-f]{8})\n")
 
 
-class Check(Enum):
+class LineCheck(Enum):
     """What the check line of a file says."""
 
     RIGHT = "the contents are as they were written"
@@ -28,15 +28,15 @@ def add_check_line(name: str, content: bytes) -> bytes:
     return b"%scrc32 %08x\n" % (content, _checksum(name, content))
 
 
-def split_check_line(name: str, data: bytes, lines: int) -> tuple[bytes, Check]:
+def split_check_line(name: str, data: bytes, lines: int) -> tuple[bytes, LineCheck]:
     """The first so many lines of a file, and whether they are right. Anything else that follows them is wrong."""
     parts = data.split(b"\n", lines)
     if len(parts) <= lines or not parts[lines].strip():
-        return data, Check.MISSING
+        return data, LineCheck.MISSING
     content = b"".join(part + b"\n" for part in parts[:lines])
     match = _CHECK_LINE.fullmatch(parts[lines])
     is_right = match is not None and int(match[1], 16) == _checksum(name, content)
-    return content, Check.RIGHT if is_right else Check.WRONG
+    return content, LineCheck.RIGHT if is_right else LineCheck.WRONG
 
 
 def _checksum(name: str, content: bytes) -> int:

@@ -22,7 +22,7 @@ import logging
 import posixpath
 import re
 
-from barnabas.base.check_lines import Check, add_check_line, split_check_line
+from barnabas.base.check_lines import LineCheck, add_check_line, split_check_line
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files
 from barnabas.wire.jute.quorum import epoch_of
@@ -106,7 +106,7 @@ class Epochs:
         epoch = int(text) if re.fullmatch(rb"[0-9]{1,10}", text) else -1
         if not 0 <= epoch <= _MAX_EPOCH:
             raise CorruptDataError(f"{path} holds {text[:40]!r} instead of an epoch. {_REMEDY}")
-        if check is Check.WRONG:
+        if check is LineCheck.WRONG:
             raise CorruptDataError(
                 f"{path} holds the epoch {epoch}, and its checksum in the second line is that of another: the file is damaged. "
                 f"{_REMEDY}; remove the second line only if you wrote the epoch yourself"
