@@ -124,18 +124,6 @@ class Segment:
         """The open .log file. Raises FileNotFoundError where it is lost."""
         return self._open_files.get(self.path)
 
-    def _file_to_search(self) -> File | None:
-        """The open .log file; None where that of a closed segment is lost, which has no batches then.
-
-        The others of the log, and of its disk, can be used. An active one that is lost is an error: it is written to.
-        """
-        try:
-            return self.file
-        except FileNotFoundError:
-            if self.is_active:
-                raise
-            return None
-
     def moved(self) -> None:
         """The folder was renamed."""
         self._open_files.forget(self.path)
@@ -284,7 +272,7 @@ class Segment:
             self.rebuild_indexes()
         else:
             last_offset, position = self.index.floor(MAX_RELATIVE)
-            file = self._file_to_search() if position else None
+            file = _file_to_search(self) if position else None
             if file is not None and not is_batch_at(file, position, self.base_offset + last_offset):
                 self.rebuild_indexes()
         if not self.is_active:
@@ -335,7 +323,7 @@ class Segment:
         Ends where the bytes are no batch, or one with offsets that cannot stand in this segment.
         """
         base_offset, max_offset = self.base_offset, self.base_offset + MAX_RELATIVE
-        file = self._file_to_search()
+        file = _file_to_search(self)
         if file is None:
             return
         for at, header in scan_headers(file, position, self.size):
@@ -345,7 +333,7 @@ class Segment:
 
     def locate(self, offset: int) -> Located | None:
         """The first batch whose last offset is ``offset`` or later, None when the segment ends before."""
-        file = self._file_to_search()
+        file = _file_to_search(self)
         if file is None:
             return None
         position = self.starts.get(offset)
@@ -488,6 +476,19 @@ def _add_entry(segment: Segment, last_offset: int, position: int) -> OffsetIndex
     timestamp_ms, offset = segment.max_timestamp
     segment.time_index.append(timestamp_ms, offset - segment.base_offset)
     return index
+
+
+def _file_to_search(segment: Segment) -> File | None:
+    """The open .log file; None where that of a closed segment is lost, which has no batches then.
+
+    The others of the log, and of its disk, can be used. An active one that is lost is an error: it is written to.
+    """
+    try:
+        return segment.file
+    except FileNotFoundError:
+        if segment.is_active:
+            raise
+        return None
 
 
 def _unless_descriptors_are_short(write: Callable[[], None]) -> None:
