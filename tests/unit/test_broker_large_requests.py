@@ -105,6 +105,27 @@ def test_a_large_request_counts_as_waiting_until_its_answer(tmp_path: Path, monk
     assert not client.served_bytes
 
 
+def test_few_large_requests_are_served_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait, and one whose client is gone keeps none waiting."""
+    broker = DataPath(tmp_path)
+    broker.lead("t")
+    clients = [broker.connect() for _ in range(10)]
+    in_short_slices(broker, monkeypatch)
+    for client in clients:
+        client.post(list_offsets(), 7)
+    clients[0].close()
+    clients[9].close()
+    waiting = clients[1:9]
+    answered: list[Wire] = []
+    while waiting:
+        as_objects = [client for client in waiting if client.served_bytes > 100_000]
+        assert len(as_objects) <= 4
+        broker.timers.advance(0)
+        answered += [client for client in waiting if client.sent]
+        waiting = [client for client in waiting if not client.sent]
+    assert {*answered} == {*clients[1:9]}
+
+
 @pytest.mark.parametrize("version", [8, 9])
 def test_a_metadata_request_that_names_far_more_topics_than_there_are_is_not_decoded(
     tmp_path: Path, version: int

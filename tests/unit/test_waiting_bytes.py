@@ -254,3 +254,30 @@ def test_when_all_is_taken_no_request_is_read_until_there_is_room(tmp_path: Path
                 writer.close()
 
     asyncio.run(run())
+
+
+def test_requests_behind_one_another_wait_where_all_is_taken(tmp_path: Path) -> None:
+    """Of requests that came together, none is served once the limit is reached."""
+
+    async def run() -> None:
+        async with serving(tmp_path, PLAIN) as server:
+            reader, writer = await server.connect()
+            writer.write(framed(struct.pack(">i", 4)))
+            await reader.readexactly(8)
+            (handler,) = server.handlers
+            connection, answer = handler.connection, handler.frame
+
+            def take_all(data: memoryview) -> None:
+                answer(data)
+                connection.served_bytes = LIMIT
+
+            handler.frame = take_all
+            writer.write(framed(struct.pack(">i", 4)) * 3)
+            await server.until(lambda: server.limits[Standing.CLIENT]._outside)
+            assert len(handler.frames) == 2
+            handler.frame = answer
+            connection.served_bytes = 0
+            await reader.readexactly(3 * 8)
+            writer.close()
+
+    asyncio.run(run())
