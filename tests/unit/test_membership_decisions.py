@@ -267,6 +267,14 @@ def test_only_a_broker_whose_machine_was_not_rebooted_leaves_sets_for_lost_recor
     assert broker.state().isr == isr
 
 
+def test_a_loss_that_no_loss_of_power_explains_counts_after_a_reboot_too() -> None:
+    """A segment that is missing in the middle, or an end that was there at a clean stop: this replica alone is damaged."""
+    broker = JoiningBroker()
+    broker.replica(leader=2)
+    broker.join(has_kept_its_pages=False, lost={T0: LOST._replace(is_damage=True)})
+    assert broker.state().isr == (2,)
+
+
 @pytest.mark.parametrize("has_kept_its_pages", [True, False])
 def test_a_broker_with_an_empty_log_dir_leaves_the_sets_of_replicas_that_are_gone(has_kept_its_pages: bool) -> None:
     """A replaced disk has lost everything, reboot or not; once the broker is registered the dir is like all others."""

@@ -32,7 +32,7 @@ from barnabas.log.components import LogComponents
 from barnabas.log.deletions import Deletions
 from barnabas.log.durability import Durability
 from barnabas.log.epoch_confirmation import StoredEpochs, epochs_of_batches
-from barnabas.log.holes import Holes, OffsetSpan, covers, read_accepted
+from barnabas.log.holes import ACCEPTED_HOLES, Holes, OffsetSpan, covers, read_accepted
 from barnabas.log.leader_epochs import LeaderEpochCache, LeaderEpochs
 from barnabas.log.lost_data import LostData, find_lost_data, merge_lost_data, read_lost_data, write_lost_data
 from barnabas.log.missing_records import Inspection, lost_by, remove_from_log
@@ -157,7 +157,7 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     )
     end_offset, epochs_changed = _recover(inspection, found, epochs, checkpointed, options.config)
     start_offset = _believed_start(options, found, end_offset, checkpointed)
-    accepted = read_accepted(folder.files, folder.directory)
+    accepted = read_accepted(folder.files, folder.directory) if ACCEPTED_HOLES in names else []
     end_lost = find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
     if end_lost is not None and (checkpointed.was_clean or inspection.has_strays):
         end_lost = end_lost._replace(is_damage=True)

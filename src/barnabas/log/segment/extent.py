@@ -18,6 +18,8 @@ from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader, 
 __all__ = ["Extent", "survey"]
 
 _ENTRY = struct.Struct(">ii")
+_FEW_BYTES = 8192
+"""To walk so many takes less time than to open an index."""
 
 
 class Extent(NamedTuple):
@@ -58,7 +60,7 @@ def survey(files: Files, path: str, index_path: str, base_offset: int, size: int
             return Extent(base_offset, base_offset, base_offset, 0, size, path)
         first = read_header(file.read_at(0, HEADER_BYTES))
         first_offset = first.base_offset if first.magic == 2 else base_offset
-        begin = _last_entry(files, file, index_path, base_offset, size)
+        begin = 0 if size <= _FEW_BYTES else _last_entry(files, file, index_path, base_offset, size)
         if first_offset != base_offset and _is_only_damaged(file, first, base_offset, size, is_dense=is_dense):
             first_offset, begin = base_offset, 0
         extent = _walk(file, path, base_offset, first_offset, size, begin, is_dense=is_dense)
