@@ -49,7 +49,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 WITHOUT_BROKERS = {
     *("up", "status", "logs", "down", "server-start", "server-stop"),  # they start and stop brokers
     *("zookeeper-server-start", "zookeeper-server-stop", "zookeeper-shell", "zookeeper-status", "zookeeper-dump"),
-    *("dump-log", "context", "completion", "shims", "run-class"),  # files, or other commands
+    *("dump-log", "lost-records", "context", "completion", "shims", "run-class"),  # files, or other commands
     "pipeline",  # tests/spark: it needs Spark
 }
 OWN_TIMEOUT = {"console-producer", "consumer-groups", "console-consumer", "reassign-partitions", "consumer-perf-test"}

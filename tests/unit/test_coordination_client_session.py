@@ -502,6 +502,7 @@ class Wire:
     def __init__(self) -> None:
         self.to_client: deque[bytes] = deque()
         self.is_closed = False
+        self.has_room = True
 
     def send(self, frames: bytes | bytearray) -> None:
         self.to_client += whole_frames(frames)

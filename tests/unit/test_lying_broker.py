@@ -278,7 +278,7 @@ def test_every_command_that_asks_a_broker_is_lied_to() -> None:
     ours = {each.line.split()[0] for each in (*READING, *CHANGING)}
     librdkafka = {each.split()[0] for each in OF_LIBRDKAFKA}
     local = {
-        *("up", "status", "logs", "down", "server-stop", "server-start", "dump-log", "pipeline"),
+        *("up", "status", "logs", "down", "server-stop", "server-start", "dump-log", "lost-records", "pipeline"),
         *("context", "completion", "shims", "run-class"),
         *(name for name in COMMANDS if name.startswith("zookeeper-")),
     }

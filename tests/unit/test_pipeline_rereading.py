@@ -20,7 +20,7 @@ from barnabas.base.ids import TopicPartition  # noqa: E402
 from barnabas.cli.main import main  # noqa: E402
 from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
 from barnabas.pipelines.errors import PipelineError  # noqa: E402
-from barnabas.pipelines.ordering import Versions, last_record, newer_rows  # noqa: E402
+from barnabas.pipelines.ordering import RowVersions, last_record, newer_rows  # noqa: E402
 from barnabas.pipelines.spec import SpecError, parse  # noqa: E402
 
 FLOW = """\
@@ -245,7 +245,7 @@ def test_the_newest_version_of_each_key_is_kept_however_rows_are_cut_into_micro_
             -1 if expected[key][0] is None else expected[key][0] or 0
         ):
             expected[key] = (version, number)
-    versions = Versions(tmp_path_factory.mktemp("v") / "versions.db")
+    versions = RowVersions(tmp_path_factory.mktemp("v") / "versions.db")
     table: dict[str, tuple[int | None, int]] = {}
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     for first, last in itertools.pairwise(bounds):
@@ -270,16 +270,16 @@ def test_versions_are_kept_exactly_over_runs_and_for_each_sink(tmp_path: Path) -
     """Whole numbers beyond 2**53, decimals, and another sink with the same keys."""
     large = 2**62
     for sink in ("a", "b"):
-        versions = Versions(tmp_path / "versions.db")
+        versions = RowVersions(tmp_path / "versions.db")
         assert versions.advance(sink, {"k": large, "x": 1.5, "n": None}) == {"k", "x", "n"}
         versions.close()
-        versions = Versions(tmp_path / "versions.db")
+        versions = RowVersions(tmp_path / "versions.db")
         assert versions.advance(sink, {"k": large - 1, "x": 1.4999, "n": None}) == {"n"}
         assert versions.advance(sink, {"k": large, "x": float("inf"), "n": 0}) == {"k", "x", "n"}
         versions.close()
     (tmp_path / "bad.db").write_text("no database, but a text that is long enough to be read as one" * 20)
     with pytest.raises(PipelineError, match="order_by"):
-        Versions(tmp_path / "bad.db")
+        RowVersions(tmp_path / "bad.db")
 
 
 def test_of_a_key_in_several_partitions_the_record_with_the_latest_time_counts() -> None:

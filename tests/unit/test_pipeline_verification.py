@@ -18,7 +18,7 @@ pytest.importorskip("pyarrow")
 from barnabas.cli import pipeline_verification
 from barnabas.cli.main import main
 from barnabas.pipelines import verification
-from barnabas.pipelines.row_comparison import EXPECTED, FOUND, Difference, RowComparison, text_of
+from barnabas.pipelines.row_comparison import EXPECTED, FOUND, RowComparison, RowDifference, text_of
 from barnabas.pipelines.spec import parse
 from barnabas.pipelines.verification import CheckedRange, CheckedSink, Verification
 
@@ -49,7 +49,7 @@ def test_differences_are_those_of_two_bags_of_rows(
     assert (rows.count(EXPECTED), rows.count(FOUND)) == (len(expected), len(found))
     missing, extra = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
     model = [
-        Difference(key, *(sorted(row for at, row in side.elements() if at == key) for side in (missing, extra)))
+        RowDifference(key, *(sorted(row for at, row in side.elements() if at == key) for side in (missing, extra)))
         for key in sorted({key for key, _ in (missing + extra)})
     ]
     assert list(rows.differences()) == model
@@ -89,7 +89,7 @@ FOUND_ONES = Verification(
     "f",
     [CheckedRange("source", "a", 0, 3, 9, 3)],
     [
-        CheckedSink("sqlite table t", True, "", 7, 1, 0, 1, [Difference("[1]", ["[1,2]"], []), Difference("[2]", ["[2,2]"], ["[2,3]"])]),
+        CheckedSink("sqlite table t", True, "", 7, 1, 0, 1, [RowDifference("[1]", ["[1,2]"], []), RowDifference("[2]", ["[2,2]"], ["[2,3]"])]),
         CheckedSink("function report", reason="what a function does with rows cannot be seen"),
     ],
 )  # fmt: skip

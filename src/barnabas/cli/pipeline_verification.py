@@ -10,7 +10,7 @@ from barnabas.cli.terminal import print, print_lines
 from barnabas.pipelines import spec
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.row_comparison import Difference
+    from barnabas.pipelines.row_comparison import RowDifference
     from barnabas.pipelines.verification import CheckedSink, Verification
 
 __all__ = ["add_verify_action", "verify"]
@@ -74,7 +74,7 @@ def _show(found: "Verification") -> None:
             print(f"  {_line(each)}")
 
 
-def _line(each: "Difference") -> str:
+def _line(each: "RowDifference") -> str:
     expected, has = (" and ".join(rows) or "no row" for rows in (each.expected, each.found))
     return f"{each.kind} {_short(each.key)}: expected {_short(expected)}, found {_short(has)}"
 

@@ -76,23 +76,23 @@ class Checkpoint:
     @property
     def has_begun(self) -> bool:
         """Whether a micro-batch was planned on it."""
-        return bool(self._numbers("offsets"))
+        return bool(_numbers(self.folder, "offsets"))
 
     def reached(self) -> list[Offsets]:
         """For each source how far the sinks have come: as `position`, or, since a rewind, as it was before."""
         before = sorted(each for each in self.folder.iterdir() if _BEFORE.fullmatch(each.name))
         for folder in [self.folder, *reversed(before)]:
-            if self._numbers("commits", folder):
+            if _numbers(folder, "commits"):
                 return self._position_in(folder)
         return [{} for _ in self._flow.sources]
 
     def starts(self) -> list[Offsets]:
         """For each source where the next run begins, as far as that is decided: `position`, or where a rewind has set it."""
-        if self._numbers("commits"):
+        if _numbers(self.folder, "commits"):
             return self.position()
         found: list[Offsets] = []
         for source in self._flow.sources:
-            name = self._start_name(source)
+            name = _start_name(self._flow, source)
             try:
                 found.append(from_json((self.folder / name).read_text(encoding="utf-8")))
             except FileNotFoundError:
@@ -106,7 +106,7 @@ class Checkpoint:
         return self._position_in(self.folder)
 
     def _position_in(self, folder: Path) -> list[Offsets]:
-        done = self._numbers("commits", folder)
+        done = _numbers(folder, "commits")
         if not done:
             return [{} for _ in self._flow.sources]
         found = self._ends(folder, max(done))
@@ -127,8 +127,8 @@ class Checkpoint:
 
     def unfinished(self) -> list[Range]:
         """The records of the micro-batch that was planned and has not reached the sinks; empty if that is not known."""
-        planned = self._numbers("offsets")
-        done = self._numbers("commits")
+        planned = _numbers(self.folder, "offsets")
+        done = _numbers(self.folder, "commits")
         if not planned or max(planned) in done:
             return []
         with contextlib.suppress(BarnabasError):
@@ -163,7 +163,7 @@ class Checkpoint:
             return ""
         texts, shown = before["texts"], [self._flow.hide(each) for each in operations]
         if "digests" in before:
-            old, new = before["digests"], self._digests(operations)
+            old, new = before["digests"], _digests(self._flow, operations)
         else:  # of an earlier version
             old, new = [self._flow.hide(each) for each in texts], shown
         at = next((number for number, (was, now) in enumerate(zip_longest(old, new)) if was != now), None)
@@ -171,10 +171,6 @@ class Checkpoint:
             return ""
         was, now = _around_difference(*(dict(enumerate(each)).get(at, "nothing") for each in (texts, shown)))
         return f"the state in the checkpoint {self.folder} was made by {was}, and the flow has {now} now"
-
-    def _digests(self, operations: Sequence[str]) -> list[str]:
-        """What tells operations apart, also if their texts are the same without all secrets, and not by a secret that changes."""
-        return [_digest(self._flow.places.expression_secrets.redact(each)) for each in operations]
 
     def _flow_note(self, name: str, otherwise: Any) -> Any:
         with contextlib.suppress(OSError, ValueError):  # `changes` reports what is damaged
@@ -191,7 +187,7 @@ class Checkpoint:
 
     def batches(self) -> int:
         """Micro-batches that reached the sinks."""
-        return max(self._numbers("commits"), default=-1) + 1
+        return max(_numbers(self.folder, "commits"), default=-1) + 1
 
     def required_batches(self, sink: Any) -> tuple[str, int] | None:
         """The query's id and the last micro-batch that a sink must hold; None if it need not hold any."""
@@ -208,10 +204,6 @@ class Checkpoint:
     def _since(self) -> dict[str, int]:
         """For each sink of the last run the first micro-batch that it was given."""
         return dict(self._flow_note("since", {}))
-
-    def _numbers(self, which: str, checkpoint: Path | None = None) -> list[int]:
-        folder = (checkpoint or self.folder) / "main" / which
-        return [int(each.name) for each in folder.iterdir() if each.name.isdecimal()] if folder.is_dir() else []
 
     def last_run(self) -> dict[str, Any]:
         """What run.json says; empty before the first run."""
@@ -243,7 +235,7 @@ class Checkpoint:
         described = {**describe_flow(self._flow), "order": list(order)}
         if version:
             texts = [self._flow.hide(each) for each in operations]
-            described["operations"] = {"version": version, "texts": texts, "digests": self._digests(operations)}
+            described["operations"] = {"version": version, "texts": texts, "digests": _digests(self._flow, operations)}
         known, now = self._since(), self.batches()
         described["since"] = {name: min(known.get(name, now), now) for name in described["sinks"]}
         OsFiles().write_atomically(str(self.folder / "flow.json"), json.dumps(described, indent=1).encode())
@@ -309,19 +301,11 @@ class Checkpoint:
                         return pid
         return None
 
-    def _parts(self) -> list[Path]:
-        """What in the folder is this checkpoint's own, the main query's first: results and other checkpoints may lie beside it."""
-        names = [each for each in self.folder.iterdir() if _OURS.fullmatch(each.name) or _BEFORE.fullmatch(each.name)]
-        ours = [
-            each for each in names if each.is_symlink() or not (each / ".lock").exists()
-        ]  # else it is another flow's
-        return sorted(ours, key=lambda each: (each.name != "main", each.name))
-
     def reset(self) -> None:
         """Forget position and state. What is moved first is what a run begins with, so a reset that is killed is one all the same."""
-        with self._changed():
-            kept = self._new_folder()
-            for each in self._parts():
+        with _changed(self):
+            kept = _new_folder(self.folder)
+            for each in _parts(self.folder):
                 if each != kept:
                     each.rename(kept / each.name)
             shutil.rmtree(kept, ignore_errors=True)
@@ -333,11 +317,12 @@ class Checkpoint:
         so a full disk changes nothing, and a rewind that is killed has happened or has not.
         """
         texts = {
-            self._start_name(source): to_json(start) for source, start in zip(self._flow.sources, starts, strict=True)
+            _start_name(self._flow, source): to_json(start)
+            for source, start in zip(self._flow.sources, starts, strict=True)
         }
         texts |= {"topics.json": topics} if topics else {}
-        with self._changed():
-            kept = self._new_folder()
+        with _changed(self):
+            kept = _new_folder(self.folder)
             try:
                 for name, text in texts.items():
                     OsFiles().write_atomically(str(kept / f"new-{name}"), text.encode())
@@ -349,7 +334,7 @@ class Checkpoint:
             # With the state the flow goes on where it is; without it, it begins where the new files say.
             for name in texts:
                 (kept / f"new-{name}").replace(self.folder / name)
-            for each in self._parts():
+            for each in _parts(self.folder):
                 if each.name not in (*texts, "flow.json") and not _BEFORE.fullmatch(each.name):
                     each.rename(kept / each.name)
         return kept
@@ -362,7 +347,7 @@ class Checkpoint:
             starts: list[Offsets] = []
             for folder in folders:
                 with contextlib.suppress(OSError, BarnabasError):  # what is damaged says nothing
-                    starts.append(from_json((folder / self._start_name(source)).read_text(encoding="utf-8")))
+                    starts.append(from_json((folder / _start_name(self._flow, source)).read_text(encoding="utf-8")))
             found.append(starts)
         return found
 
@@ -391,28 +376,49 @@ class Checkpoint:
                 raise PipelineError(f"another process runs the flow with the checkpoint {self.folder}") from error
             yield
 
-    def _start_name(self, source: Source) -> str:
-        return "start.json" if source is self._flow.source else f"start-{source.name}.json"
 
-    def _new_folder(self) -> Path:
-        """A folder for what is moved away."""
-        name = f"before-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-        number = sum(each.name.startswith(name) for each in self.folder.iterdir())
-        kept = self.folder / (f"{name}-{number}" if number else name)
-        kept.mkdir(mode=0o700)
-        return kept
+def _start_name(flow: Flow, source: Source) -> str:
+    return "start.json" if source is flow.source else f"start-{source.name}.json"
 
-    @contextlib.contextmanager
-    def _changed(self) -> Iterator[None]:
-        """Holds the checkpoint while its files are moved. Raises `PipelineError` if a run has it, or if a file cannot be written."""
-        try:
-            with self.held():
-                yield
-        except OSError as error:
-            raise PipelineError(
-                f"the checkpoint {error.filename or self.folder} cannot be changed: {error.strerror or error}. The flow goes on as before; mend "
-                "that, and try again"
-            ) from error
+
+def _numbers(folder: Path, which: str) -> list[int]:
+    """The micro-batches of the main query that have a file in one of its folders."""
+    files = folder / "main" / which
+    return [int(each.name) for each in files.iterdir() if each.name.isdecimal()] if files.is_dir() else []
+
+
+def _parts(folder: Path) -> list[Path]:
+    """What in the folder is this checkpoint's own, the main query's first: results and other checkpoints may lie beside it."""
+    names = [each for each in folder.iterdir() if _OURS.fullmatch(each.name) or _BEFORE.fullmatch(each.name)]
+    ours = [each for each in names if each.is_symlink() or not (each / ".lock").exists()]  # else it is another flow's
+    return sorted(ours, key=lambda each: (each.name != "main", each.name))
+
+
+def _new_folder(folder: Path) -> Path:
+    """A folder for what is moved away."""
+    name = f"before-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    number = sum(each.name.startswith(name) for each in folder.iterdir())
+    kept = folder / (f"{name}-{number}" if number else name)
+    kept.mkdir(mode=0o700)
+    return kept
+
+
+@contextlib.contextmanager
+def _changed(checkpoint: Checkpoint) -> Iterator[None]:
+    """Holds a checkpoint while its files are moved. Raises `PipelineError` if a run has it, or if a file cannot be written."""
+    try:
+        with checkpoint.held():
+            yield
+    except OSError as error:
+        raise PipelineError(
+            f"the checkpoint {error.filename or checkpoint.folder} cannot be changed: {error.strerror or error}. The flow goes on as "
+            "before; mend that, and try again"
+        ) from error
+
+
+def _digests(flow: Flow, operations: Sequence[str]) -> list[str]:
+    """What tells operations apart, also if their texts are the same without all secrets, and not by a secret that changes."""
+    return [_digest(flow.places.expression_secrets.redact(each)) for each in operations]
 
 
 def _digest(value: Any) -> str:

@@ -46,7 +46,7 @@ __all__ = [
     "equal_form",
     "key_problem",
     "key_type_problem",
-    "text_of_bytes",
+    "text_of_binary",
     "whole_texts",
     "with_equal_keys",
 ]
@@ -58,7 +58,7 @@ _FOLDER_BYTES = 250
 _LOOKS_LIKE_BYTES = r"^\\x(?:[0-9a-f]{2})+$"
 
 
-def text_of_bytes(value: Column) -> Column:
+def text_of_binary(value: Column) -> Column:
     """Bytes as a text, different for different bytes: what is not UTF-8 becomes \\x and its hexadecimal digits.
 
     `ambiguous_text` finds the one text that reads like other bytes. `barnabas.pipelines.texts.text_of_bytes` does the same.
@@ -68,7 +68,7 @@ def text_of_bytes(value: Column) -> Column:
 
 
 def ambiguous_text(value: Column) -> Column:
-    """Whether bytes are a text that `text_of_bytes` gives for other bytes. Never null."""
+    """Whether bytes are a text that `text_of_binary` gives for other bytes. Never null."""
     text = value.cast("string")
     others = F.unhex(F.substring(text, len(_NOT_TEXT) + 1, 2**31 - 1)).cast("string")
     is_one = F.is_valid_utf8(text) & text.rlike(_LOOKS_LIKE_BYTES) & ~F.is_valid_utf8(others)

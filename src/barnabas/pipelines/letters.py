@@ -33,7 +33,7 @@ __all__ = [
     "SOURCE",
     "Letter",
     "LetterNote",
-    "Refused",
+    "NextForm",
     "Resorts",
     "letters_file",
     "next_letter",
@@ -87,29 +87,29 @@ class LetterNote(NamedTuple):
     reason: str = ""
 
 
-class Refused(NamedTuple):
+class NextForm(NamedTuple):
     """What becomes of a record that is refused: its next form, or None if it is not written; and what is noted of that."""
 
     letter: Letter | None
     note: LetterNote | None = None
 
 
-Resort = Callable[[Letter, str, str, str], Refused | None]
+Resort = Callable[[Letter, str, str, str], NextForm | None]
 """Takes a refused record, its position, the name of the error and the broker's text; None if only the error is left to raise."""
 
 
-def next_letter(letter: Letter, position: str, code: str, text: str) -> Refused | None:  # noqa: ARG001  # the type's
+def next_letter(letter: Letter, position: str, code: str, text: str) -> NextForm | None:  # noqa: ARG001  # the type's
     """The next form of a dead letter."""
     if code == _INVALID and letter.key is None:
-        return Refused(letter._replace(key=position.encode()).having(NO_KEY, b"true"))
+        return NextForm(letter._replace(key=position.encode()).having(NO_KEY, b"true"))
     smaller = _smaller(letter) if code in _TOO_LARGE else None
     if smaller is None:
         return None
     before = letter.header(CUT)
     cut_bytes = (int(before) if before else 0) + _record_bytes(letter) - _record_bytes(smaller)
     if not cut_bytes:  # our reason alone is shorter
-        return Refused(smaller)
-    return Refused(smaller.having(CUT, b"%d" % cut_bytes), LetterNote(position, cut_bytes))
+        return NextForm(smaller)
+    return NextForm(smaller.having(CUT, b"%d" % cut_bytes), LetterNote(position, cut_bytes))
 
 
 def _smaller(letter: Letter) -> Letter | None:
@@ -134,13 +134,13 @@ def _record_bytes(letter: Letter) -> int:
     return len(key or b"") + len(letter.value or b"") + headers
 
 
-def next_replayed(record: Letter, position: str, code: str, text: str) -> Refused | None:
+def next_replayed(record: Letter, position: str, code: str, text: str) -> NextForm | None:
     """A replayed record without our header; if that is refused, too, it is not written."""
     if code not in OF_RECORDS:
         return None
     if code in _TOO_LARGE and record.header(REPLAYED):
-        return Refused(record.without(REPLAYED))
-    return Refused(None, LetterNote(position, 0, text))
+        return NextForm(record.without(REPLAYED))
+    return NextForm(None, LetterNote(position, 0, text))
 
 
 class Resorts(NamedTuple):
@@ -151,7 +151,7 @@ class Resorts(NamedTuple):
     """The header that has a record's position, at first."""
     notes: Path
 
-    def after(self, letter: Letter, position: str, code: str, text: str) -> Refused | None:
+    def after(self, letter: Letter, position: str, code: str, text: str) -> NextForm | None:
         """As `Resort`; the note is kept."""
         found = self.next_form(letter, position, code, text)
         if found is not None and found.note is not None:

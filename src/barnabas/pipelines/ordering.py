@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from barnabas.pipelines.errors import PipelineError
 
-__all__ = ["Versions", "last_record", "newer_rows", "order_type_problem", "versions_file"]
+__all__ = ["RowVersions", "last_record", "newer_rows", "order_type_problem", "versions_file"]
 
 Version = int | Decimal | float | None
 _CHUNK = 500
@@ -56,7 +56,7 @@ def last_record(candidates: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     return max(dated or known, key=rank)
 
 
-class Versions:
+class RowVersions:
     """The greatest value of `order_by` that each key of each sink has had. One thread uses it at a time."""
 
     def __init__(self, path: Path) -> None:
@@ -108,7 +108,7 @@ class Versions:
 def newer_rows(
     rows: pa.Table, key: Sequence[str], order_by: str, advance: Callable[[Mapping[str, Version]], set[str]]
 ) -> pa.Table:
-    """The rows, one for each key, that are not older than what their keys had; ``advance`` is that of `Versions`."""
+    """The rows, one for each key, that are not older than what their keys had; ``advance`` is that of `RowVersions`."""
     names = [_key_text(each) for each in zip(*(rows[name].to_pylist() for name in key), strict=True)]
     newer = advance(dict(zip(names, _versions(rows[order_by]), strict=True)))
     return rows.filter(pa.array([name in newer for name in names], pa.bool_()))

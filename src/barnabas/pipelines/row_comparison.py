@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from barnabas.pipelines.texts import as_text_value, json_values
 
-__all__ = ["EXPECTED", "FOUND", "Difference", "RowComparison", "rows_of", "text_of"]
+__all__ = ["EXPECTED", "FOUND", "RowComparison", "RowDifference", "rows_of", "text_of"]
 
 EXPECTED, FOUND = "expected", "found"
 
 
-class Difference(NamedTuple):
+class RowDifference(NamedTuple):
     """The rows of a key that are expected and those that are found: missing, extra, or different."""
 
     key: str
@@ -77,18 +77,18 @@ class RowComparison:
         """How many rows there are."""
         return int(self._connection.execute(f"SELECT count(*) FROM {side}").fetchone()[0])  # noqa: S608  # a constant
 
-    def differences(self) -> Iterator[Difference]:
+    def differences(self) -> Iterator[RowDifference]:
         """Each key whose rows are not the same, in the order of the keys."""
         statement = (
             "SELECT key, row, sum(side) FROM (SELECT key, row, 1 AS side FROM expected UNION ALL SELECT key, row, -1 FROM found) "
             "GROUP BY key, row HAVING sum(side) <> 0 ORDER BY key, row"
         )
-        held: Difference | None = None
+        held: RowDifference | None = None
         for key, row, count in self._connection.execute(statement):
             if held is None or held.key != key:
                 if held is not None:
                     yield held
-                held = Difference(key, [], [])
+                held = RowDifference(key, [], [])
             (held.expected if count > 0 else held.found).extend([row] * abs(count))
         if held is not None:
             yield held

@@ -21,7 +21,7 @@ from barnabas.pipelines.arrow_values import require_texts
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.keys import whole_texts, with_equal_keys
-from barnabas.pipelines.ordering import Versions, newer_rows, versions_file
+from barnabas.pipelines.ordering import RowVersions, newer_rows, versions_file
 from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.outputs.kinds import TableSink, open_output
 from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable
@@ -59,7 +59,7 @@ class _LastRows:
         self._sink = sink
         self._name = f"{sink_name(sink)}, {sink.order_by}"
         self._is_chosen = not flow.last_aggregate and sink.key != POSITION
-        self._versions: Versions | None = None
+        self._versions: RowVersions | None = None
         self._path = versions_file(Path(flow.checkpoint))
         self.mixed_keys = 0
 
@@ -82,7 +82,7 @@ class _LastRows:
         if order_by is None:
             return rows
         if self._versions is None:
-            self._versions = Versions(self._path)
+            self._versions = RowVersions(self._path)
         return newer_rows(rows, self._sink.key, order_by, partial(self._versions.advance, self._name))
 
     def frame(self, batch: DataFrame) -> DataFrame:

@@ -19,7 +19,7 @@ from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct, p
 from barnabas.pipelines.expectations import is_met
 from barnabas.pipelines.formats import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER, WITH_QUOTES
 from barnabas.pipelines.json_documents import json_document
-from barnabas.pipelines.keys import ambiguous_text, text_of_bytes, with_equal_keys
+from barnabas.pipelines.keys import ambiguous_text, text_of_binary, with_equal_keys
 from barnabas.pipelines.outputs.table import DELETION_MARK
 from barnabas.pipelines.reasons import begins_with_mark, json_problem, shown, wrong_columns
 from barnabas.pipelines.spec import POSITION, WINDOW_TIMES, Aggregate, Expectation, Flow, Format, Source, Transform
@@ -239,7 +239,7 @@ def _of_record(name: str) -> Column:
     if name == "key_bytes":
         return F.col("key")
     if name == "key":
-        return text_of_bytes(F.col(name))
+        return text_of_binary(F.col(name))
     headers = F.coalesce(F.col(name), F.array().cast(_HEADERS_TYPE))
 
     def is_last(header: Column, at: Column) -> Column:
@@ -248,7 +248,7 @@ def _of_record(name: str) -> Column:
 
     pairs = F.transform(
         F.filter(headers, is_last),
-        lambda header: F.struct(header["key"], text_of_bytes(header["value"])),
+        lambda header: F.struct(header["key"], text_of_binary(header["value"])),
     )
     return F.map_from_entries(pairs)
 

@@ -35,7 +35,7 @@ from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.outputs.search import ID_COLUMN
 from barnabas.pipelines.outputs.table import DELETION_MARK
-from barnabas.pipelines.row_comparison import EXPECTED, FOUND, Difference, RowComparison, rows_of
+from barnabas.pipelines.row_comparison import EXPECTED, FOUND, RowComparison, RowDifference, rows_of
 from barnabas.pipelines.run import run_on, source_options
 from barnabas.pipelines.sinks import with_deletions
 from barnabas.pipelines.source import SCHEMA_WITH_HEADERS, read_range
@@ -76,7 +76,7 @@ class CheckedSink:
     missing: int = 0
     extra: int = 0
     different: int = 0
-    examples: list[Difference] = field(default_factory=list)
+    examples: list[RowDifference] = field(default_factory=list)
 
     @property
     def differs(self) -> bool:
