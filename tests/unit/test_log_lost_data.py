@@ -54,7 +54,7 @@ def cut(log: PartitionLog, size: int) -> None:
 def test_a_tail_cut_after_a_clean_stop_leaves_the_longest_valid_prefix_and_a_log_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Three batches, cut at every byte; the line names the file, the offset and the number of bytes."""
+    """Three batches, cut at every byte; the line names the file, the byte, the last good offset and the number of bytes."""
     dirs = open_dirs(tmp_path / "whole")
     size = fill(dirs).segments.active.size
     dirs.close(clean=True)
@@ -74,7 +74,9 @@ def test_a_tail_cut_after_a_clean_stop_leaves_the_longest_valid_prefix_and_a_log
         assert (log.lost_data.end_offset, log.lost_data.expected_offset) == (batches, BATCHES)
         lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
         if rest:
-            assert f"{path}: {rest} bytes after offset {batches} are not valid batches and are cut off" in lines
+            place = f"after offset {batches - 1}" if batches else "at the log's beginning"
+            begin = f"{rest} bytes from byte {length - rest} of {path} on"
+            assert f"{begin}, {place}, are not valid batches and are cut off" in lines
         assert any("has lost records" in line for line in lines)
         log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=1, now_ms=NOW)
         dirs.close(clean=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.replication.leader_start import held_start
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from support.broker import START_MS
@@ -71,13 +72,27 @@ def test_records_are_kept_when_the_leader_begins_a_segment_later_without_a_reaso
     assert len(alarms(caplog)) == 1
 
 
-def test_a_start_inside_a_segment_is_followed_with_a_warning(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
-    """DeleteRecords was used while the replica was away: deleted records do not come back with it."""
-    leader(pair).raise_start(BOUNDARY + 2)
-    assert next_epoch(pair).log_start_offset == BOUNDARY + 2
+@pytest.mark.parametrize("offset", [BOUNDARY + 2, END])
+def test_a_start_inside_a_segment_or_at_our_end_is_followed_with_a_warning(
+    pair: Pair, offset: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DeleteRecords was used while the replica was away, perhaps up to the end: deleted records do not come back with it."""
+    leader(pair).raise_start(offset)
+    assert next_epoch(pair).log_start_offset == offset
     (line,) = alarms(caplog)
     assert line.levelno == logging.WARNING
-    assert f"{BOUNDARY + 2} records from 0 on are deleted here, too" in line.getMessage()
+    assert f"{offset} records from 0 on are deleted here, too" in line.getMessage()
+
+
+@pytest.mark.parametrize(("records_behind", "is_explained"), [(0, False), (1, False), (50, True)])
+def test_size_explains_a_start_only_if_the_leader_may_hold_so_many_bytes(
+    pair: Pair, records_behind: int, is_explained: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A follower that is a record behind a log far below retention.bytes keeps its records, with an error."""
+    log = pair.follower_log()
+    log.configure(LogConfig({"retention.bytes": str(log.segments.size_bytes * 10), "retention.ms": "-1"}))
+    held = held_start(log, BOUNDARY, END + records_behind, START_MS)
+    assert (held, len(alarms(caplog))) == ((-1, 0) if is_explained else (BOUNDARY, 1))
 
 
 @pytest.mark.parametrize("offset", [BOUNDARY, BOUNDARY + 2, END])

@@ -215,8 +215,8 @@ class PartitionLog:
         """Append a leader's batches as they are: offsets, epochs and timestamps are kept, a cut last batch is left out.
 
         An empty log may have to begin inside a batch, where the leader's start was moved to: it takes the batch whole,
-        so its start goes back to the batch's first offset. ``leader_epoch`` is the leader's: no batch of its can be later, and
-        offsets that it has no record for are no loss here either. None for a copy of this broker's own log.
+        so its start goes back to the batch's first offset. ``leader_epoch`` is the leader's: none of its batches can have a later
+        epoch, and offsets that it has no record for are no loss here either. None for a copy of this broker's own log.
 
         Raises `UnexpectedOffsetError` when they do not continue the log, `KafkaError` CORRUPT_MESSAGE,
         KAFKA_STORAGE_ERROR.

@@ -4,11 +4,12 @@ After a clean stop the files are taken as they are, if the active segment ends w
 the recovery point is on stable storage and is trusted; every batch past it is checked (CRC, rising offsets, leader epochs
 that do not go back), and the log ends before the first that fails: the longest valid prefix. If that one is damaged, not
 torn, records are lost, and what is cut off is kept aside. What no CRC covers is put right where the neighbours show what it
-was (`barnabas.log.sound_batches`). What depends on the log is made again from it: indexes,
-producer state, leader epochs. A checkpoint that contradicts the log never costs records of it. So the time of a start is bounded by the unflushed bytes, not by the log.
+was (`barnabas.log.sound_batches`). State derived from the log is made again from it: indexes, producer state, leader epochs.
+A checkpoint that contradicts the log never costs records of it. So the time of a start is bounded by the unflushed bytes,
+not by the log.
 
 Also undone or completed here: deletions (``.deleted``), compactions before (``.cleaned``) and after (``.swap``) their
-point of no return, index files without a log. Whether the log has lost records is `barnabas.log.lost_data`'s.
+point of no return, index files without a log. `barnabas.log.lost_data` decides whether the log has lost records.
 """
 
 import logging
@@ -478,10 +479,11 @@ def _cut(folder: Folder, segment: Segment, later: list[Segment], recovered: _Rec
     end = recovered.position
     if end < segment.size:
         logger.warning(
-            "%s: %d bytes after offset %d are not valid batches and are cut off",
-            segment.path,
+            "%d bytes from byte %d of %s on, %s, are not valid batches and are cut off",
             segment.size - end,
-            recovered.next_offset,
+            end,
+            segment.path,
+            f"after offset {recovered.next_offset - 1}" if recovered.next_offset else "at the log's beginning",
         )
         if keeps_bytes:
             logger.warning("%s keeps them", keep_bytes(folder.files, segment.path, end, segment.size))
@@ -519,7 +521,7 @@ def _recover_segment(
     return _Recovered(position, next_offset, found, has_gaps)
 
 
-# ---- what hangs on the log
+# ---- state derived from the log
 
 
 def _fit_epochs(epochs: LeaderEpochs, segments: list[Segment], start_offset: int, end_offset: int) -> bool:

@@ -218,7 +218,7 @@ class Account:
         return 0 if self._output is None else self._output.held_bytes
 
     def hold_input(self, held_bytes: int, wanted_bytes: int = 0, *, is_excused: bool = False) -> bool:
-        """Of what has come, so much is kept. Returns whether to read on; if not, `AccountOwner.go_on` follows.
+        """Set the bytes received and still held. Returns whether to read on; if not, `AccountOwner.go_on` follows.
 
         ``wanted_bytes`` is the size of the frame that it is the beginning of. ``is_excused`` is whether it waits for the
         server.

@@ -9,6 +9,12 @@ with the follower's own log:
     age or size explains the start           followed, as Kafka does
     it lies inside a segment                 followed, with a warning: DeleteRecords leaves such a start, a lost segment does not
     it lies where one of our segments ends   an error counts the records, and they are kept here
+    it lies where our log ends               followed, with a warning
+
+The end of our last segment, which is our log's end, is left out on purpose, also once a fetch has moved it on: DeleteRecords up to
+the high watermark, its usual form, leaves that start while a topic is idle, and deleted records must not come back with a
+replica that was away. A leader that has lost the segments before that offset has another start: it finds the loss by its
+leader epochs when it starts, and its log start stays where it was (`barnabas.log.missing_records`).
 
 A follower that keeps more than its leader is in sync all the same. It deletes the records when its own retention does, or as
 soon as the leader's start rises further. Without the leader's reason a log that ends before the leader's start cannot be
@@ -25,6 +31,8 @@ logger = logging.getLogger(__name__)
 _NOTHING = -1
 _CLOCKS_MS = 60_000
 """By how much the clocks of brokers may differ."""
+_LARGER = 4
+"""How many times larger than ours the records that we do not have may be, for each offset."""
 
 
 def held_start(log: PartitionLog, leader_start: int, leader_end: int, wall_ms: int) -> int:
@@ -91,10 +99,16 @@ def _is_explained(log: PartitionLog, leader_start: int, leader_end: int, wall_ms
             if log.segments.end_of(at, log.log_end_offset) <= leader_start and segment.size
         ]
         if config.retention_bytes >= 0:
-            # The leader has what we have not fetched yet, too.
+            # Retention by size leaves at least so many bytes. The leader has what we have not fetched yet, too.
             kept_bytes = log.segments.size_bytes - sum(segment.size for segment in below)
-            if leader_end > log.log_end_offset or kept_bytes >= config.retention_bytes:
+            if kept_bytes + _missing_bytes(log, leader_end) >= config.retention_bytes:
                 return True
         if config.retention_ms < 0 or not below:
             return False
         return wall_ms - max(segment.last_write_ms() for segment in below) > config.retention_ms - _CLOCKS_MS
+
+
+def _missing_bytes(log: PartitionLog, leader_end: int) -> int:
+    """At most how many bytes of the leader's log are not here, by the average size of our records."""
+    size_bytes, offsets = log.segments.size_bytes, log.log_end_offset - log.segments.start_offset
+    return _LARGER * size_bytes * max(0, leader_end - log.log_end_offset) // max(1, offsets)

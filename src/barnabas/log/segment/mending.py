@@ -42,8 +42,9 @@ class BatchPlace(NamedTuple):
     """The largest of the segment."""
     is_dense: bool
     """Whether the log never was compacted."""
-    log_end_offset: int | None = None
-    """Where the log ends, if a clean stop said so."""
+    known_end_offset: int | None = None
+    """The offset after the segment's last batch, if it is known: at a start where a clean stop left the log's end (that of the
+    active segment), at a read where the next segment begins or the log ends."""
     next_segment: BatchHeader | None = None
     """The first batch of the next segment, if there is one."""
     may_be_stale: bool = True
@@ -66,7 +67,7 @@ def is_doubtful(file: File, position: int, end: int, header: BatchHeader, place:
         return header.base_offset != place.next_offset
     behind = following(file, position + header.size_bytes, end, place)
     if behind is None and position + header.size_bytes == end:
-        return place.log_end_offset not in (None, header.last_offset + 1)
+        return place.known_end_offset not in (None, header.last_offset + 1)
     return behind is not None and behind.base_offset <= header.last_offset
 
 
@@ -106,14 +107,14 @@ def _base_offset(found: BatchHeader, behind: BatchHeader | None, place: BatchPla
     if is_possible and (
         found.base_offset == next_offset
         or (behind is not None and behind.base_offset == found.last_offset + 1)
-        or (behind is None and found.last_offset + 1 == place.log_end_offset)
+        or (behind is None and found.last_offset + 1 == place.known_end_offset)
     ):
         return found.base_offset  # a gap before it may be one that compaction left
     if place.is_dense:
         is_confirmed = behind is None or behind.base_offset == next_offset + delta + 1
         return next_offset if is_confirmed else None
-    if behind is None and place.log_end_offset is not None and place.log_end_offset - delta - 1 >= next_offset:
-        return place.log_end_offset - delta - 1
+    if behind is None and place.known_end_offset is not None and place.known_end_offset - delta - 1 >= next_offset:
+        return place.known_end_offset - delta - 1
     if is_possible and (behind is None or behind.base_offset > found.last_offset):
         return found.base_offset
     highest = (place.max_offset if behind is None else behind.base_offset - 1) - delta
