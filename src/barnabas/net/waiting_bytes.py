@@ -44,6 +44,21 @@ class AccountOwner(Protocol):
     def close(self) -> None: ...
 
 
+class _NoOwner:
+    """The owner of a closed account: the two would else refer to each other until garbage is collected."""
+
+    peer = ("", 0)
+
+    def go_on(self) -> None:
+        """See `AccountOwner`."""
+
+    def close(self) -> None:
+        """See `AccountOwner`."""
+
+
+_NO_OWNER = _NoOwner()
+
+
 class WaitingBytes:
     """One budget, for the running event loop."""
 
@@ -203,7 +218,7 @@ class Account:
     def move(self, limits: Mapping[Standing, WaitingBytes], standing: Standing) -> None:
         """Count elsewhere from now on."""
         held = [(pile, pile.held_bytes) for pile in (self._input, self._output, self._service) if pile is not None]
-        self.close()
+        self._let_go()
         self.standing = standing
         self.waiting = limits[standing]
         for pile, held_bytes in held:
@@ -282,9 +297,14 @@ class Account:
         return 0
 
     def close(self) -> None:
-        """Nothing waits any longer."""
+        """Nothing waits any longer, and nothing is to be reported after this."""
+        self._let_go()
+        self._input = self._output = self._service = None
+        self.owner = _NO_OWNER
+
+    def _let_go(self) -> None:
         for pile in (self._input, self._output, self._service):
-            if pile is not None and pile.held_bytes:
+            if pile is not None:
                 self.waiting.hold(pile, 0)
         self.waiting.forget(self)
 
