@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.cli import pipeline
+from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.letters import (
     CUT,
     NO_KEY,
@@ -20,6 +21,7 @@ from barnabas.pipelines.letters import (
     next_replayed,
     note_letter,
     noted_letters,
+    refusal_policy_of,
 )
 from barnabas.pipelines.progress import Totals
 from barnabas.pipelines.summary_text import wrong_lines
@@ -108,6 +110,47 @@ def test_a_letter_counts_once_however_often_it_was_cut(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('["images-1-4", 1')
     assert [each.cut_bytes for each in noted_letters(path).values()] == [875, 5]
+
+
+def test_a_refused_replayed_record_that_cannot_be_noted_is_an_error(tmp_path: Path) -> None:
+    """It is not written, so without its note it would be lost; a worker on another machine has no such folder."""
+    notes = tmp_path / "elsewhere" / "notes.jsonl"
+    policy = refusal_policy_of("replayed", str(notes))
+    assert policy is not None
+    record = Letter(b"k", b"x", ())
+    with pytest.raises(
+        PipelineError, match=f"{AT}: its topic refuses the record .late., and that cannot be noted: {notes}: No such"
+    ):
+        policy.next_form_of(record, AT, "INVALID_TIMESTAMP", "late")
+    notes.parent.mkdir()
+    assert policy.next_form_of(record, AT, "INVALID_TIMESTAMP", "late") == (None, (AT, 0, "late"))
+    assert noted_letters(notes) == {AT: (AT, 0, "late")}
+
+
+def test_a_letter_that_is_cut_is_written_though_that_cannot_be_noted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The letter itself says what it lacks; only the figure is wrong, which a warning says."""
+    policy = refusal_policy_of("letter", str(tmp_path / "elsewhere" / "notes.jsonl"))
+    assert policy is not None
+    found = policy.next_form_of(Letter(b"k", b"x" * 100, ()), AT, "MESSAGE_TOO_LARGE", "")
+    assert found is not None
+    assert found.letter is not None
+    assert f"the dead letter of {AT} is not counted" in caplog.text
+
+
+def test_a_note_behind_one_that_was_cut_off_is_read(tmp_path: Path) -> None:
+    """A full disk leaves a part of a line; the task that is run again notes the record whole."""
+    path = letters_file(tmp_path)
+    path.write_text('["images-0-17", 0, "too la')
+    note_letter(path, LetterNote(AT, 0, "too large"))
+    assert noted_letters(path) == {AT: (AT, 0, "too large")}
+
+
+def test_notes_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
+    """They would look like none, and refused records would be lost."""
+    with pytest.raises(IsADirectoryError):
+        noted_letters(tmp_path)
 
 
 def test_the_summary_names_letters_that_were_cut(capsys: pytest.CaptureFixture[str]) -> None:

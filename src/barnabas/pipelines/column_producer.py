@@ -22,7 +22,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.client.admin_connection import AdminConnection, ConnectError
 from barnabas.client.batch_limits import TOO_LARGE, raise_limit
 from barnabas.pipelines.arrow_batches import EncodedRows, RowBatch, Rows, choose_partitions, encode_rows, pieces_of
-from barnabas.pipelines.letters import OF_RECORDS, Letter, resorts_of
+from barnabas.pipelines.letters import OF_RECORDS, Letter, refusal_policy_of
 from barnabas.pipelines.options import SinkOptions, connection_properties, has_own_client
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -110,8 +110,8 @@ class ColumnProducer:
         kafka = options.kafka
         self._connection = AdminConnection(kafka["bootstrap.servers"], connection_properties(kafka))
         self._topic = options.topic
-        self._resorts = resorts_of(options.on_refusal, options.letters_file)
-        self._cut_at = _TOO_LARGE if self._resorts is None else tuple(ErrorCode[name] for name in sorted(OF_RECORDS))
+        self._policy = refusal_policy_of(options.on_refusal, options.letters_file)
+        self._cut_at = _TOO_LARGE if self._policy is None else tuple(ErrorCode[name] for name in sorted(OF_RECORDS))
         """Refusals of a batch that may be about some of its rows."""
         self._timeout_ms = options.flush_timeout_ms
         self._request_timeout_ms = int(kafka.get("request.timeout.ms", _TIMEOUT_MS))
@@ -301,11 +301,11 @@ class ColumnProducer:
 
     def _has_next_form(self, heads: deque[_Pending], code: ErrorCode, reason: str) -> bool:
         """Whether something can be done about the first batch, one row that a broker refuses; it is done."""
-        if self._resorts is None or code not in self._cut_at:
+        if self._policy is None or code not in self._cut_at:
             return False
         letter = heads[0].letter()
-        position = heads[0].position or letter.header(self._resorts.position_header)
-        refused = self._resorts.after(letter, position, code.name, reason)
+        position = heads[0].position or letter.header(self._policy.position_header)
+        refused = self._policy.next_form_of(letter, position, code.name, reason)
         if refused is None:
             return False
         pending = heads.popleft()

@@ -14,7 +14,8 @@ without a key: a letter gets its position for one, and the header ``barnabas.no_
 
 A replayed record must not be changed. It loses the header that we add, and if it is still refused it becomes a dead letter again.
 
-Workers have no way to report to the driver. So they append what they did to a file of its own, a line for each step.
+Workers have no way to report to the driver. So they append what they did to a file of its own, a line for each step. A worker that
+cannot note that a replayed record was refused ends the replay: the note is all by which that record becomes a dead letter again.
 """
 
 import json
@@ -23,24 +24,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from barnabas.pipelines.errors import PipelineError
+
 __all__ = [
     "CUT",
     "NO_KEY",
     "OF_RECORDS",
     "REASON",
     "REPLAYED",
-    "RESORTS",
     "SOURCE",
     "Letter",
     "LetterNote",
     "NextForm",
-    "Resorts",
+    "RefusalPolicy",
     "letters_file",
     "next_letter",
     "next_replayed",
     "note_letter",
     "noted_letters",
-    "resorts_of",
+    "refusal_policy_of",
 ]
 
 logger = logging.getLogger(__name__)
@@ -94,7 +96,7 @@ class NextForm(NamedTuple):
     note: LetterNote | None = None
 
 
-Resort = Callable[[Letter, str, str, str], NextForm | None]
+AfterRefusal = Callable[[Letter, str, str, str], NextForm | None]
 """Takes a refused record, its position, the name of the error and the broker's text; None if only the error is left to raise."""
 
 
@@ -143,33 +145,45 @@ def next_replayed(record: Letter, position: str, code: str, text: str) -> NextFo
     return NextForm(None, LetterNote(position, 0, text))
 
 
-class Resorts(NamedTuple):
+class RefusalPolicy(NamedTuple):
     """What a writer does about records that a topic refuses."""
 
-    next_form: Resort
+    after_refusal: AfterRefusal
     position_header: str
     """The header that has a record's position, at first."""
     notes: Path
 
-    def after(self, letter: Letter, position: str, code: str, text: str) -> NextForm | None:
-        """As `Resort`; the note is kept."""
-        found = self.next_form(letter, position, code, text)
-        if found is not None and found.note is not None:
+    def next_form_of(self, letter: Letter, position: str, code: str, text: str) -> NextForm | None:
+        """As `AfterRefusal`; the note is kept.
+
+        Raises `PipelineError` if a record is not to be written and that cannot be noted: the record would be lost.
+        """
+        found = self.after_refusal(letter, position, code, text)
+        if found is None or found.note is None:
+            return found
+        try:
             note_letter(self.notes, found.note)
+        except OSError as error:
+            problem = f"{self.notes}: {error.strerror or error}"
+            if found.letter is None:
+                raise PipelineError(
+                    f"{position}: its topic refuses the record ({text}), and that cannot be noted: {problem}: "
+                    "the folder must be one that all workers can write to"
+                ) from error
+            logger.warning("%s: the dead letter of %s is not counted", problem, position)
         return found
 
 
-_BY_NAME: Final[dict[str, tuple[Resort, str]]] = {
+_BY_NAME: Final[dict[str, tuple[AfterRefusal, str]]] = {
     "letter": (next_letter, SOURCE),
     "replayed": (next_replayed, REPLAYED),
 }
-RESORTS: Final = tuple(_BY_NAME)
-"""Values of the sink's option ``onRefusal``."""
+"""By the values of the sink's option ``onRefusal``."""
 
 
-def resorts_of(name: str | None, notes: str | None) -> Resorts | None:
+def refusal_policy_of(name: str | None, notes: str | None) -> RefusalPolicy | None:
     """What the sink's options ``onRefusal`` and ``lettersFile`` ask for."""
-    return Resorts(*_BY_NAME[name], Path(notes)) if name and notes else None
+    return RefusalPolicy(*_BY_NAME[name], Path(notes)) if name and notes else None
 
 
 def letters_file(checkpoint: Path) -> Path:
@@ -178,25 +192,22 @@ def letters_file(checkpoint: Path) -> Path:
 
 
 def note_letter(path: Path, note: LetterNote) -> None:
-    """Append a note; short lines of several workers do not mix."""
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(note)}\n")
-    except OSError as error:
-        logger.warning("%s: %s: the dead letter of %s is not counted", path, error.strerror, note.position)
+    """Append a note; raises `OSError`. Short lines of several workers do not mix, nor with one that a full disk cut off."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"\n{json.dumps(note)}\n")
 
 
 def noted_letters(path: Path) -> dict[str, LetterNote]:
-    """The last note of each record, by its position."""
+    """The last note of each record, by its position; none if there is no file. Raises `OSError` if it cannot be read."""
     try:
         lines: Sequence[str] = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
+    except FileNotFoundError:
         return {}
     found: dict[str, LetterNote] = {}
     for line in lines:
         try:
             note = LetterNote(*json.loads(line))
-        except (ValueError, TypeError):  # it is being written
+        except (ValueError, TypeError):  # empty, or it is being written
             continue
         found[note.position] = note
     return found

@@ -1,17 +1,17 @@
-"""``barnabas pipeline replay``: dead letters that fit now go back to their topics.
+"""``barnabas pipeline replay``: sends the records of dead letters that fit now to their topics again.
 
 Several sources and flows may have one topic for dead letters; a replay takes those of one source of one flow.
 
 What makes them fit is a flow that was corrected (another format, column type, expectation), or an SQL expression for a new
 value. Those that still do not fit become dead letters again, with today's reason. The position in the dead letters' topic is
 committed to the group ``FLOW/SOURCE-replay`` (at first it is that of ``FLOW-replay``, an earlier version's), so a second
-replay puts nothing through twice; a replay that dies before its commit does its part again.
+replay sends no record twice; a replay that dies before its commit does its part again.
 
-Letters from topics that the flow no longer reads, or that are gone, are put at the topic's end again, before the position moves past
-them: if the flow reads their topics again, a replay finds them. Equal letters of one record count as one.
+Letters from topics that the flow no longer reads, or that are gone, are written again at the end of the topic, before the position moves
+past them: if the flow reads their topics again, a replay finds them. Equal letters of one record count as one.
 
 A letter that was too large lacks a part of its record (`barnabas.pipelines.letters`). The whole record is read from where it came from;
-if it is gone, the letter is put at the end again. A record that its topic refuses becomes a dead letter again, with that as its reason.
+if it is gone, the letter is written again at the end of the topic. A record that its topic refuses becomes a dead letter again, with that as its reason.
 
 The committed position has the topic's id as its metadata: of a topic that was made again all letters are read.
 """
@@ -65,7 +65,7 @@ _RECORDS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did: dead letters that went back, and those that are bad still, by reason."""
+    """What a replay did: records that were sent again, and those that still do not fit, by reason."""
 
     sent: int
     still_bad: int
@@ -73,9 +73,9 @@ class Replayed:
     left_out: int
     """Records of other flows, or of other sources of this one: another replay may take them."""
     kept: int
-    """Dead letters from topics that the flow no longer reads, or that are gone: they are at the topic's end again."""
+    """Dead letters from topics that the flow no longer reads, or that are gone: they are written again at the end of the topic."""
     cut: int = 0
-    """Dead letters that lack a part of their record, which is gone: they are at the topic's end again."""
+    """Dead letters that lack a part of their record, which is gone: they are written again at the end of the topic."""
     refused: int = 0
     """Records that fit, but that their topics refused: they are dead letters again."""
 
@@ -83,7 +83,7 @@ class Replayed:
 def replay_dead_letters(
     spark: SparkSession, flow: Flow, source: Source, *, value: str | None = None, is_dry: bool = False
 ) -> Replayed:
-    """Puts the source's dead letters through again; ``value`` is SQL over ``value``, ``key``, ``reason`` as texts."""
+    """Sends the records of the source's dead letters again; ``value`` is SQL over ``value``, ``key``, ``reason`` as texts."""
     if not source.bad_rows_topic:
         raise PipelineError(f"the source {source.name} has no bad_rows_topic, so there are no dead letters")
     kafka = {**source.kafka, "bootstrap.servers": source.bootstrap_servers}
@@ -195,7 +195,12 @@ def _send(flow: Flow, source: Source, again: DataFrame | None, marked: DataFrame
     write_messages(transforms.bad_messages(marked, flow.name), source, source.bad_rows_topic, "letter", notes)
     notes.unlink(missing_ok=True)
     write_messages(transforms.replayed_messages(marked), source, None, "replayed", notes)
-    refused = noted_letters(notes)
+    try:
+        refused = noted_letters(notes)
+    except OSError as error:
+        raise PipelineError(
+            f"{notes}: {error.strerror or error}: which records their topic refused cannot be read. Run the replay again"
+        ) from error
     if refused:
         reasons = [(position, f"its topic refuses the record: {note.reason}") for position, note in refused.items()]
         found = marked.sparkSession.createDataFrame(reasons, "_at string, _why string")
@@ -282,7 +287,7 @@ class _Group:
             self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
             raise PipelineError(
-                f"the dead letters are through, but the position is not committed ({error.args[0].str()}): "
+                f"the records are sent, but the position is not committed ({error.args[0].str()}): "
                 "the next replay would send them again"
             ) from error
 

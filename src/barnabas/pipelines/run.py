@@ -376,8 +376,12 @@ class _Run:
             self._say(f"warning: {mixed_text(keys)}")
 
     def _count_letters(self, totals: Any) -> None:
-        """Put into the figures which dead letters were cut."""
-        notes = [note for note in noted_letters(letters_file(self._checkpoint)).values() if note.cut_bytes]
+        """Put into the figures which dead letters were cut; figures for people, which end no run."""
+        try:
+            noted = noted_letters(letters_file(self._checkpoint)).values()
+        except OSError:
+            return
+        notes = [note for note in noted if note.cut_bytes]
         totals.cut_letters = len(notes)
         if notes:
             totals.cut_letter_example = f"{notes[0].position} ({notes[0].cut_bytes:,} bytes are left out)"

@@ -26,7 +26,7 @@ from barnabas.client.errors import classify
 from barnabas.client.producer_pool import ProducerPool
 from barnabas.pipelines.column_producer import ColumnProducer, can_write
 from barnabas.pipelines.kafka import open_client
-from barnabas.pipelines.letters import OF_RECORDS, Letter, Resorts, resorts_of
+from barnabas.pipelines.letters import OF_RECORDS, Letter, RefusalPolicy, refusal_policy_of
 from barnabas.pipelines.options import SinkOptions, client_config
 
 __all__ = ["BatchTopicWriter", "RowsWritten", "StreamTopicWriter"]
@@ -94,8 +94,8 @@ class _TopicWriter:
     def _write_columns(self, iterator: Iterator[pa.RecordBatch]) -> int:
         options = self._options
         idle = _idle_producers()
-        resort = (options.on_refusal, options.letters_file)
-        key = (options.topic, options.flush_timeout_ms, *resort, *sorted(options.kafka.items()))
+        refusal = (options.on_refusal, options.letters_file)
+        key = (options.topic, options.flush_timeout_ms, *refusal, *sorted(options.kafka.items()))
         producer = idle.pop(key, None) or ColumnProducer(options)
         try:
             rows = producer.write(iterator)
@@ -118,7 +118,7 @@ class _TopicWriter:
         )
         failures: list[str] = []
         refused: list[tuple[str, int, Letter]] = []
-        resorts = resorts_of(self._options.on_refusal, self._options.letters_file)
+        policy = refusal_policy_of(self._options.on_refusal, self._options.letters_file)
 
         def delivered(failure: Any, message: Any, letter: Letter | None = None) -> None:
             if failure is None:
@@ -133,13 +133,13 @@ class _TopicWriter:
         rows = 0
         for batch in iterator:
             rows += batch.num_rows
-            self._produce(pool, batch, delivered if resorts else None)
+            self._produce(pool, batch, delivered if policy else None)
             if failures:
                 break
         left = pool.flush(self._options.flush_timeout_ms / 1000)
-        if resorts and not failures:
+        if policy and not failures:
             for topic, partition, letter in refused:
-                _send_alone(resorts, pool, topic, partition, letter)
+                _send_alone(policy, pool, topic, partition, letter)
         if failures:
             raise BarnabasError(f"{len(failures)} rows could not be written, the first to {failures[0]}")
         if left:
@@ -182,9 +182,9 @@ class _TopicWriter:
                     raise BarnabasError(f"cannot write to {topic}: {error.args[0].str()}") from error
 
 
-def _send_alone(resorts: Resorts, pool: ProducerPool, topic: str, partition: int, letter: Letter) -> None:
+def _send_alone(policy: RefusalPolicy, pool: ProducerPool, topic: str, partition: int, letter: Letter) -> None:
     """Send a record by itself, in one form after the other, until the topic takes it. Raises `BarnabasError` if it takes none."""
-    position = letter.header(resorts.position_header)
+    position = letter.header(policy.position_header)
     form: Letter | None = letter
     failures: list[tuple[Any, Any]] = []
     while form is not None:
@@ -204,7 +204,7 @@ def _send_alone(resorts: Resorts, pool: ProducerPool, topic: str, partition: int
         failure, message = failures[0]
         name = classify(failure, "").name
         reason = _reason(pool, failure, message)
-        found = resorts.after(form, position, name, reason) if name in OF_RECORDS else None
+        found = policy.next_form_of(form, position, name, reason) if name in OF_RECORDS else None
         if found is None:
             raise BarnabasError(f"cannot write to {topic}: {reason}")
         form = found.letter
