@@ -5,7 +5,8 @@ module or in their test, all without words. The tables are in ``tests/support/mu
 change, and a unit test. A change is made in a copy of the package, one at a time; the test runs in a process of its own, and
 takes a second or so. It needs neither Java nor other servers.
 
-The exit status is 1 if a test passes without its rule, if the code has moved on from a change, or if a test fails anyway.
+The exit status is 1 if a test passes without its rule, if the code has moved on from a change, if a test fails anyway, or if a
+rule could not be tried. A mutant is killed only if its test itself fails: an error before it, as in a fixture, shows nothing.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 from support.mutated_rules import Rule, all_rules
 
@@ -64,13 +66,15 @@ class Tree:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "src"
+        self._report = folder / "report.xml"
         shutil.copytree(SOURCE, self._folder)
 
     def run(self, tests: Iterable[str]) -> subprocess.CompletedProcess[str]:
         """Run unit tests against the copy."""
+        self._report.unlink(missing_ok=True)
         return subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout", str(_TIMEOUT_S),
-             *(str(TESTS / test) for test in tests)],
+             "--junit-xml", str(self._report), *(str(TESTS / test) for test in tests)],
             cwd=ROOT, env={**os.environ, "PYTHONPATH": str(self._folder)},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip
@@ -86,29 +90,41 @@ class Tree:
             done = self.run([rule.test])
         finally:
             shutil.copy2(SOURCE / "barnabas" / rule.module, module)
-        if done.returncode == _FAILED:
+        if done.returncode == _FAILED and self._has_failure():
             return Outcome(rule, True, "killed")
         last = (done.stdout.strip().splitlines() or [""])[-1]
         return Outcome(rule, False, "LIVES" if done.returncode == 0 else f"BROKEN: {last}")
 
+    def _has_failure(self) -> bool:
+        """Whether a test of the last run failed itself, not what it needs: pytest calls that an error."""
+        return self._report.exists() and ElementTree.parse(self._report).find(".//testcase/failure") is not None
+
 
 def try_all(rules: Sequence[Rule], jobs: int) -> list[Outcome]:
-    """Try each, several at a time; a line for each."""
+    """Try each, several at a time; a line and an outcome for each, though trying it fails."""
     waiting: queue.SimpleQueue[Rule] = queue.SimpleQueue()
     for rule in rules:
         waiting.put(rule)
     outcomes: list[Outcome] = []
+    problems: list[str] = []
 
     def work(folder: Path) -> None:
-        folder.mkdir()
-        tree = Tree(folder)
+        try:
+            folder.mkdir()
+            tree = Tree(folder)
+        except Exception as error:
+            problems.append(repr(error))
+            return
         while True:
             try:
                 rule = waiting.get_nowait()
             except queue.Empty:
                 return
             began = time.monotonic()
-            outcome = tree.try_without(rule)
+            try:
+                outcome = tree.try_without(rule)
+            except Exception as error:
+                outcome = Outcome(rule, False, f"BROKEN: {error!r}")
             outcomes.append(outcome)
             print(f"{outcome.text} ({time.monotonic() - began:.1f} s): {rule.text} [{rule.module}]", flush=True)
 
@@ -118,7 +134,8 @@ def try_all(rules: Sequence[Rule], jobs: int) -> list[Outcome]:
             thread.start()
         for thread in threads:
             thread.join()
-    return outcomes
+    tried = {outcome.rule for outcome in outcomes}
+    return outcomes + [Outcome(rule, False, f"NOT TRIED: {problems}") for rule in rules if rule not in tried]
 
 
 def pass_with_all_rules(rules: Sequence[Rule]) -> bool:

@@ -43,6 +43,50 @@ def test_a_sample_of_this_commit_is_killed(tmp_path: Path) -> None:
     assert [(outcome.rule.text, outcome.text) for outcome in outcomes if not outcome.is_killed] == []
 
 
+def rule_of(test: str) -> Rule:
+    """A change that can be noticed and breaks nothing."""
+    source = (rule_mutants.SOURCE / "barnabas" / "__init__.py").read_text()
+    return Rule("a rule", "__init__.py", source, f"{source}\nCHANGED = True\n", test)
+
+
+@pytest.mark.parametrize(("test", "is_killed"), [("test_itself", True), ("test_with_a_fixture", False)])
+def test_only_the_failure_of_the_test_itself_kills_a_mutant(tmp_path: Path, test: str, is_killed: bool) -> None:
+    """An error of what a test needs would be one with any change that breaks enough, whatever the test looks at."""
+    file = tmp_path / "test_changed.py"
+    file.write_text(
+        "import barnabas, pytest\n\n"
+        "@pytest.fixture\ndef unchanged():\n    assert not hasattr(barnabas, 'CHANGED')\n\n"
+        "def test_itself():\n    assert not hasattr(barnabas, 'CHANGED')\n\n"
+        "def test_with_a_fixture(unchanged):\n    pass\n"
+    )
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    outcome = Tree(folder).try_without(rule_of(f"{file}::{test}"))
+    assert outcome.is_killed == is_killed, outcome.text
+    assert outcome.text.partition(":")[0] == ("killed" if is_killed else "BROKEN")
+
+
+@pytest.mark.parametrize(("method", "word"), [("__init__", "NOT TRIED"), ("try_without", "BROKEN")])
+def test_a_rule_that_cannot_be_tried_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], method: str, word: str
+) -> None:
+    """An error in one of the threads is no success; the exit status is 1."""
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(rule_mutants, "all_rules", lambda: [rule_of("a"), rule_of("b")])
+    monkeypatch.setattr(rule_mutants, "pass_with_all_rules", lambda _: True)
+    monkeypatch.setattr(Tree, method, fail)
+    if method != "__init__":
+        monkeypatch.setattr(Tree, "__init__", lambda *_: None)
+    assert rule_mutants.main(["--jobs", "1"]) == 1
+    output = capsys.readouterr().out
+    assert output.count(f"{word}: ") >= 2
+    assert "the disk is full" in output
+    assert "0 of 2 mutants killed" in output
+
+
 def test_a_mutant_that_its_test_does_not_notice_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
