@@ -38,6 +38,7 @@ EXIT_STATUSES = (
         "`consumer-groups`, `leader-election`, producers",
     ),
     ("1", "replicas differ", "`replica-verification`"),
+    ("1", "rows of outputs differ from what the topics give", "`pipeline verify`"),
     ("1", "no server answers, one does not serve, or there are two leaders", "`zookeeper-status`"),
     ("1", "no cluster runs", "`status`"),
     ("1", "a check or a search found a problem, or no row", "`pipeline check`, `test`, `search`"),
@@ -51,6 +52,7 @@ EXIT_STATUSES = (
         "`configs --describe`, `log-dirs`, `broker-api-versions`, `reassign-partitions --verify`, `delete-records`, "
         "`replica-verification`, `tail --no-follow`, `cat -C -e`, `zookeeper-status`",
     ),
+    ("3", "nothing differs, and something could not be verified: the answer names it", "`pipeline verify`"),
     ("130", "Ctrl-C", "all"),
     ("141", "the reader of its output went away", "all"),
     ("143", "SIGTERM", "those that do not end in good order then, such as `console-consumer`"),

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common import padded, print_json
+from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.pipeline_waiting import WaitDisplay, trial_session
 from barnabas.cli.terminal import print, print_lines
 from barnabas.pipelines import spec
@@ -23,7 +24,8 @@ def add_verify_action(commands: Any) -> argparse.ArgumentParser:
     """Declares the action; the caller adds what all actions have, such as FILE and --set."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "verify",
-        help="compute a stopped flow's results once more, and list the rows of its outputs that differ; changes nothing",
+        help="compute a stopped flow's results once more, and list the rows of its outputs that differ; changes nothing; "
+        "ends with 1 if rows differ, and else with 3 if something could not be verified",
     )
     parser.add_argument(
         "--limit",
@@ -35,17 +37,21 @@ def add_verify_action(commands: Any) -> argparse.ArgumentParser:
 
 
 def verify(flow: spec.Flow, arguments: argparse.Namespace) -> int:
-    """Returns the exit code: 1 if rows differ."""
+    """Returns the exit code: 1 if rows differ, else `INCOMPLETE` if something could not be verified."""
     with trial_session(flow) as spark, WaitDisplay() as waits:
         from barnabas.pipelines.verification import verify_flow
 
         found = verify_flow(spark, flow, limit=arguments.limit, say=waits.show)
     differs = any(each.differs for each in found.sinks)
+    is_complete = all(each.is_judged for each in found.sinks)
     if arguments.output == "json":
-        print_json({**asdict(found), "differs": differs, "sinks": [_as_dict(each) for each in found.sinks]})
+        sinks = [_as_dict(each) for each in found.sinks]
+        print_json({**asdict(found), "differs": differs, "complete": is_complete, "sinks": sinks})
     else:
         _show(found)
-    return 1 if differs else 0
+    if differs:
+        return 1
+    return 0 if is_complete else INCOMPLETE
 
 
 def _as_dict(sink: "CheckedSink") -> dict[str, Any]:

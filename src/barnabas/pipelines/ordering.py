@@ -8,7 +8,7 @@ lies in several partitions, because partitions were added or producers choose th
   a later micro-batch, or after a rewind, changes nothing, and brings back no row that was deleted.
 - Without it the row with the highest offset counts, whatever its partition, and the run counts such keys and warns.
 - A topic that is a table takes the record's time: of the last records of each partition the one with the latest time, and of equal times
-  the one of the highest partition.
+  the one of the highest partition. So does `pipeline verify` of a topic that is an output.
 
 `barnabas.pipelines.transforms.latest_per_key` does the first two within a micro-batch.
 """

@@ -4,7 +4,8 @@ The flow itself runs, with a checkpoint and outputs in a folder that is deleted 
 topics still hold up to where the checkpoint is. Nothing of the flow's own is changed: no output, checkpoint, group or topic.
 
 - SQLite, DuckDB, Delta, Parquet and full-text indexes: an output of the same kind is filled, and both are read by the same reader.
-- PostgreSQL and topics: the rows, or records, are kept as the flow writes them. Of a topic the last record of each key counts.
+- PostgreSQL and topics: the rows, or records, are kept as the flow writes them. Of a topic the last record of each key counts, across
+  partitions as of a topic that is a table (`barnabas.pipelines.ordering`).
 - Functions and OpenSearch cannot be read back.
 
 A flow whose results do not follow from its records alone cannot be verified: one with a model, or one that puts whole micro-batches aside.
@@ -35,7 +36,15 @@ from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.outputs.search import ID_COLUMN
 from barnabas.pipelines.outputs.table import DELETION_MARK
-from barnabas.pipelines.row_comparison import EXPECTED, FOUND, RowComparison, RowDifference, rows_of
+from barnabas.pipelines.row_comparison import (
+    EXPECTED,
+    FOUND,
+    LastRecords,
+    RowComparison,
+    RowDifference,
+    TopicRecord,
+    rows_of,
+)
 from barnabas.pipelines.run import run_on, source_options
 from barnabas.pipelines.sinks import with_deletions
 from barnabas.pipelines.source import SCHEMA_WITH_HEADERS, read_range
@@ -81,6 +90,11 @@ class CheckedSink:
     @property
     def differs(self) -> bool:
         return bool(self.missing or self.extra or self.different)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether all rows were compared, those that only the output has included."""
+        return self.verified and not self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +287,8 @@ class _Checked:
         assert self._rows is not None
         rows = whole_texts(with_deletions(batch, getattr(self._sink, "delete_when", None)))
         records = as_messages(rows, self._sink.key, self._flow.name, epoch).select("key", "value").toArrow()
-        self._rows.put(EXPECTED, zip(records["key"].to_pylist(), records["value"].to_pylist(), strict=True))
+        keys, values = (records[name].cast(pa.binary()).to_pylist() for name in ("key", "value"))
+        self._rows.put(EXPECTED, zip(keys, values, strict=True))
 
     def compare(self, lacks: str, limit: int) -> None:
         """Read the output, and note how it differs."""
@@ -302,8 +317,11 @@ class _Checked:
     def _load(self, rows: RowComparison) -> None:
         sink, key = self._sink, self._sink.key
         if isinstance(sink, TopicSink):
-            for batch in _records(sink, self._flow.name):
-                rows.put(FOUND, batch)
+            last = LastRecords(self._folder / "records.db")
+            for batch in _read_topic(sink):
+                last.take(_records_of(self._flow.name, batch))
+            rows.add(FOUND, last.rows())
+            last.close()
             return
         if isinstance(sink, DatabaseSink) and sink.type == "postgresql":
             names, found = read_postgres_rows(sink)
@@ -343,8 +361,8 @@ def _arrow_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
         yield from zip(*columns, strict=True)
 
 
-def _records(sink: TopicSink, flow: str) -> Iterator[list[tuple[str, str | None]]]:
-    """The records that the flow has written to a topic, in the order of each partition."""
+def _read_topic(sink: TopicSink) -> Iterator[pa.RecordBatch]:
+    """All records of a topic, those of each partition in their order."""
     source = Source(sink.bootstrap_servers, Format("text", {}), (sink.topic,), kafka=sink.kafka)
     # Of the producer's settings a reader takes those of the connection.
     source = replace(
@@ -355,15 +373,13 @@ def _records(sink: TopicSink, flow: str) -> Iterator[list[tuple[str, str | None]
     begins, ends = (cluster.at_marks(dict.fromkeys(partitions, mark)) for mark in (-2, -1))
     options = SourceOptions.parse(source_options(source), streaming=True)
     for wanted in plan_ranges(begins, ends):
-        for batch in read_range(options, SCHEMA_WITH_HEADERS, wanted):
-            yield [
-                (
-                    (record["key"] or b"").decode(),
-                    None if record["value"] is None else record["value"].decode(errors="backslashreplace"),
-                )
-                for record in batch.to_pylist()
-                if any(
-                    each["key"] == "barnabas.flow" and each["value"] == flow.encode()
-                    for each in record["headers"] or ()
-                )
-            ]
+        yield from read_range(options, SCHEMA_WITH_HEADERS, wanted)
+
+
+def _records_of(flow: str, batch: pa.RecordBatch) -> Iterator[TopicRecord]:
+    """The records that a flow has written, whose headers name it."""
+    time = batch["timestamp"].cast(pa.int64())  # Python's times end before Kafka's
+    columns = (batch["key"], batch["partition"], time, batch["value"], batch["headers"])
+    for *record, headers in zip(*(each.to_pylist() for each in columns), strict=True):
+        if any(each["key"] == "barnabas.flow" and each["value"] == flow.encode() for each in headers or ()):
+            yield TopicRecord(*record)
