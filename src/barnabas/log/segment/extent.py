@@ -60,13 +60,19 @@ def survey(files: Files, path: str, index_path: str, base_offset: int, size: int
             return Extent(base_offset, base_offset, base_offset, 0, size, path)
         first = read_header(file.read_at(0, HEADER_BYTES))
         first_offset = first.base_offset if first.magic == 2 else base_offset
-        begin = 0 if size <= _FEW_BYTES else _last_entry(files, file, index_path, base_offset, size)
+        is_small = size <= _FEW_BYTES
+        begin = 0 if is_small else _last_entry(files, file, index_path, base_offset, size)
         if first_offset != base_offset and _is_only_damaged(file, first, base_offset, size, is_dense=is_dense):
-            first_offset, begin = base_offset, 0
+            first_offset, begin, is_small = base_offset, 0, False
         extent = _walk(file, path, base_offset, first_offset, size, begin, is_dense=is_dense)
-        if begin and not extent.is_whole:
-            return _walk(file, path, base_offset, first_offset, size, 0, is_dense=is_dense)
-        return extent
+        if extent.is_whole:
+            return extent
+        # A damaged header hides what lies behind it: look from the other place, too.
+        other = _last_entry(files, file, index_path, base_offset, size) if is_small else 0
+        if not begin and not other:
+            return extent
+        found = _walk(file, path, base_offset, first_offset, size, other, is_dense=is_dense)
+        return extent if other and not found.is_whole else found
     finally:
         file.close()
 
