@@ -10,6 +10,7 @@ from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.cli.main import main
 from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.log.lost_data import LostData, write_lost_data
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -75,6 +76,75 @@ def test_offsets_that_a_brokers_log_names_can_be_stepped_over(folder: Path) -> N
     """They need not be what the segments show."""
     assert main(["lost-records", "--partition-dir", str(folder), "--step-over", "--offsets", "3-4"]) == 0
     assert (folder / "barnabas-accepted-holes").read_text() == "3-5\n10-20\n"
+
+
+def note_of(folder: Path) -> Path:
+    """A broker's note of a lost end: the log had 40 records, and has 30."""
+    lost = LostData("the log ends at offset 30, below its checkpointed high watermark 40", 30, 40)
+    write_lost_data(OsFiles(), str(folder), lost)
+    return folder / "barnabas-lost-data"
+
+
+def test_a_note_of_a_lost_end_is_printed_and_kept_until_its_offsets_are_given(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is stepped over in the middle says nothing of the end, and nothing is accepted behind the end."""
+    note = note_of(folder)
+    for arguments in ([], ["--step-over"], ["--step-over", "--offsets", "30-38"]):
+        assert main(["lost-records", "--partition-dir", str(folder), *arguments]) == 1
+        printed = capsys.readouterr().out
+        assert "below its checkpointed high watermark 40\n" in printed
+        assert "offsets 30 to 39 are missing at the end: give them up with --step-over --offsets 30-39" in printed
+        assert note.exists()
+    assert main(["lost-records", "--partition-dir", str(folder), "--output", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["missing"] == []
+    assert document["note"]["lost_end"] == {"first": 30, "last": 39}
+    assert main(["lost-records", "--partition-dir", str(folder), "--step-over", "--offsets", "30-39"]) == 0
+    assert "the note is removed" in capsys.readouterr().out
+    assert not note.exists()
+    assert (folder / "barnabas-accepted-holes").read_text() == "10-20\n"
+
+
+def test_a_note_that_names_only_what_is_here_is_removed_by_stepping_over(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until then it keeps the replica from leading, and the exit status says so."""
+    write_lost_data(OsFiles(), str(folder), LostData("offsets 10 to 19 are missing", 10, 30, copy_from=0))
+    assert main(["lost-records", "--partition-dir", str(folder), "--step-over"]) == 0
+    write_lost_data(OsFiles(), str(folder), LostData("offsets 10 to 19 are missing", 10, 30, copy_from=0))
+    capsys.readouterr()
+    assert main(["lost-records", "--partition-dir", str(folder)]) == 1
+    assert "remove the note with --step-over" in capsys.readouterr().out
+    assert main(["lost-records", "--partition-dir", str(folder), "--step-over"]) == 0
+    assert main(["lost-records", "--partition-dir", str(folder)]) == 0
+
+
+def test_a_note_that_cannot_be_read_is_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names no offsets, so none cover it."""
+    note = note_of(folder)
+    note.write_text("?")
+    assert main(["lost-records", "--partition-dir", str(folder), "--step-over", "--offsets", "0-99"]) == 1
+    assert f"remove {note}" in capsys.readouterr().out
+    assert note.exists()
+
+
+@pytest.mark.parametrize("suffix", [".log.deleted", ".index.deleted", ".log.cleaned", ".log.swap"])
+def test_a_folder_with_unfinished_work_is_refused_until_a_broker_has_finished_it(
+    folder: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A start removes or renames these files before it compares segments, so the command could report other losses."""
+    left = folder / f"{5:020d}{suffix}"
+    left.write_bytes(b"")
+    for arguments in ([], ["--step-over"]):
+        assert main(["lost-records", "--partition-dir", str(folder), *arguments]) == 1
+        assert (
+            f"{left} is left of a deletion or a compaction that is not finished: start the broker and stop it once"
+            in (capsys.readouterr().err)
+        )
+    dirs, _ = open_log(folder.parent)
+    dirs.close(clean=True)
+    assert main(["lost-records", "--partition-dir", str(folder), "--step-over"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
 from barnabas.cli.common import ToolParser, add_output_option, print_json
 from barnabas.cli.terminal import print
-from barnabas.log.dirs.lost_ranges import find_lost_ranges, step_over
+from barnabas.log.dirs.lost_ranges import LostRanges, find_lost_ranges, step_over
 from barnabas.log.holes import OffsetSpan
+from barnabas.log.lost_data import LOST_DATA
 
 __all__ = ["main"]
 
@@ -21,7 +22,7 @@ _SPAN = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 def main(argv: list[str]) -> int:
-    """Print what is missing. Returns 1 while something is, and is not stepped over."""
+    """Print what is missing. Returns 1 while something is, or a note says so, and is not stepped over."""
     parser = ToolParser(
         "lost-records", "Show the records that a partition's folder lacks, or let consumers step over them."
     )
@@ -49,34 +50,67 @@ def main(argv: list[str]) -> int:
     try:
         with files.lock(os.path.join(os.path.dirname(directory), ".lock")):
             found = find_lost_ranges(files, directory, random.Random(0))
-            if given.step_over:
-                step_over(files, directory, [*spans, *(OffsetSpan(hole.start, hole.end) for hole in found.holes)])
+            is_note_gone = step_over(files, directory, found, spans) if given.step_over else found.note is None
     except BlockingIOError as error:
         raise BarnabasError(
             f"A broker uses {os.path.dirname(directory)}: stop it first, with barnabas server-stop"
         ) from error
     spans += [OffsetSpan(hole.start, hole.end) for hole in found.holes]
+    stepped_over = spans if given.step_over else []
     if given.output == "json":
-        print_json(
-            {
-                "partition": str(found.topic_partition),
-                "missing": [{"first": hole.start, "last": hole.end - 1, "reason": hole.reason} for hole in found.holes],
-                "out_of_place": found.strays,
-                "stepped_over": [{"first": each.start, "last": each.end - 1} for each in spans if given.step_over],
-            }
-        )
+        print_json(_document(found, stepped_over, is_note_gone=is_note_gone))
     else:
-        for hole in found.holes:
-            print(f"{found.topic_partition} lacks offsets {hole.start} to {hole.end - 1}: {hole.reason}")
-        for reason in found.strays:
-            print(f"out of place: {reason}")
-        if not found.holes:
-            print(f"{found.topic_partition} lacks no records before its end, as far as its segments show")
-        for span in spans if given.step_over else ():
-            print(
-                f"stepped over: consumers of {found.topic_partition} go on with offset {span.end} behind {span.start - 1}"
-            )
-    return 1 if found.holes and not given.step_over else 0
+        _print_found(found)
+        _print_changes(found, stepped_over, directory, is_note_gone=is_note_gone)
+    return 0 if is_note_gone and (given.step_over or not found.holes) else 1
+
+
+def _document(found: LostRanges, stepped_over: list[OffsetSpan], *, is_note_gone: bool) -> dict[str, object]:
+    note, end = found.note, found.lost_end
+    return {
+        "partition": str(found.topic_partition),
+        "missing": [{"first": hole.start, "last": hole.end - 1, "reason": hole.reason} for hole in found.holes],
+        "out_of_place": found.strays,
+        "stepped_over": [{"first": each.start, "last": each.end - 1} for each in stepped_over],
+        "note": note
+        and {
+            "reason": note.reason,
+            "lost_end": end and {"first": end.start, "last": end.end - 1},
+            "is_removed": is_note_gone,
+        },
+    }
+
+
+def _print_found(found: LostRanges) -> None:
+    for hole in found.holes:
+        print(f"{found.topic_partition} lacks offsets {hole.start} to {hole.end - 1}: {hole.reason}")
+    for reason in found.strays:
+        print(f"out of place: {reason}")
+    if not found.holes:
+        print(f"{found.topic_partition} lacks no records before its end, as far as its segments show")
+    if found.note is not None:
+        print(f"an earlier start noted a loss, so another replica leads if it can: {found.note.reason}")
+
+
+def _print_changes(found: LostRanges, stepped_over: list[OffsetSpan], directory: str, *, is_note_gone: bool) -> None:
+    """What was stepped over, and what became of a note. An end that is lost leaves nothing to step over."""
+    for span in stepped_over:
+        if span.start < found.end_offset:
+            consumers = f"consumers of {found.topic_partition}"
+            print(f"stepped over: {consumers} go on with offset {span.end} behind {span.start - 1}")
+    if found.note is None:
+        return
+    end = found.lost_end
+    if is_note_gone:
+        print(f"the note is removed: {found.topic_partition} may lead with the records that it has")
+    elif not found.note.expected_offset:
+        path = os.path.join(directory, LOST_DATA)
+        print(f"the note is kept: it names no offsets. To give up whatever is missing, remove {path}")
+    elif end is not None:
+        option = f"--step-over --offsets {end.start}-{end.end - 1}"
+        print(f"offsets {end.start} to {end.end - 1} are missing at the end: give them up with {option}")
+    elif not found.holes:
+        print("all that the note names is here or was stepped over: remove the note with --step-over")
 
 
 def _span(text: str) -> OffsetSpan:

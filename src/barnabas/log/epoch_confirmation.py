@@ -9,13 +9,14 @@ read from the headers of all batches.
 
 import logging
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import NO_LEADER_EPOCH
 from barnabas.log.checked_files import read_checked
 from barnabas.log.checkpoints import LEADER_EPOCHS, parse_epochs
 from barnabas.log.leader_epochs import LeaderEpochs
+from barnabas.log.names import DELETED, LOG
 from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.segment import Segment
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader, read_header
@@ -51,11 +52,16 @@ class StoredEpochs:
             # A changed digit leaves as many entries as there were. Another broker does not, nor a copy that a loss of power left.
             self.is_believed = bool(entries) and len(entries) != len(copied)
 
-    @property
-    def first_offset(self) -> int | None:
-        """Where the first epoch begins: the log's start, when the file was written. None where there is none."""
+    def log_start(self, start_offset: int, names: Iterable[str]) -> int | None:
+        """Where the log began, by its leader epochs, which move with its start; None if they do not say.
+
+        ``start_offset`` is the checkpointed log start offset (0 without one), ``names`` are all files of the folder. Apache's
+        broker writes the epochs a moment after it has renamed the segments that it deletes.
+        """
         entries = self._copy.entries if self._is_changed and not self.is_believed else self.epochs.entries
-        return entries[0][1] if entries else None
+        if not entries or any(name.endswith(LOG + DELETED) for name in names):
+            return None
+        return max(entries[0][1], start_offset)
 
     def confirm(
         self, recovered: LeaderEpochs, segments: Sequence[Segment], start_offset: int, end_offset: int

@@ -10,12 +10,12 @@ A hole is legal where
 
 - the topic is compacted now, or the cleaner's checkpoint names the partition: it once was,
 - the log shows it: a batch with fewer records than offsets, or a gap inside a segment's file between two sound batches,
-- the leader sent it: a follower has what its leader has,
-- it was accepted.
+- the leader sent it: a follower has what its leader has, and accepts it,
+- it was accepted. `MANY_HOLES` ranges or more are no losses: then the log was compacted once.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from barnabas.base.errors import BarnabasError
@@ -24,16 +24,20 @@ from barnabas.log.bounds import Bounds
 
 __all__ = [
     "ACCEPTED_HOLES",
+    "MANY_HOLES",
     "Holes",
     "MissingRecordsError",
     "OffsetSpan",
     "all_legal",
+    "are_many",
     "covers",
     "read_accepted",
     "write_accepted",
 ]
 
 ACCEPTED_HOLES = "barnabas-accepted-holes"
+MANY_HOLES = 100
+"""With so many accepted holes any hole of a log is legal, so the file of the accepted ones is bounded."""
 _RANGE = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 
 
@@ -81,6 +85,7 @@ class Holes:
     def accept(self, start: int, end: int) -> None:
         """There are no records from ``start`` to ``end`` (exclusive), and that is no loss."""
         self._accepted.append(OffsetSpan(start, end))
+        self.is_sparse = self.is_sparse or are_many(self._accepted)
 
     def show_compaction(self) -> None:
         """The log was found to have been compacted once."""
@@ -105,6 +110,11 @@ class Holes:
 def all_legal(bounds: Bounds) -> Holes:
     """Holes for a reader that takes what there is: a copy of the log has the same ones."""
     return Holes(bounds, is_compacted=False, is_sparse=True, accepted=())
+
+
+def are_many(accepted: Sequence[OffsetSpan]) -> bool:
+    """Whether so many holes were accepted that only compaction can have left them."""
+    return len(accepted) >= MANY_HOLES
 
 
 def covers(ranges: Iterable[OffsetSpan], start: int, end: int) -> bool:

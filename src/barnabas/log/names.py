@@ -20,6 +20,7 @@ __all__ = [
     "SWAP",
     "TIME_INDEX",
     "TXN_INDEX",
+    "UNFINISHED",
     "base_offset_of",
     "delete_folder",
     "file_name",
@@ -37,6 +38,8 @@ SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
+UNFINISHED = (DELETED, CLEANED, SWAP)
+"""Suffixes of what a deletion or a compaction has not finished; the next start does."""
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\..+")

@@ -33,13 +33,12 @@ from barnabas.log.components import LogComponents
 from barnabas.log.deletions import Deletions
 from barnabas.log.durability import Durability
 from barnabas.log.epoch_confirmation import StoredEpochs, epochs_of_batches
-from barnabas.log.holes import ACCEPTED_HOLES, Holes, OffsetSpan, covers, read_accepted
+from barnabas.log.holes import ACCEPTED_HOLES, Holes, OffsetSpan, are_many, covers, read_accepted
 from barnabas.log.leader_epochs import LeaderEpochCache, LeaderEpochs
 from barnabas.log.lost_data import LostData, find_lost_data, merge_lost_data, read_lost_data, write_lost_data
 from barnabas.log.missing_records import Inspection, lost_by, remove_from_log
 from barnabas.log.names import (
     CLEANED,
-    DELETED,
     INDEX,
     LOG,
     SEGMENT_SUFFIXES,
@@ -47,6 +46,7 @@ from barnabas.log.names import (
     SWAP,
     TIME_INDEX,
     TXN_INDEX,
+    UNFINISHED,
     base_offset_of,
     file_name,
 )
@@ -148,17 +148,17 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     all_names = folder.files.list(folder.directory)
     names = _finish_interrupted(folder, options, all_names)
     found = _open_segments(folder, options, names)
+    accepted = read_accepted(folder.files, folder.directory) if ACCEPTED_HOLES in names else []
     stored = StoredEpochs(folder)
     epochs = stored.epochs if stored.is_believed else LeaderEpochs()
     inspection = Inspection(
         folder,
         found,
-        _first_offset(stored, checkpointed, all_names),
-        is_dense=not options.config.cleanup_compact and checkpointed.cleaner_offset is None,
+        stored.log_start(checkpointed.log_start_offset, all_names),
+        is_dense=not (options.config.cleanup_compact or checkpointed.cleaner_offset is not None or are_many(accepted)),
     )
     end_offset, epochs_changed = _recover(inspection, found, epochs, checkpointed, options.config)
     start_offset = _believed_start(options, found, end_offset, checkpointed)
-    accepted = read_accepted(folder.files, folder.directory) if ACCEPTED_HOLES in names else []
     end_lost = find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
     if end_lost is not None and (checkpointed.was_clean or inspection.has_strays):
         end_lost = end_lost._replace(is_damage=True)
@@ -252,17 +252,6 @@ def _believed_start(options: LogOptions, segments: list[Segment], end_offset: in
     return base_offset
 
 
-def _first_offset(stored: StoredEpochs, checkpointed: Checkpointed, names: Iterable[str]) -> int | None:
-    """Where the log began, by its leader epochs, which move with its start; None if they do not say.
-
-    Apache's broker writes the epochs a moment after it has renamed the segments that it deletes.
-    """
-    begin = stored.first_offset
-    if begin is None or any(name.endswith(LOG + DELETED) for name in names):
-        return None
-    return max(begin, checkpointed.log_start_offset)
-
-
 def _start_of(holes: Sequence[Hole], accepted: Sequence[OffsetSpan], base_offset: int) -> int:
     """The log start offset by its first segment; before it where records are missing there that must not be read over."""
     for hole in holes:
@@ -293,7 +282,7 @@ def _note_lost_data(folder: Folder, found: LostData | None) -> LostData | None:
 def _finish_interrupted(folder: Folder, options: LogOptions, names: list[str]) -> list[str]:
     """Remove what was deleted, undo or complete what was compacted; returns the names that are there then."""
     files, directory = folder.files, folder.directory
-    odd = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
+    odd = [name for name in names if name.endswith((*UNFINISHED, ".tmp"))]
     if not odd:
         return names
     cleaned = [offset for name in odd if name.endswith(CLEANED) and (offset := base_offset_of(name)) is not None]
