@@ -13,7 +13,7 @@ from barnabas.log.arrangement import Arrangement, Hole, Stray, arrange
 from barnabas.log.holes import OffsetSpan, covers
 from barnabas.log.lost_data import LostData
 from barnabas.log.names import INDEX, SEGMENT_SUFFIXES, file_name
-from barnabas.log.segment.batches import scan_headers
+from barnabas.log.segment.batches import lacks_records, scan_headers
 from barnabas.log.segment.extent import Extent, survey
 from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.segment import Segment
@@ -118,7 +118,7 @@ def shows_compaction(segments: Iterable[Segment]) -> bool:
         for _, header in scan_headers(segment.file, 0, segment.size):
             if header.base_offset < next_offset:
                 break
-            if has_gap or 0 < header.record_count <= header.last_offset_delta:
+            if has_gap or lacks_records(header):
                 return True
             has_gap = header.base_offset > next_offset and next_offset > segment.base_offset
             next_offset = header.last_offset + 1

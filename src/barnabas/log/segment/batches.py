@@ -22,7 +22,7 @@ from barnabas.wire.kafka.records.batch_header import (
     read_header,
 )
 
-__all__ = ["Located", "MisplacedEntryError", "is_batch_at", "locate", "scan_headers", "scan_valid"]
+__all__ = ["Located", "MisplacedEntryError", "is_batch_at", "lacks_records", "locate", "scan_headers", "scan_valid"]
 
 _LOCATOR = struct.Struct(">qi11xi")
 """The part of a header with which a batch is found: base offset, length, last offset delta."""
@@ -42,6 +42,11 @@ class Located(NamedTuple):
 
 class MisplacedEntryError(CorruptDataError):
     """An index entry points to a place where its batch is not."""
+
+
+def lacks_records(header: BatchHeader) -> bool:
+    """Whether a batch has fewer records than offsets, as only compaction leaves it."""
+    return 0 < header.record_count <= header.last_offset_delta
 
 
 def is_batch_at(file: File, position: int, last_offset: int) -> bool:
