@@ -16,7 +16,7 @@ from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.masters import require_master
 from barnabas.pipelines.offsets import Offsets
 from barnabas.pipelines.progress import CatchUp, GroupCommitter, Progress, Totals
-from barnabas.pipelines.run import _locked
+from barnabas.pipelines.run_guards import locked_checkpoint
 from barnabas.pipelines.session import MissingExtraError, require_extra
 from support.ports import free_ports
 
@@ -37,12 +37,12 @@ def report(batch: int, rows: int, end: int, latest: int, *, bad: int = 0, late: 
 def test_one_checkpoint_is_for_one_process(tmp_path: Path) -> None:
     """The second is refused; after the first has ended the checkpoint is free."""
     with (
-        _locked(tmp_path / "c"),
+        locked_checkpoint(tmp_path / "c"),
         pytest.raises(PipelineError, match="another process runs the flow"),
-        _locked(tmp_path / "c"),
+        locked_checkpoint(tmp_path / "c"),
     ):
         pass
-    with _locked(tmp_path / "c"):
+    with locked_checkpoint(tmp_path / "c"):
         pass
 
 
@@ -222,7 +222,7 @@ def test_a_flow_on_spark_connect_is_refused_with_what_to_name_instead(capsys: py
 def test_a_connection_that_breaks_in_a_run_is_no_fault_of_the_checkpoint(tmp_path: Path) -> None:
     """The JVM was killed, for one."""
     message = r"^the connection to Spark's JVM broke .* it goes on from its checkpoint$"
-    with pytest.raises(PipelineError, match=message), _locked(tmp_path / "state"):
+    with pytest.raises(PipelineError, match=message), locked_checkpoint(tmp_path / "state"):
         raise ConnectionRefusedError(111, "Connection refused")
 
 

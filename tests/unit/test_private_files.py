@@ -10,7 +10,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.base.private_files import make_private_dirs
 from barnabas.cli import up
-from barnabas.pipelines import run
+from barnabas.pipelines import run_guards
 from support.broker import DataPath
 
 
@@ -68,7 +68,7 @@ def test_the_folder_of_a_local_cluster_is_its_owners_alone(tmp_path: Path) -> No
 
 def test_the_checkpoint_of_a_flow_is_its_owners_alone(tmp_path: Path) -> None:
     """It holds keys and values of the state."""
-    with run._locked(tmp_path / "new"):
+    with run_guards.locked_checkpoint(tmp_path / "new"):
         assert mode(tmp_path / "new") == 0o700
 
 
@@ -81,7 +81,7 @@ def uses(used: Path):
     return (
         lambda: OsFiles().make_dirs(str(used)),
         lambda: OsFiles().lock(f"{used}/.lock").__enter__(),
-        lambda: run._locked(used).__enter__(),
+        lambda: run_guards.locked_checkpoint(used).__enter__(),
         lambda: up._data_dir(str(used)).__enter__(),
         lambda: DataPath(used),
     )
@@ -128,7 +128,7 @@ def test_a_folder_of_another_user_is_used_where_only_its_owner_can_have_made_it(
         os.chown(each, OTHER, OTHER)
     make_private_dirs(directory)
     make_private_dirs(directory / "new")
-    with run._locked(directory):
+    with run_guards.locked_checkpoint(directory):
         assert (directory / ".lock").exists()
 
 
@@ -147,7 +147,7 @@ def test_a_folder_that_shared_storage_gives_to_another_user_is_used(
     tmp_path.chmod(0o755)
     os.umask(0o022)
     for _ in range(2):
-        with run._locked(tmp_path / "flows" / "orders"):
+        with run_guards.locked_checkpoint(tmp_path / "flows" / "orders"):
             assert mode(tmp_path / "flows" / "orders") == 0o700
 
 

@@ -11,16 +11,14 @@ Exactly once in results, though the driver may die at any moment:
 
 import contextlib
 import json
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
-from barnabas.base.private_files import make_private_dirs
 from barnabas.pipelines.admission import Admission, admission_file
 from barnabas.pipelines.bad_limits import BadRowLimits
 from barnabas.pipelines.checkpoints import Checkpoint, sink_files
@@ -41,6 +39,7 @@ from barnabas.pipelines.offsets import Offsets, from_json, require_known, to_jso
 from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.protection import OPEN_CALLBACKS, UNPROTECTED, lacks_secret
 from barnabas.pipelines.restarts import Restarts, restarts_of, transient_fault
+from barnabas.pipelines.run_guards import broken_end_noted, locked_checkpoint, note_end, stop_signals
 from barnabas.pipelines.session import open_flow_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
 from barnabas.pipelines.summary_text import lost_text, mixed_text, table_problem
@@ -82,12 +81,12 @@ def _run_flow(
     checkpoint = Path(flow.checkpoint)
     _refuse_other_state(flow, say)
     notes = Checkpoint(flow)
-    with _locked(checkpoint), _stop_signals() as stopped:
+    with locked_checkpoint(checkpoint), stop_signals() as stopped:
         limits = BadRowLimits(flow, say)
         if accept_bad_rows:
             limits.forget()
         limits.require_start()
-        with _broken_end_noted(notes, flow):
+        with broken_end_noted(notes, flow):
             with contextlib.suppress(OSError):  # noted again when Spark is there
                 notes.note_run({})  # so that `pipeline stop` knows the process from now on
             master = flow.resources.master
@@ -104,7 +103,7 @@ def _run_flow(
                     summary = _Run(flow, session.spark, limits, show, say, stopped).run(once=once)
             finally:
                 session.close(say)
-            _note_end(notes, summary["status"])
+            note_end(notes, summary["status"])
             return summary
 
 
@@ -123,67 +122,21 @@ def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
 def run_on(
     spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: None, ends: Sequence[Offsets] | None = None
 ) -> dict[str, Any]:
-    """Runs the flow on a session that is there already, until all that is in its topics now is done: for tests.
+    """Runs the flow on a session that is there already, until all that is in its topics now is done.
+
+    So tests of flows run, and `barnabas.pipelines.verification` computes results once more.
 
     ``ends`` are for each source the offsets at which it stops before; a partition that they do not name is not read.
     """
     notes = Checkpoint(flow)
-    with secrets_hidden(flow.hide), _locked(Path(flow.checkpoint)):
+    with secrets_hidden(flow.hide), locked_checkpoint(Path(flow.checkpoint)):
         limits = BadRowLimits(flow, say)
         limits.require_start()
-        with _broken_end_noted(notes, flow):
+        with broken_end_noted(notes, flow):
             run = _Run(flow, spark, limits, lambda _: None, say, threading.Event(), settles=ends is None, ends=ends)
             summary = run.run(once=True)
-            _note_end(notes, summary["status"])
+            note_end(notes, summary["status"])
             return summary
-
-
-@contextlib.contextmanager
-def _broken_end_noted(notes: Checkpoint, flow: Flow) -> Iterator[None]:
-    """Keeps why a run ended that broke, for those who come later."""
-    try:
-        yield
-    except Exception as error:
-        _note_end(notes, "failed", flow.hide(str(error)))
-        raise
-
-
-def _note_end(notes: Checkpoint, status: str, reason: str | None = None) -> None:
-    with contextlib.suppress(OSError):  # on a full disk, say: the reason is printed, too
-        notes.note_end(status, reason)
-
-
-@contextlib.contextmanager
-def _locked(checkpoint: Path) -> Iterator[None]:
-    try:
-        make_private_dirs(checkpoint)
-        lock = OsFiles().lock(str(checkpoint / ".lock"))
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(lock)
-            except BlockingIOError as error:
-                raise PipelineError(f"another process runs the flow with the checkpoint {checkpoint}") from error
-            yield
-    except ConnectionError as error:  # of the run: nothing here connects
-        raise PipelineError(
-            f"the connection to Spark's JVM broke ({error.strerror or error}): run the flow again, it goes on from its checkpoint"
-        ) from error
-    except OSError as error:
-        where = error.filename or checkpoint
-        what = f"the checkpoint {where}" if str(where).startswith(str(checkpoint)) else where
-        raise with_advice(PipelineError(f"cannot use {what}: {error.strerror or error}"), checkpoint) from error
-
-
-@contextlib.contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set; an exception in the midst of a call to the JVM would break its socket."""
-    stopped = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Run:
