@@ -19,6 +19,9 @@ from barnabas.wire.kafka.records.control import read_end_marker
 
 __all__ = ["load_producers", "rebuild_transaction_indexes"]
 
+_MOST_HEADERS = 500
+"""So many batch headers of a log are read at a start to confirm its transaction indexes: a few milliseconds."""
+
 
 def load_producers(
     folder: Folder,
@@ -46,23 +49,32 @@ def load_producers(
 def rebuild_transaction_indexes(
     folder: Folder, snapshots: ProducerSnapshots, segments: Sequence[Segment], names: list[str]
 ) -> None:
-    """Make the transaction indexes again that cannot be read, or that the batches contradict. Raises `OSError`."""
-    for at, segment in enumerate(segments):
+    """Make the transaction indexes again that cannot be read, or that the batches contradict. Raises `OSError`.
+
+    A start must not take longer for a log with many transactions: the newest entries are compared with the batches, up to a
+    number of headers, and the others are believed.
+    """
+    headers = iter(range(_MOST_HEADERS))
+    for at, segment in reversed(list(enumerate(segments))):
         if file_name(segment.base_offset, TXN_INDEX) not in names:
             continue
         try:
-            is_right = all(_is_confirmed(entry, segments[: at + 1]) for entry in segment.transactions.entries)
+            newest_first = reversed(segment.transactions.entries)
+            is_right = all(_is_confirmed(entry, segments[: at + 1], headers) for entry in newest_first)
         except CorruptDataError:
             is_right = False
         if not is_right:
             _rebuild_transactions(folder, snapshots, segments[: at + 1])
 
 
-def _is_confirmed(entry: AbortedTransaction, segments: Sequence[Segment]) -> bool:
+def _is_confirmed(entry: AbortedTransaction, segments: Sequence[Segment], headers: Iterator[int]) -> bool:
     """Whether an aborted transaction has its marker and its first batch, as far as compaction has left them.
 
-    A wrong entry would hide committed records from read_committed, or show aborted ones.
+    A wrong entry would hide committed records from read_committed, or show aborted ones. ``headers`` has as many elements as
+    headers may be read; without any the entry is believed.
     """
+    if next(headers, None) is None:
+        return True
     marker, first = _batch_with(entry.last_offset, segments[-1:]), _batch_with(entry.first_offset, segments)
     if marker is not None and not (marker.attributes & CONTROL and marker.producer_id == entry.producer_id):
         return False
@@ -70,18 +82,18 @@ def _is_confirmed(entry: AbortedTransaction, segments: Sequence[Segment]) -> boo
         first.attributes & CONTROL or (first.base_offset, first.producer_id) != (entry.first_offset, entry.producer_id)
     ):
         return False
-    if first is not None and any(marker < entry.last_offset for marker in _markers_of(entry, segments)):
+    if first is not None and any(marker < entry.last_offset for marker in _markers_of(entry, segments, headers)):
         return False  # the first batch is one of an earlier transaction
     return entry.last_stable_offset <= entry.last_offset + 1
 
 
-def _markers_of(entry: AbortedTransaction, segments: Sequence[Segment]) -> Iterator[int]:
-    """The offsets of the producer's markers from the transaction's first batch to its end."""
+def _markers_of(entry: AbortedTransaction, segments: Sequence[Segment], headers: Iterator[int]) -> Iterator[int]:
+    """The offsets of the producer's markers from the transaction's first batch to its end, or until the headers are used up."""
     at = bisect_right(segments, entry.first_offset, key=lambda segment: segment.base_offset) - 1
     for segment in segments[max(0, at) :]:
         located = segment.locate(entry.first_offset) if segment.size else None
         for _, header in segment.headers(located.position) if located is not None else ():
-            if header.base_offset > entry.last_offset:
+            if header.base_offset > entry.last_offset or next(headers, None) is None:
                 return
             if header.attributes & CONTROL and header.producer_id == entry.producer_id:
                 yield header.base_offset

@@ -13,7 +13,7 @@ from barnabas.log.segment.batches import locate
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.log.segment.transaction_index import AbortedTransaction
-from barnabas.log.segment_checks import SegmentChecks
+from barnabas.log.segment_checks import MOST_UNCHECKED_BYTES, SegmentChecks
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["FetchSlice", "aborted_transactions", "read_segments"]
@@ -56,6 +56,7 @@ def read_segments(
             end, upper = _position_of(segment, bound), bound
         start = None
         if segment.unchecked.size:
+            max_bytes = min(max_bytes, MOST_UNCHECKED_BYTES)
             start, last_position, upper_offset = checks.ensure(at, offset, max_bytes, log_end_offset)
             end, upper = min(end, last_position), min(upper, upper_offset)
         first_size = 0

@@ -22,10 +22,12 @@ from barnabas.log.segment.unchecked import BrokenBatch
 from barnabas.log.sound_batches import write_mended
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader, read_header
 
-__all__ = ["ReadLimits", "SegmentChecks"]
+__all__ = ["MOST_UNCHECKED_BYTES", "ReadLimits", "SegmentChecks"]
 
 logger = logging.getLogger(__name__)
 _MORE_BYTES = 1 << 16
+MOST_UNCHECKED_BYTES = 1 << 18
+"""A read of what was not checked before gets no more: the headers of small batches in more of it would take too long."""
 
 
 class ReadLimits(NamedTuple):

@@ -111,7 +111,9 @@ def _base_offset(found: BatchHeader, behind: BatchHeader | None, place: BatchPla
     ):
         return found.base_offset  # a gap before it may be one that compaction left
     if place.is_dense:
-        is_confirmed = behind is None or behind.base_offset == next_offset + delta + 1
+        if behind is None:  # a gap that compaction left looks the same, but for one changed bit
+            return next_offset if (found.base_offset ^ next_offset).bit_count() == 1 else None
+        is_confirmed = behind.base_offset == next_offset + delta + 1
         return next_offset if is_confirmed else None
     if behind is None and place.known_end_offset is not None and place.known_end_offset - delta - 1 >= next_offset:
         return place.known_end_offset - delta - 1
