@@ -19,10 +19,8 @@ from barnabas.log.append_checks import (
 )
 from barnabas.log.components import LogComponents, roll
 from barnabas.log.conversion import needs_record_validation
-from barnabas.log.holes import MANY_HOLES, OffsetSpan, covers, write_accepted
 from barnabas.log.producer_state import Origin
 from barnabas.log.record_checks import AT_ONCE, RecordValidator
-from barnabas.log.segment.batches import lacks_records
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.settings import LogConfig
@@ -199,7 +197,7 @@ class Appender:
         view = memoryview(records)
         bounds = self._bounds
         first_offset, expected = -1, bounds.log_end_offset
-        max_timestamp, position, latest_epoch, has_accepted = -1, 0, -1, False
+        max_timestamp, position, latest_epoch = -1, 0, -1
         while len(view) - position >= HEADER_BYTES:
             header = read_header(view, position)
             stop = position + header.size_bytes
@@ -211,9 +209,8 @@ class Appender:
                 self._check_epoch(header, leader_epoch)
             if header.base_offset < expected:
                 self._begin_at(header)
-            elif header.base_offset > expected and leader_epoch is not None and not has_accepted:
-                self._accept_holes(view, position)
-                has_accepted = True
+            elif header.base_offset > expected:
+                self._accept_gap(expected, header.base_offset)
             self._write(batch, header, header.base_offset, header.leader_epoch, header.max_timestamp, config, now_ms)
             if first_offset < 0:
                 first_offset = header.base_offset
@@ -235,51 +232,20 @@ class Appender:
                 f"{leader_epoch}",
             )
 
-    def _accept_holes(self, view: memoryview, position: int) -> None:
+    def _accept_gap(self, start: int, end: int) -> None:
         """The leader has no records there: compaction took them, or its operator stepped over a loss.
 
-        All gaps from the batch at a position on are accepted at once, before the first is written: a crash must not make losses
-        of them. So an append costs one line and one file at most, and none once the log is known to have been compacted.
+        Before the batch is written, and for good: what the leader lacks is no loss of this replica's.
         """
-        holes, folder = self._components.holes, self._components.folder
-        if holes.are_legal:
-            return
-        found, shows_compaction = self._gaps(view, position)
-        gaps = [gap for gap in found if not covers(holes.accepted, *gap)]
-        if not gaps:
-            return
-        for gap in gaps[: MANY_HOLES - len(holes.accepted)]:
-            holes.accept(*gap)
-        write_accepted(folder.files, folder.directory, holes.accepted)
-        if shows_compaction:
+        holes = self._components.holes
+        if not holes.are_legal:
+            logger.warning(
+                "%s: the leader has no records at offsets %d to %d, and this replica has none then. More gaps are not reported",
+                self._topic_partition,
+                start,
+                end - 1,
+            )
             holes.show_compaction()
-        logger.warning(
-            "%s: the leader has no records at some offsets from %d to %d, and this replica has none then (offsets: %d, ranges: %d)%s",
-            self._topic_partition,
-            gaps[0].start,
-            gaps[-1].end - 1,
-            sum(gap.end - gap.start for gap in gaps),
-            len(gaps),
-            ". Compaction left them: further ranges are not reported" if holes.are_legal else "",
-        )
-
-    def _gaps(self, view: memoryview, position: int) -> tuple[list[OffsetSpan], bool]:
-        """Where batches that came have no records before them, and whether one shows compaction; up to a wrong batch."""
-        gaps, shows_compaction, expected = [], False, self._bounds.log_end_offset
-        while len(view) - position >= HEADER_BYTES:
-            header = read_header(view, position)
-            stop = position + header.size_bytes
-            if stop > len(view) or header.base_offset < expected:
-                break
-            try:
-                check_replicated(view[position:stop], header)
-            except KafkaError:
-                break  # the append reports it when it gets there
-            if header.base_offset > expected > self._bounds.log_start_offset:
-                gaps.append(OffsetSpan(expected, header.base_offset))
-            shows_compaction |= lacks_records(header)
-            expected, position = header.last_offset + 1, stop
-        return gaps, shows_compaction
 
     def _begin_at(self, header: BatchHeader) -> None:
         """Let an empty log begin with a batch that its end lies in."""

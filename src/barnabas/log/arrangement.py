@@ -91,7 +91,7 @@ def _overlap(before: Extent, extent: Extent) -> str | None:
 
 def _holes(kept: Sequence[Extent], start_offset: int, *, is_dense: bool) -> list[Hole]:
     holes = []
-    if kept and start_offset < kept[0].base_offset:
+    if is_dense and kept and start_offset < kept[0].base_offset:
         end = kept[0].base_offset
         reason = (
             f"the log began at offset {start_offset}, and its first segment is {kept[0].path}: "

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 class StoredEpochs:
     """The epochs in a log's file, and in its checked copy."""
 
-    __slots__ = ("_copy", "_is_changed", "_path", "_problem", "epochs", "is_believed")
+    __slots__ = ("_copy", "_is_changed", "_path", "_problem", "epochs", "is_believed", "is_ours")
 
     def __init__(self, folder: Folder) -> None:
         """Read them. Raises `OSError`."""
@@ -42,9 +42,11 @@ class StoredEpochs:
         except CorruptDataError as error:
             self._problem = str(error)
         self.epochs = LeaderEpochs(entries)
+        self.is_ours = found.is_as_written or (found.data is None and found.copy is None)
+        """Whether no other broker has written the file."""
         self._copy = LeaderEpochs()
         self._is_changed = found.is_changed
-        self.is_believed = found.is_as_written or (found.data is None and found.copy is None)
+        self.is_believed = self.is_ours
         """Whether the epochs need no comparison with the log."""
         if found.copy is not None and not found.is_as_written:
             copied = parse_epochs(found.path, found.copy)

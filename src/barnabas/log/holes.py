@@ -8,14 +8,16 @@ are. Kafka: no counterpart.
 
 A hole is legal where
 
-- the topic is compacted now, or the cleaner's checkpoint names the partition: it once was,
+- the log is not known to be dense: no file ``barnabas-dense`` is in its folder. This broker makes one with each new log, and
+  removes it for good when the topic is compacted, and when a leader sends batches with a gap between them. So a log that
+  another broker made, or an earlier version, may have holes,
+- the cleaner's checkpoint names the partition: it once was compacted,
 - the log shows it: a batch with fewer records than offsets, or a gap inside a segment's file between two sound batches,
-- the leader sent it: a follower has what its leader has, and accepts it,
-- it was accepted. `MANY_HOLES` ranges or more are no losses: then the log was compacted once.
+- it was accepted.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from barnabas.base.errors import BarnabasError
@@ -24,20 +26,20 @@ from barnabas.log.bounds import Bounds
 
 __all__ = [
     "ACCEPTED_HOLES",
-    "MANY_HOLES",
+    "DENSE",
     "Holes",
     "MissingRecordsError",
     "OffsetSpan",
     "all_legal",
-    "are_many",
     "covers",
+    "make_dense",
     "read_accepted",
     "write_accepted",
 ]
 
 ACCEPTED_HOLES = "barnabas-accepted-holes"
-MANY_HOLES = 100
-"""With so many accepted holes any hole of a log is legal, so the file of the accepted ones is bounded."""
+DENSE = "barnabas-dense"
+"""An empty file in the folder of a log that has a record for every offset, as far as it is known."""
 _RANGE = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 
 
@@ -63,14 +65,24 @@ class MissingRecordsError(BarnabasError):
 class Holes:
     """The holes of one log."""
 
-    __slots__ = ("_accepted", "_bounds", "is_compacted", "is_sparse")
+    __slots__ = ("_accepted", "_bounds", "_forget_dense", "is_compacted", "is_sparse")
 
-    def __init__(self, bounds: Bounds, *, is_compacted: bool, is_sparse: bool, accepted: Iterable[OffsetSpan]) -> None:
+    def __init__(
+        self,
+        bounds: Bounds,
+        *,
+        is_compacted: bool,
+        is_sparse: bool,
+        accepted: Iterable[OffsetSpan],
+        forget_dense: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``forget_dense`` is called when a log that was dense is so no more."""
         self._bounds = bounds
+        self._forget_dense = forget_dense
         self.is_compacted = is_compacted
         """Whether the topic's policy is to compact."""
         self.is_sparse = is_sparse
-        """Whether the log shows that it was compacted once."""
+        """Whether the log may have been compacted once, which it stays for ever."""
         self._accepted = list(accepted)
 
     @property
@@ -81,19 +93,23 @@ class Holes:
     def configure(self, *, is_compacted: bool) -> None:
         """The topic's policy may have changed."""
         self.is_compacted = is_compacted
+        if is_compacted:
+            self.show_compaction()
 
     def accept(self, start: int, end: int) -> None:
         """There are no records from ``start`` to ``end`` (exclusive), and that is no loss."""
         self._accepted.append(OffsetSpan(start, end))
-        self.is_sparse = self.is_sparse or are_many(self._accepted)
 
     def show_compaction(self) -> None:
-        """The log was found to have been compacted once."""
-        self.is_sparse = True
+        """The log was found to have been compacted once, or will be."""
+        if not self.is_sparse:
+            self.is_sparse = True
+            self._forget_dense()
 
     def adopt(self, other: "Holes") -> None:
         """The log is a copy of another one: what is legal there is legal here."""
-        self.is_sparse = other.is_sparse
+        if other.is_sparse:
+            self.show_compaction()
         self._accepted = list(other.accepted)
 
     @property
@@ -112,17 +128,17 @@ def all_legal(bounds: Bounds) -> Holes:
     return Holes(bounds, is_compacted=False, is_sparse=True, accepted=())
 
 
-def are_many(accepted: Sequence[OffsetSpan]) -> bool:
-    """Whether so many holes were accepted that only compaction can have left them."""
-    return len(accepted) >= MANY_HOLES
-
-
 def covers(ranges: Iterable[OffsetSpan], start: int, end: int) -> bool:
     """Whether every offset from ``start`` to ``end`` (exclusive) is in one of the ranges."""
     for each in sorted(ranges):
         if each.start <= start < each.end:
             start = each.end
     return start >= end
+
+
+def make_dense(files: Files, directory: str) -> None:
+    """Note that a new log will have a record for every offset. Raises `OSError`."""
+    files.open(f"{directory}/{DENSE}", create=True).close()
 
 
 def read_accepted(files: Files, directory: str) -> list[OffsetSpan]:

@@ -12,8 +12,10 @@ Also undone or completed here: deletions (``.deleted``), compactions before (``.
 point of no return, index files without a log. `barnabas.log.lost_data` decides whether the log has lost records.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
@@ -33,12 +35,13 @@ from barnabas.log.components import LogComponents
 from barnabas.log.deletions import Deletions
 from barnabas.log.durability import Durability
 from barnabas.log.epoch_confirmation import StoredEpochs, epochs_of_batches
-from barnabas.log.holes import ACCEPTED_HOLES, Holes, OffsetSpan, are_many, covers, read_accepted
+from barnabas.log.holes import ACCEPTED_HOLES, DENSE, Holes, OffsetSpan, covers, make_dense, read_accepted
 from barnabas.log.leader_epochs import LeaderEpochCache, LeaderEpochs
 from barnabas.log.lost_data import LostData, find_lost_data, merge_lost_data, read_lost_data, write_lost_data
 from barnabas.log.missing_records import Inspection, lost_by, remove_from_log
 from barnabas.log.names import (
     CLEANED,
+    DELETED,
     INDEX,
     LOG,
     SEGMENT_SUFFIXES,
@@ -118,6 +121,7 @@ def make_log_files(files: Files, directory: str, topic_id: Uuid) -> None:
     if topic_id != ZERO_UUID:
         write_topic_id(files, f"{directory}/{PARTITION_METADATA}", topic_id, sync=False)
     files.open(f"{directory}/{file_name(0, LOG)}", create=True).close()
+    make_dense(files, directory)
 
 
 def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
@@ -137,8 +141,9 @@ def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
         ProducerState(),
         snapshots,
         Deletions(folder, snapshots),
-        Holes(bounds, is_compacted=options.config.cleanup_compact, is_sparse=False, accepted=()),
+        Holes(bounds, is_compacted=False, is_sparse=False, accepted=(), forget_dense=partial(_forget_dense, folder)),
     )
+    components.holes.configure(is_compacted=options.config.cleanup_compact)
     return LoadedLog(components, topic_id, None)
 
 
@@ -155,7 +160,9 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         folder,
         found,
         stored.log_start(checkpointed.log_start_offset, all_names),
-        is_dense=not (options.config.cleanup_compact or checkpointed.cleaner_offset is not None or are_many(accepted)),
+        is_dense=DENSE in names
+        and stored.is_ours
+        and not (options.config.cleanup_compact or checkpointed.cleaner_offset is not None),
     )
     end_offset, epochs_changed = _recover(inspection, found, epochs, checkpointed, options.config)
     start_offset = _believed_start(options, found, end_offset, checkpointed)
@@ -180,14 +187,15 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     if epochs_changed:
         write_epochs(folder.files, folder.path(LEADER_EPOCHS), epochs.entries, sync=False)
         durability.file_written(LEADER_EPOCHS)
+    _remove_deleted(folder, all_names)
     snapshots = ProducerSnapshots(folder, durability, _offsets_of(names, SNAPSHOT))
     rebuild_transaction_indexes(folder, snapshots, found, names)
     segments = Segments(folder, options.open_files, found, options.rng)
     bounds = Bounds(start_offset, end_offset, checkpointed.high_watermark)
     bounds.set_cleaned(checkpointed.cleaner_offset)
     producers = _load_producers(folder, snapshots, segments, bounds, options.now_ms, checkpointed)
-    is_compacted = options.config.cleanup_compact
-    is_sparse = not inspection.is_dense and not is_compacted
+    if DENSE in names and not inspection.is_dense:
+        _forget_dense(folder)
     components = LogComponents(
         folder,
         segments,
@@ -197,9 +205,30 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         producers,
         snapshots,
         Deletions(folder, snapshots),
-        Holes(bounds, is_compacted=is_compacted, is_sparse=is_sparse, accepted=accepted),
+        Holes(
+            bounds,
+            is_compacted=options.config.cleanup_compact,
+            is_sparse=not inspection.is_dense,
+            accepted=accepted,
+            forget_dense=partial(_forget_dense, folder),
+        ),
     )
     return LoadedLog(components, _load_topic_id(folder), lost_data)
+
+
+def _forget_dense(folder: Folder) -> None:
+    """From now on the log may have holes. A disk that fails here has the marker still, and is offline soon."""
+    path = folder.path(DENSE)
+    with contextlib.suppress(OSError):
+        if folder.files.exists(path):
+            folder.files.remove(path)
+
+
+def _remove_deleted(folder: Folder, names: Iterable[str]) -> None:
+    """Remove what was deleted before this start. It explains where the log begins until the leader epochs say so."""
+    for name in names:
+        if name.endswith(DELETED):
+            folder.files.remove(folder.path(name))
 
 
 def _remove_all(folder: Folder, segments: list[Segment]) -> None:
@@ -280,7 +309,7 @@ def _note_lost_data(folder: Folder, found: LostData | None) -> LostData | None:
 
 
 def _finish_interrupted(folder: Folder, options: LogOptions, names: list[str]) -> list[str]:
-    """Remove what was deleted, undo or complete what was compacted; returns the names that are there then."""
+    """Undo or complete what was compacted; returns the names that are there then. What was deleted stays for `_remove_deleted`."""
     files, directory = folder.files, folder.directory
     odd = [name for name in names if name.endswith((*UNFINISHED, ".tmp"))]
     if not odd:
@@ -292,7 +321,7 @@ def _finish_interrupted(folder: Folder, options: LogOptions, names: list[str]) -
     for name in odd:
         if name.endswith(SWAP) and (base_offset_of(name) or 0) < undone:
             swaps.append(name)
-        else:
+        elif not name.endswith(DELETED):
             files.remove(f"{directory}/{name}")
     for name in swaps:
         if name.endswith(LOG + SWAP):

@@ -14,7 +14,7 @@ from barnabas.base.randomness import Random
 from barnabas.log.arrangement import Hole
 from barnabas.log.dirs.checkpoint_files import Checkpoints
 from barnabas.log.epoch_confirmation import StoredEpochs
-from barnabas.log.holes import OffsetSpan, are_many, covers, read_accepted, write_accepted
+from barnabas.log.holes import DENSE, OffsetSpan, covers, read_accepted, write_accepted
 from barnabas.log.lost_data import LostData, read_lost_data, remove_lost_data
 from barnabas.log.missing_records import Inspection
 from barnabas.log.names import LOG, UNFINISHED, base_offset_of, file_name, partition_of_folder
@@ -65,7 +65,7 @@ def find_lost_ranges(files: Files, directory: str, rng: Random) -> LostRanges:
         folder,
         _segments(folder, names, rng),
         StoredEpochs(folder).log_start(checkpoints.start_offsets.get(topic_partition, 0), names),
-        is_dense=not (topic_partition in checkpoints.cleaner_offsets or are_many(accepted)),
+        is_dense=DENSE in names and topic_partition not in checkpoints.cleaner_offsets,
     )
     found = inspection.look()
     end_offset = found.kept[-1].next_offset if found.kept else 0
