@@ -18,7 +18,7 @@ from support.damaged_ensemble import start_damaged_ensemble, store_ensemble
 
 DAMAGES = int(os.environ.get("BARNABAS_DAMAGES", "8"))
 BROKER_FILES = re.compile(
-    r"checkpoint|meta\.properties|partition\.metadata|\.kafka_cleanshutdown|boot_id|\.snapshot$|index$"
+    r"checkpoint|meta\.properties|partition\.metadata|\.kafka_cleanshutdown|boot_id|\.snapshot$|index$|barnabas-dense$"
 )
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "small-files.md"
 SERVER_FILES = re.compile(r"Epoch$|/myid$")

@@ -141,9 +141,8 @@ def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
         ProducerState(),
         snapshots,
         Deletions(folder, snapshots),
-        Holes(bounds, is_compacted=False, is_sparse=False, accepted=(), forget_dense=partial(_forget_dense, folder)),
+        _make_holes(folder, bounds, options, (), is_sparse=False),
     )
-    components.holes.configure(is_compacted=options.config.cleanup_compact)
     return LoadedLog(components, topic_id, None)
 
 
@@ -160,9 +159,7 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         folder,
         found,
         stored.log_start(checkpointed.log_start_offset, all_names),
-        is_dense=DENSE in names
-        and stored.is_ours
-        and not (options.config.cleanup_compact or checkpointed.cleaner_offset is not None),
+        is_dense=DENSE in names and stored.is_ours and not _is_compacted(options, checkpointed),
     )
     end_offset, epochs_changed = _recover(inspection, found, epochs, checkpointed, options.config)
     start_offset = _believed_start(options, found, end_offset, checkpointed)
@@ -194,8 +191,6 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     bounds = Bounds(start_offset, end_offset, checkpointed.high_watermark)
     bounds.set_cleaned(checkpointed.cleaner_offset)
     producers = _load_producers(folder, snapshots, segments, bounds, options.now_ms, checkpointed)
-    if DENSE in names and not inspection.is_dense:
-        _forget_dense(folder)
     components = LogComponents(
         folder,
         segments,
@@ -205,15 +200,30 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         producers,
         snapshots,
         Deletions(folder, snapshots),
-        Holes(
-            bounds,
-            is_compacted=options.config.cleanup_compact,
-            is_sparse=not inspection.is_dense,
-            accepted=accepted,
-            forget_dense=partial(_forget_dense, folder),
-        ),
+        _make_holes(folder, bounds, options, accepted, is_sparse=not inspection.is_dense),
     )
     return LoadedLog(components, _load_topic_id(folder), lost_data)
+
+
+def _is_compacted(options: LogOptions, checkpointed: Checkpointed) -> bool:
+    """Whether the log is compacted, or was by this broker."""
+    return options.config.cleanup_compact or checkpointed.cleaner_offset is not None
+
+
+def _make_holes(
+    folder: Folder, bounds: Bounds, options: LogOptions, accepted: Iterable[OffsetSpan], *, is_sparse: bool
+) -> Holes:
+    holes = Holes(
+        bounds,
+        is_compacted=options.config.cleanup_compact,
+        is_sparse=is_sparse,
+        accepted=accepted,
+        forget_dense=partial(_forget_dense, folder),
+    )
+    if holes.is_sparse:
+        _forget_dense(folder)
+    holes.configure(is_compacted=options.config.cleanup_compact)
+    return holes
 
 
 def _forget_dense(folder: Folder) -> None:
