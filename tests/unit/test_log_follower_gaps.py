@@ -87,6 +87,24 @@ def test_a_log_is_dense_until_it_is_compacted_or_has_a_gap(tmp_path: Path) -> No
     dirs.close(clean=True)
 
 
+def test_a_copy_of_a_log_with_a_loss_does_not_hide_it(tmp_path: Path) -> None:
+    """What is copied from another of the broker's own dirs is not the leader's word; a log that may have gaps says so at once."""
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    paths = [str(tmp_path / "first"), str(tmp_path / "second")]
+    dirs = LogDirs(OsFiles(), paths, LogConfig(), broker_id=0, cluster_id="c", rng=random.Random(1))
+    dirs.load(0, {})
+    log = dirs.get_or_create(TP, Uuid(bytes(range(16))), LogConfig(), 0)
+    (other,) = (path for path in paths if not log.directory.startswith(path))
+    future = dirs.moves.create(TP, other, 0)
+    future.append_as_follower(b"".join([batch(0), batch(5)]), now_ms=0)
+    assert not future.holes.are_legal
+    dirs.moves.cancel(TP, 0)
+    append(log, batch(0), batch(5))
+    assert dirs.moves.create(TP, other, 0).holes.are_legal
+    dirs.close(clean=True)
+
+
 def test_a_log_of_another_brokers_may_have_gaps(tmp_path: Path) -> None:
     """Nothing says that it never was compacted."""
     dirs, log = open_log(tmp_path)

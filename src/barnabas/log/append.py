@@ -209,7 +209,7 @@ class Appender:
                 self._check_epoch(header, leader_epoch)
             if header.base_offset < expected:
                 self._begin_at(header)
-            elif header.base_offset > expected:
+            elif header.base_offset > expected and leader_epoch is not None:
                 self._accept_gap(expected, header.base_offset)
             self._write(batch, header, header.base_offset, header.leader_epoch, header.max_timestamp, config, now_ms)
             if first_offset < 0:

@@ -76,6 +76,7 @@ class Moves:
         directory = log_dir.file_path(folder)
         try:
             future = self._factory.create_future(directory, topic_partition, log.topic_id, log.config, now_ms)
+            future.holes.adopt(log.holes)
             if log.log_start_offset:
                 future.truncate_fully_and_start_at(log.log_start_offset)
         except OSError as error:
