@@ -350,7 +350,7 @@ def test_an_entry_that_no_client_could_ever_match_is_refused(identity: Id) -> No
 
 
 def test_auth_stands_for_what_the_client_has_proven_and_never_for_its_address() -> None:
-    """Whoever comes from the same address later would be the owner."""
+    """Another client from the same address would be the owner later."""
     own = [ip_id("10.0.0.1"), BOB, Id("sasl", "bob")]
     checked = checked_acl([ACL(EVERY, Id("auth", ""))], own, NODE, SCHEMES)
     assert checked == [ACL(EVERY, BOB), ACL(EVERY, Id("sasl", "bob"))]

@@ -102,7 +102,7 @@ def test_a_server_that_is_to_join_is_connected_to_again_when_it_asks_again() -> 
 
 
 def test_servers_that_are_to_join_are_called_back_and_no_more_than_sixteen() -> None:
-    """Whoever reaches the port could name addresses without end, to which this server would connect."""
+    """A stranger at the port could name addresses without end, to which this server would connect."""
     links = Links[str](100, GREETING, lambda peer_id: peer_id == 100, lambda: None, calls_back=True)
     for number in range(16):
         called = links.greeted(number, f"a{number}", f"zoo{number}:3888")
