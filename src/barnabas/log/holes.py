@@ -65,13 +65,12 @@ class MissingRecordsError(BarnabasError):
 class Holes:
     """The holes of one log."""
 
-    __slots__ = ("_accepted", "_bounds", "_forget_dense", "is_compacted", "is_sparse")
+    __slots__ = ("_accepted", "_bounds", "_forget_dense", "is_sparse")
 
     def __init__(
         self,
         bounds: Bounds,
         *,
-        is_compacted: bool,
         is_sparse: bool,
         accepted: Iterable[OffsetSpan],
         forget_dense: Callable[[], None] = lambda: None,
@@ -79,22 +78,14 @@ class Holes:
         """``forget_dense`` is called when a log that was dense is so no more."""
         self._bounds = bounds
         self._forget_dense = forget_dense
-        self.is_compacted = is_compacted
-        """Whether the topic's policy is to compact."""
         self.is_sparse = is_sparse
-        """Whether the log may have been compacted once, which it stays for ever."""
+        """Whether the log is compacted, or may have been once: it stays so for ever."""
         self._accepted = list(accepted)
 
     @property
     def are_legal(self) -> bool:
         """Whether any offset may have no record."""
-        return self.is_compacted or self.is_sparse or self._bounds.cleaned_offset is not None
-
-    def configure(self, *, is_compacted: bool) -> None:
-        """The topic's policy may have changed."""
-        self.is_compacted = is_compacted
-        if is_compacted:
-            self.show_compaction()
+        return self.is_sparse or self._bounds.cleaned_offset is not None
 
     def accept(self, start: int, end: int) -> None:
         """There are no records from ``start`` to ``end`` (exclusive), and that is no loss."""
@@ -125,7 +116,7 @@ class Holes:
 
 def all_legal(bounds: Bounds) -> Holes:
     """Holes for a reader that takes what there is: a copy of the log has the same ones."""
-    return Holes(bounds, is_compacted=False, is_sparse=True, accepted=())
+    return Holes(bounds, is_sparse=True, accepted=())
 
 
 def covers(ranges: Iterable[OffsetSpan], start: int, end: int) -> bool:

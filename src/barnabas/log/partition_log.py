@@ -129,7 +129,8 @@ class PartitionLog:
     def configure(self, config: LogConfig) -> None:
         """The topic's configuration changed."""
         self.config = config
-        self.holes.configure(is_compacted=config.cleanup_compact)
+        if config.cleanup_compact:
+            self.holes.show_compaction()
 
     # ---- what there is to know
 

@@ -141,7 +141,7 @@ def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
         ProducerState(),
         snapshots,
         Deletions(folder, snapshots),
-        _make_holes(folder, bounds, options, (), is_sparse=False),
+        _make_holes(folder, bounds, (), is_sparse=options.config.cleanup_compact, is_marked=True),
     )
     return LoadedLog(components, topic_id, None)
 
@@ -200,7 +200,7 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         producers,
         snapshots,
         Deletions(folder, snapshots),
-        _make_holes(folder, bounds, options, accepted, is_sparse=not inspection.is_dense),
+        _make_holes(folder, bounds, accepted, is_sparse=not inspection.is_dense, is_marked=DENSE in names),
     )
     return LoadedLog(components, _load_topic_id(folder), lost_data)
 
@@ -211,27 +211,18 @@ def _is_compacted(options: LogOptions, checkpointed: Checkpointed) -> bool:
 
 
 def _make_holes(
-    folder: Folder, bounds: Bounds, options: LogOptions, accepted: Iterable[OffsetSpan], *, is_sparse: bool
+    folder: Folder, bounds: Bounds, accepted: Iterable[OffsetSpan], *, is_sparse: bool, is_marked: bool
 ) -> Holes:
-    holes = Holes(
-        bounds,
-        is_compacted=options.config.cleanup_compact,
-        is_sparse=is_sparse,
-        accepted=accepted,
-        forget_dense=partial(_forget_dense, folder),
-    )
-    if holes.is_sparse:
+    """``is_marked`` says that the folder has the marker of a dense log."""
+    if is_sparse and is_marked:
         _forget_dense(folder)
-    holes.configure(is_compacted=options.config.cleanup_compact)
-    return holes
+    return Holes(bounds, is_sparse=is_sparse, accepted=accepted, forget_dense=partial(_forget_dense, folder))
 
 
 def _forget_dense(folder: Folder) -> None:
     """From now on the log may have holes. A disk that fails here has the marker still, and is offline soon."""
-    path = folder.path(DENSE)
     with contextlib.suppress(OSError):
-        if folder.files.exists(path):
-            folder.files.remove(path)
+        folder.files.remove(folder.path(DENSE))
 
 
 def _remove_deleted(folder: Folder, names: Iterable[str]) -> None:
