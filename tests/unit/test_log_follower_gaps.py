@@ -116,6 +116,25 @@ def test_a_log_of_another_brokers_may_have_gaps(tmp_path: Path) -> None:
     dirs.close(clean=True)
 
 
+def test_a_loss_of_power_that_takes_a_copy_and_records_leaves_no_gap(tmp_path: Path) -> None:
+    """Epochs that differ from their copy are no sign of another broker then: the log ends before what it lacks."""
+    dirs, log = open_log(tmp_path)
+    append(log, batch(0))
+    dirs.close(clean=True)
+    dirs, log = open_log(tmp_path)
+    append(log, batch(1), batch(2))
+    log.roll(0)
+    dirs.close(clean=False)
+    folder = tmp_path / str(TP)
+    with (folder / f"{0:020}.log").open("r+b") as file:
+        file.truncate(2 * len(batch(0)))
+    (folder / "leader-epoch-checkpoint.barnabas").unlink()
+    dirs, log = open_log(tmp_path)
+    assert log.log_end_offset == 2
+    assert not log.holes.are_legal
+    dirs.close(clean=True)
+
+
 def test_a_start_that_is_killed_keeps_what_explains_where_a_log_begins(tmp_path: Path) -> None:
     """Deleted segments go after the leader epochs say where the log begins."""
     dirs, log = open_log(tmp_path)

@@ -102,6 +102,11 @@ class Checkpointed(NamedTuple):
     has_kept_pages: bool = False
     """Whether the machine has run on since the last stop, so that the files hold all that was written."""
 
+    @property
+    def may_lack_writes(self) -> bool:
+        """Whether power may have been lost: then a small file and its copy may differ with no other broker here."""
+        return not self.was_clean and not self.has_kept_pages
+
 
 class LoadedLog(NamedTuple):
     """A log that was loaded from its partition's folder."""
@@ -159,7 +164,9 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         folder,
         found,
         stored.log_start(checkpointed.log_start_offset, all_names),
-        is_dense=DENSE in names and stored.is_ours and not _is_compacted(options, checkpointed),
+        is_dense=DENSE in names
+        and (stored.is_ours or checkpointed.may_lack_writes)
+        and not _is_compacted(options, checkpointed),
     )
     end_offset, epochs_changed = _recover(inspection, found, epochs, checkpointed, options.config)
     start_offset = _believed_start(options, found, end_offset, checkpointed)
@@ -468,7 +475,7 @@ def _place(
         is_dense,
         checkpointed.recovery_point if checkpointed.was_clean else None,
         _first_header(later),
-        not checkpointed.has_kept_pages and not checkpointed.was_clean,
+        checkpointed.may_lack_writes,
     )
 
 
