@@ -15,9 +15,9 @@ from barnabas.cli.pipeline_operations import lag_text, reason_lines
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.masters import require_master
 from barnabas.pipelines.offsets import Offsets
+from barnabas.pipelines.packages import MissingExtraError, require_extra
 from barnabas.pipelines.progress import CatchUp, GroupCommitter, Progress, Totals
 from barnabas.pipelines.run_guards import locked_checkpoint
-from barnabas.pipelines.session import MissingExtraError, require_extra
 from support.ports import free_ports
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines" / "flights.toml"

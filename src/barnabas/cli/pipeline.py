@@ -129,7 +129,7 @@ def _require_consistent_properties(flow: spec.Flow) -> None:
     kafka = [source.kafka for source in flow.sources]
     kafka += [each.kafka for each in (*flow.sinks, *flow.lookups) if isinstance(each, spec.TopicSink | spec.Lookup)]
     if any(kafka):
-        from barnabas.pipelines.kafka import require_consistent_properties
+        from barnabas.pipelines.client_properties import require_consistent_properties
 
         require_consistent_properties(flow)
 
@@ -148,12 +148,12 @@ def _require_counted_loss(flow: spec.Flow) -> None:
 
 def _require_topics(flow: spec.Flow) -> None:
     """Raise `BarnabasError` for a source whose brokers do not answer or whose topics are missing, before Spark starts."""
-    from barnabas.pipelines.session import require_extra
+    from barnabas.pipelines.packages import require_extra
 
     require_extra()
+    from barnabas.pipelines.flow_options import source_options
     from barnabas.pipelines.kafka import KafkaCluster
     from barnabas.pipelines.options import SourceOptions
-    from barnabas.pipelines.run import source_options
 
     for source in flow.sources:
         require_broker(source.bootstrap_servers, source.kafka)
@@ -204,7 +204,8 @@ def _as_dict(flow: spec.Flow, problem: "SpecProblem | Problem") -> dict[str, Any
 
 
 def _analysis(flow: spec.Flow) -> "Analysis":
-    from barnabas.pipelines.session import open_session, require_extra, runs_code
+    from barnabas.pipelines.packages import require_extra
+    from barnabas.pipelines.session import open_session, runs_code
 
     require_extra()
     # A function may use any format.

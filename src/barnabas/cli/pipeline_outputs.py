@@ -49,7 +49,7 @@ def add_words(search: argparse.ArgumentParser) -> None:
 
 
 def _dashboard(flow: spec.Flow, arguments: argparse.Namespace) -> int:
-    from barnabas.pipelines.outputs.extra import require_outputs
+    from barnabas.pipelines.packages import require_outputs
 
     require_outputs("plotly", "duckdb")
     from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer

@@ -93,7 +93,7 @@ def run_tests(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     from barnabas.testing.flow_cases import cases_file, load_cases, run_cases
 
     cases = load_cases(Path(arguments.cases) if arguments.cases else cases_file(Path(arguments.file)), flow)
-    from barnabas.pipelines.session import require_extra
+    from barnabas.pipelines.packages import require_extra
 
     require_extra()
     from barnabas.testing.cluster import Cluster

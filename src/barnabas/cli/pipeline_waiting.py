@@ -81,7 +81,8 @@ class WaitDisplay:
 @contextlib.contextmanager
 def trial_session(flow: "Flow") -> Iterator[Any]:
     """A Spark session on this machine, to try a flow, with its cores, memory and settings."""
-    from barnabas.pipelines.session import open_session, require_extra
+    from barnabas.pipelines.packages import require_extra
+    from barnabas.pipelines.session import open_session
 
     require_extra()
     resources = flow.resources

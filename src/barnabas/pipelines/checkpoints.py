@@ -43,7 +43,7 @@ from barnabas.pipelines.offsets import Offsets, Range, from_json, from_spark, le
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
 from barnabas.pipelines.spec import Aggregate, DatabaseSink, Flow, FunctionSink, Source, TopicSink
 
-__all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_files", "sink_name"]
+__all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "lost_rows_error", "sink_files", "sink_name"]
 
 _NOTE_S = 5.0
 _CONTEXT = 80
@@ -589,3 +589,13 @@ def _source_changes(field: str, old: Mapping[str, Any], new: Mapping[str, Any], 
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def lost_rows_error(flow: Flow, sink: object, found: int, last: int) -> PipelineError:
+    """A sink holds micro-batches up to ``found`` (-1: none), but the checkpoint counts ``last`` as done."""
+    has = "nothing that this flow wrote" if found < 0 else f"micro-batches up to {found} only"
+    return PipelineError(
+        f"{sink_name(sink)} holds {has}, but the checkpoint counts {last} as done: was it deleted, or restored "
+        f"from an older copy? Restore it as it was; or let the flow fill it again from the topics: "
+        f"`{flow.places.command('rewind')} --to earliest --yes`; or give the sink another table, which gets results from now on"
+    )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as client_admin
 
@@ -20,10 +20,8 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client.librdkafka_clients import new_client
 from barnabas.pipelines.offsets import EARLIEST, LATEST, Offsets
 from barnabas.pipelines.options import SourceOptions, Start, client_config
-from barnabas.pipelines.spec import Flow, TopicSink
-from barnabas.pipelines.spec_fields import SpecError
 
-__all__ = ["ClusterError", "KafkaCluster", "open_client", "require_consistent_properties"]
+__all__ = ["ClusterError", "KafkaCluster", "open_client"]
 
 _SPECS: Any = vars(client_admin)["OffsetSpec"]  # its stubs forget to export it
 logger = logging.getLogger(__name__)
@@ -56,36 +54,6 @@ def open_client(kind: Any, config: Mapping[str, object]) -> Any:
         return new_client(kind, config)
     except KafkaException as error:
         raise ConfigError(f"librdkafka refuses the kafka. options: {error.args[0].str()}") from error
-
-
-def require_consistent_properties(flow: Flow) -> None:
-    """Raise `SpecError` for properties that librdkafka refuses together; each by itself was checked when the file was read.
-
-    Asks no broker.
-    """
-    wanted: list[tuple[str, Any, Mapping[str, str]]] = []
-    for source in flow.sources:
-        wanted.append((f"{source.field}.kafka", Consumer, source.kafka))
-        if source.bad_rows_topic:
-            wanted.append((f"{source.field}.kafka", Producer, source.producer_kafka))
-    wanted += [(f"tables.{each.name}.kafka", Consumer, each.kafka) for each in flow.lookups if each.kafka]
-    wanted += [
-        (f"sinks[{n}].kafka", Producer, each.kafka) for n, each in enumerate(flow.sinks) if isinstance(each, TopicSink)
-    ]
-    errors: dict[str, SpecError] = {}
-    for field, kind, kafka in wanted:
-        # Without brokers a client connects nowhere.
-        config = {name: text for name, text in kafka.items() if name != "bootstrap.servers"}
-        ours = {"group.id": "check"} if kind is Consumer else {}
-        try:
-            client = open_client(kind, client_config(config, **ours))
-        except ConfigError as error:
-            errors.setdefault(field, flow.places.error(field, str(error)))
-        else:
-            if kind is Consumer:
-                client.close()
-    if errors:
-        raise SpecError.joined(list(errors.values()))
 
 
 class MissingTopicError(ClusterError):

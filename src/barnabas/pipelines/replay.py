@@ -37,11 +37,11 @@ from barnabas.pipelines import transforms
 from barnabas.pipelines.analysis import without_spark_logging
 from barnabas.pipelines.dead_letters import last_header, write_messages
 from barnabas.pipelines.errors import PipelineError, reason_of
+from barnabas.pipelines.flow_options import source_options
 from barnabas.pipelines.kafka import KafkaCluster, open_client
 from barnabas.pipelines.letters import CUT, NO_KEY, SOURCE, LetterNote, noted_letters
 from barnabas.pipelines.offsets import Offsets, Range, to_json
 from barnabas.pipelines.options import SourceOptions, client_config
-from barnabas.pipelines.run import source_options
 from barnabas.pipelines.source import SCHEMA_WITH_HEADERS, read_range
 from barnabas.pipelines.spec import Flow, Source
 from barnabas.pipelines.trial import source_cluster

@@ -31,20 +31,22 @@ from barnabas.pipelines.errors import (
     with_advice,
 )
 from barnabas.pipelines.expression_places import failed_expression
+from barnabas.pipelines.flow_options import source_options
 from barnabas.pipelines.key_notes import settle_keys
 from barnabas.pipelines.letters import letters_file, noted_letters
 from barnabas.pipelines.lost_records import LostRecords, loses_uncounted, lost_file
 from barnabas.pipelines.masters import shown_master
 from barnabas.pipelines.offsets import Offsets, from_json, require_known, to_json
 from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.packages import require_extra
 from barnabas.pipelines.protection import OPEN_CALLBACKS, UNPROTECTED, lacks_secret
 from barnabas.pipelines.restarts import Restarts, restarts_of, transient_fault
 from barnabas.pipelines.run_guards import broken_end_noted, locked_checkpoint, note_end, stop_signals
-from barnabas.pipelines.session import open_flow_session, require_extra
+from barnabas.pipelines.session import open_flow_session
 from barnabas.pipelines.spec import Flow, Source, SpecError
 from barnabas.pipelines.summary_text import lost_text, mixed_text, table_problem
 
-__all__ = ["run_flow", "run_on", "source_options"]
+__all__ = ["run_flow", "run_on"]
 
 _POLL_S = 0.3
 _BAD_ROWS_DELAY_S = 30.0
@@ -568,18 +570,6 @@ class _Run:
         finally:
             if len(self._sinks) > 1:
                 batch.unpersist()
-
-
-def source_options(source: Source) -> dict[str, str]:
-    """A source of a flow as options of the format ``barnabas``."""
-    kafka = {**source.kafka, "bootstrap.servers": source.bootstrap_servers, "isolation.level": source.isolation}
-    topics = {"subscribePattern": source.pattern} if source.pattern else {"subscribe": ",".join(source.topics)}
-    return {
-        **{f"kafka.{name}": text for name, text in kafka.items()},
-        **topics,
-        "maxOffsetsPerTrigger": str(source.max_offsets_per_trigger),
-        "failOnDataLoss": str(source.fail_on_data_loss).lower(),
-    }
 
 
 def _plain(report: Any) -> dict[str, Any]:

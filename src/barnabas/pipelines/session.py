@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.installation import install_command
 from barnabas.base.user_folders import writable_user_folder
 from barnabas.pipelines.class_archive import ClassArchive, archive_folder
 from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
 from barnabas.pipelines.java_session import open_plain_session
 from barnabas.pipelines.jvm import find_java, prepare_home
 from barnabas.pipelines.masters import is_local, require_master, shown_master
+from barnabas.pipelines.packages import require_extra
 from barnabas.pipelines.protection import protection_settings
 from barnabas.pipelines.shipping import zip_package
 from barnabas.pipelines.worker_launcher import ForkServer, prepare_python
@@ -31,17 +31,13 @@ if TYPE_CHECKING:
     from barnabas.pipelines.spec import Flow
 
 __all__ = [
-    "PYSPARK_VERSIONS",
-    "MissingExtraError",
     "RunningSpark",
     "cache_dir",
     "open_flow_session",
     "open_session",
-    "require_extra",
     "runs_code",
 ]
 
-PYSPARK_VERSIONS = ("4.2", "4.3")
 _EXECUTOR_TIMEOUT_S = 60
 _ARCHIVE_TIMEOUT_S = 60.0
 _COMPILED_ONCE = "-XX:TieredStopAtLevel=1"
@@ -61,25 +57,6 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{{HH:mm:ss}} spark %p %c{{1}}: %m%n%ex{{short}}
 """
-
-
-class MissingExtraError(BarnabasError):
-    """The packages of the extra ``pipelines`` are not installed."""
-
-
-def require_extra() -> None:
-    """Raises `MissingExtraError` that names the first missing or unfit package and the command that installs it."""
-    import importlib.metadata
-    import importlib.util
-
-    for name in ("pyspark", "pyarrow", "pandas"):
-        if importlib.util.find_spec(name) is None:
-            raise MissingExtraError(f"pipelines need {name}, which is not installed: {install_command('pipelines')}")
-    found = importlib.metadata.version("pyspark")
-    if not found.startswith(tuple(f"{each}." for each in PYSPARK_VERSIONS)):
-        raise MissingExtraError(
-            f"pipelines run on PySpark {' and '.join(PYSPARK_VERSIONS)}; {found} is installed: {install_command('pipelines')}"
-        )
 
 
 def cache_dir() -> Path:

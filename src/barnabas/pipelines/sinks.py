@@ -14,21 +14,20 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.pipelines.arrow_values import require_texts
-from barnabas.pipelines.checkpoints import Checkpoint, sink_name
+from barnabas.pipelines.checkpoints import Checkpoint, lost_rows_error, sink_name
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.keys import whole_texts, with_equal_keys
 from barnabas.pipelines.ordering import RowVersions, newer_rows, versions_file
 from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.outputs.kinds import TableSink, open_output
-from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable
+from barnabas.pipelines.outputs.table import OutputTable
 from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, Sink, TopicSink
-from barnabas.pipelines.transforms import MIXED, as_messages, field_types, latest_per_key
+from barnabas.pipelines.transforms import MIXED, as_messages, field_types, latest_per_key, with_deletions
 
-__all__ = ["BatchSink", "lost_rows_error", "open_sinks", "require_batches", "with_deletions"]
+__all__ = ["BatchSink", "open_sinks", "require_batches"]
 
 
 class BatchSink(Protocol):
@@ -195,13 +194,6 @@ def _require_positions(rows: pa.Table) -> None:
     )
 
 
-def with_deletions(batch: DataFrame, condition: str | None) -> DataFrame:
-    """The rows, marked where they delete; a condition that is null does not."""
-    if condition is None:
-        return batch
-    return batch.withColumn(DELETION_MARK, F.coalesce(F.expr(condition), F.lit(False)))
-
-
 def open_sinks(flow: Flow, results: DataFrame, *, is_stopped: Callable[[], bool] = lambda: False) -> list[BatchSink]:
     """The flow's sinks, connected; ``results`` is the streaming frame, for its columns.
 
@@ -235,16 +227,6 @@ def require_batches(flow: Flow, checkpoint: Checkpoint, opened: Sequence[BatchSi
         found = writer.last_epoch(query)
         if found is not None and found < last:
             raise lost_rows_error(flow, sink, found, last)
-
-
-def lost_rows_error(flow: Flow, sink: object, found: int, last: int) -> PipelineError:
-    """A sink holds micro-batches up to ``found`` (-1: none), but the checkpoint counts ``last`` as done."""
-    has = "nothing that this flow wrote" if found < 0 else f"micro-batches up to {found} only"
-    return PipelineError(
-        f"{sink_name(sink)} holds {has}, but the checkpoint counts {last} as done: was it deleted, or restored "
-        f"from an older copy? Restore it as it was; or let the flow fill it again from the topics: "
-        f"`{flow.places.command('rewind')} --to earliest --yes`; or give the sink another table, which gets results from now on"
-    )
 
 
 def _static(results: DataFrame) -> DataFrame:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from barnabas.pipelines.addresses import postgres_problem
+from barnabas.pipelines.function_fields import read_function
 from barnabas.pipelines.outputs.declared import (
     INDEX_PARTS,
     OUTPUT_TYPES,
@@ -19,7 +20,6 @@ from barnabas.pipelines.outputs.declared import (
     refuse_own_table,
 )
 from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable
-from barnabas.pipelines.steps import Aggregate, read_function
 
 __all__ = ["DatabaseSink", "FunctionSink", "Sink", "SourceCluster", "TopicSink", "read_sink", "refuse_equal_sinks"]
 
@@ -77,30 +77,34 @@ class FunctionSink:
 Sink = DatabaseSink | TopicSink | LakeSink | SearchSink | OpenSearchSink | FunctionSink
 
 
-def read_sink(table: SpecTable, aggregate: Aggregate | None, near: SourceCluster) -> Sink:
-    """One of the tables ``[[sinks]]``; ``near`` is the first source's cluster."""
+def read_sink(table: SpecTable, groups: tuple[str, ...] | None, near: SourceCluster) -> Sink:
+    """One of the tables ``[[sinks]]``.
+
+    ``groups`` are the columns of the aggregate that gives the results their keys, None if none does. ``near`` is the
+    first source's cluster.
+    """
     order_by = table.text("order_by")
-    sink = _read_sink(table, aggregate, near)
+    sink = _read_sink(table, groups, near)
     if order_by is None:
         return sink
-    if aggregate or sink.key == POSITION:
+    if groups is not None or sink.key == POSITION:
         raise table.fail(
             "order_by", "needs a key of your own: rows of an aggregate, and of positions, are one for each key already"
         )
     return replace(sink, order_by=order_by)
 
 
-def _read_sink(table: SpecTable, aggregate: Aggregate | None, near: SourceCluster) -> Sink:
+def _read_sink(table: SpecTable, groups: tuple[str, ...] | None, near: SourceCluster) -> Sink:
     function = read_function(table, "function")
     kinds = ("sqlite", "duckdb", "postgresql", *OUTPUT_TYPES, "topic", "function")
     kind = table.choice("type", kinds, "function" if function else None)
     if (kind == "function") != (function is not None):
         raise table.fail("function", 'goes with type = "function", a Python function that takes each micro-batch')
     key = table.texts("key")
-    if aggregate:
+    if groups is not None:
         if key:
-            raise table.fail("key", f"is given by the aggregate: {', '.join(aggregate.keys)}")
-        key = aggregate.keys
+            raise table.fail("key", f"is given by the aggregate: {', '.join(groups)}")
+        key = groups
     key = key or POSITION
     if function:
         try:
@@ -110,7 +114,7 @@ def _read_sink(table: SpecTable, aggregate: Aggregate | None, near: SourceCluste
             raise table.fail("function", f"{name} must take a micro-batch's rows and its number: {error}") from error
         return FunctionSink(function, key)
     if kind in OUTPUT_TYPES:
-        return declare_output(kind, table, key, rows_change=aggregate is not None or key != POSITION)
+        return declare_output(kind, table, key, rows_change=groups is not None or key != POSITION)
     if kind == "topic":
         kafka = table.kafka_properties()
         servers = table.brokers("bootstrap_servers")

@@ -312,7 +312,9 @@ def _flow(root: SpecTable) -> Flow:
     last = aggregate or (steps[-1].aggregate if steps else None)
     tables = root.tables("sinks")
     near = SourceCluster(sources[0].bootstrap_servers, _for_producers(sources[0].kafka))
-    sinks = _read_each(root, tables, lambda each: read_sink(each, last, near), *before, "aggregate")
+    sinks = _read_each(
+        root, tables, lambda each: read_sink(each, last.keys if last else None, near), *before, "aggregate"
+    )
     charts = _read_each(root, root.tables("charts"), lambda each: declare_chart(each, len(tables)))
     resources, trigger, model = Resources(), Trigger(), None
     with root.recover():

@@ -8,21 +8,18 @@ import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of
+from barnabas.pipelines.epochs import EPOCHS_TABLE
 from barnabas.pipelines.errors import REFILL_ADVICE
-from barnabas.pipelines.outputs.declared import EPOCHS_TABLE
 
 __all__ = [
     "DROPPED_TABLE_ADVICE",
-    "EPOCHS_TABLE",
     "POSTGRES_KEY_BYTES",
     "DatabaseError",
     "batch_name",
     "check_columns",
-    "delete_epochs_statement",
     "loses_digits",
     "quoted",
     "refuse_other_equality",
-    "select_epoch_statement",
     "split_by_null",
     "tuples_of",
     "unique_advice",
@@ -49,17 +46,6 @@ def quoted(name: str) -> str:
 def batch_name(table: str) -> str:
     """A name for a batch's rows beside the table that takes them, which may be named as they are."""
     return f"{BATCH}_rows" if table.rpartition(".")[2].lower() == BATCH else BATCH
-
-
-def select_epoch_statement(placeholder: str) -> str:
-    """The last epoch of a flow, a sink and a query, the statement's three parameters."""
-    conditions = " AND ".join(f"{column} = {placeholder}" for column in ("flow", "sink", "query"))
-    return f"SELECT epoch FROM {EPOCHS_TABLE} WHERE {conditions}"  # noqa: S608  # constants
-
-
-def delete_epochs_statement(placeholder: str) -> str:
-    """Forget the epochs of a sink, the statement's parameter, whose table is new."""
-    return f"DELETE FROM {EPOCHS_TABLE} WHERE sink = {placeholder}"  # noqa: S608  # constants
 
 
 def upsert_statement(table: str, source: str, columns: Sequence[str], key: Sequence[str]) -> str:

@@ -8,12 +8,13 @@ columns, watermark, deduplication, aggregate.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines.addresses import postgres_problem
 from barnabas.pipelines.formats import Format, read_format
-from barnabas.pipelines.function_files import ANY_PARAMETERS, find_function
+from barnabas.pipelines.function_fields import read_function
+from barnabas.pipelines.function_files import ANY_PARAMETERS
 from barnabas.pipelines.spec_fields import (
     NAME,
     POSITION,
@@ -36,7 +37,6 @@ __all__ = [
     "check_view",
     "read_aggregate",
     "read_expectations",
-    "read_function",
     "read_lookups",
     "read_steps",
     "read_transform",
@@ -347,32 +347,6 @@ def read_expectations(
             raise table.fail("on_fail", text)
         found[name] = Expectation(name, table.needed("check", "a condition in SQL"), of, on_fail)
     return tuple(found.values())
-
-
-def read_function(table: SpecTable, name: str) -> Callable[..., Any] | None:
-    """A Python function: itself, or ``file.py:name`` relative to the flow's file."""
-    value = table.value(name)
-    if value is None:
-        return None
-    if callable(value):
-        return cast("Callable[..., Any]", value)
-    if not isinstance(value, str) or value.count(":") != 1:
-        raise table.fail(name, f'is {value!r}, but must be like "functions.py:late_flights"')
-    file, _, function_name = value.partition(":")
-    path = table.resolve(name, file)
-    try:
-        found = find_function(path, function_name, table.functions)
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        if "SESSION_OR_CONTEXT_NOT_EXISTS" in text:
-            text = (
-                "it uses Spark while it is loaded, before there is a session. Do that inside of the step's function; of "
-                '@udf("string") outside of it make @udf(StringType())'
-            )
-        raise table.fail(name, f"cannot load {file}: {text}") from error
-    if not callable(found):
-        raise table.fail(name, f"{file} has no function {function_name}")
-    return cast("Callable[..., Any]", found)
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:

@@ -55,6 +55,7 @@ __all__ = [
     "table_counts",
     "unmarked",
     "visible_columns",
+    "with_deletions",
 ]
 
 _RECORD_TYPES = {"key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "bigint"}
@@ -579,3 +580,10 @@ def record_position() -> Column:
 def _headers(pairs: Sequence[tuple[str, Column]]) -> Column:
     structs = [F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value")) for name, value in pairs]
     return F.array(*structs).alias("headers")
+
+
+def with_deletions(batch: DataFrame, condition: str | None) -> DataFrame:
+    """The rows, marked where they delete; a condition that is null does not."""
+    if condition is None:
+        return batch
+    return batch.withColumn(DELETION_MARK, F.coalesce(F.expr(condition), F.lit(False)))

@@ -23,8 +23,9 @@ from barnabas.base.ids import TopicPartition
 from barnabas.pipelines import transforms
 from barnabas.pipelines.analysis import analyse_flow, without_spark_logging
 from barnabas.pipelines.arrow_values import shown_rows
-from barnabas.pipelines.checkpoints import Checkpoint, sink_file, sink_name
+from barnabas.pipelines.checkpoints import Checkpoint, lost_rows_error, sink_file, sink_name
 from barnabas.pipelines.errors import reason_of, secrets_hidden
+from barnabas.pipelines.flow_options import source_options
 from barnabas.pipelines.kafka import KafkaCluster, open_client
 from barnabas.pipelines.local_places import sink_place_problem
 from barnabas.pipelines.models.declared import MODEL_VERSION
@@ -33,8 +34,6 @@ from barnabas.pipelines.options import SourceOptions, client_config, connection_
 from barnabas.pipelines.outputs.declared import OutputError
 from barnabas.pipelines.outputs.kinds import inspect_output
 from barnabas.pipelines.plans import output_mode
-from barnabas.pipelines.run import source_options
-from barnabas.pipelines.sinks import lost_rows_error
 from barnabas.pipelines.spec import Flow, FunctionSink, Lookup, Source, TopicSink
 from barnabas.pipelines.sql import check_columns
 from barnabas.pipelines.topic_ids import TopicIds

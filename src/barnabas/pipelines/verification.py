@@ -30,6 +30,7 @@ from barnabas.pipelines.arrow_values import values_of
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.dashboard.results import ResultReader, read_postgres_rows, read_sqlite_rows
 from barnabas.pipelines.errors import PipelineError, reason_of
+from barnabas.pipelines.flow_options import source_options
 from barnabas.pipelines.keys import whole_texts
 from barnabas.pipelines.offsets import Offsets, plan_ranges, to_json
 from barnabas.pipelines.options import SourceOptions
@@ -45,12 +46,11 @@ from barnabas.pipelines.row_comparison import (
     TopicRecord,
     rows_of,
 )
-from barnabas.pipelines.run import run_on, source_options
-from barnabas.pipelines.sinks import with_deletions
+from barnabas.pipelines.run import run_on
 from barnabas.pipelines.source import SCHEMA_WITH_HEADERS, read_range
 from barnabas.pipelines.spec import DatabaseSink, Flow, Format, FunctionSink, Sink, Source, TopicSink, Trigger
 from barnabas.pipelines.topic_ids import TopicIds
-from barnabas.pipelines.transforms import as_messages
+from barnabas.pipelines.transforms import as_messages, with_deletions
 from barnabas.pipelines.trial import compacted_topics, source_cluster
 
 __all__ = ["CheckedRange", "CheckedSink", "Verification", "verify_flow"]

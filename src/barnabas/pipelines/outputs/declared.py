@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from barnabas.base.errors import BarnabasError
+from barnabas.pipelines.epochs import EPOCHS_TABLE
 from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable, check_web_address
 
 __all__ = [
-    "EPOCHS_TABLE",
     "INDEX_PARTS",
     "OUTPUT_TYPES",
     "LakeSink",
@@ -24,7 +24,6 @@ __all__ = [
 OUTPUT_TYPES = ("parquet", "delta", "search", "opensearch")
 INDEX_PARTS = ("", "_data", "_idx", "_content", "_docsize", "_config")
 """What SQLite makes of a full-text index: ends of the names of tables."""
-EPOCHS_TABLE = "barnabas_epochs"
 _INDEX = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 

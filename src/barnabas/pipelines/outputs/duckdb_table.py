@@ -15,19 +15,17 @@ import pyarrow as pa
 from barnabas.base.installation import install_command
 from barnabas.pipelines.arrow_values import values_of
 from barnabas.pipelines.duckdb_access import open_duckdb
-from barnabas.pipelines.outputs.table import TableState, read_epoch, split_deleted
-from barnabas.pipelines.spec import DatabaseSink
+from barnabas.pipelines.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
+from barnabas.pipelines.outputs.table import TableState, split_deleted
+from barnabas.pipelines.sinks_spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
-    EPOCHS_TABLE,
     DatabaseError,
     batch_name,
     check_columns,
-    delete_epochs_statement,
     loses_digits,
     quoted,
     refuse_other_equality,
-    select_epoch_statement,
     split_by_null,
     unique_advice,
     upsert_statement,

@@ -18,7 +18,7 @@ from barnabas.pipelines.duckdb_access import open_duckdb
 from barnabas.pipelines.outputs.declared import LakeSink, OpenSearchSink, OutputError, SearchSink
 from barnabas.pipelines.outputs.kinds import TableSink
 from barnabas.pipelines.postgres import open_postgres
-from barnabas.pipelines.spec import DatabaseSink
+from barnabas.pipelines.sinks_spec import DatabaseSink
 from barnabas.pipelines.sql import quoted
 
 __all__ = ["old_keys"]

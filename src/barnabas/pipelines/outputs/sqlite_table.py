@@ -9,17 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from barnabas.pipelines.outputs.table import TableState, read_epoch, split_deleted
-from barnabas.pipelines.spec import DatabaseSink
+from barnabas.pipelines.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
+from barnabas.pipelines.outputs.table import TableState, split_deleted
+from barnabas.pipelines.sinks_spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
-    EPOCHS_TABLE,
     DatabaseError,
     check_columns,
-    delete_epochs_statement,
     quoted,
     refuse_other_equality,
-    select_epoch_statement,
     split_by_null,
     tuples_of,
     unique_advice,

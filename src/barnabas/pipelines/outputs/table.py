@@ -20,15 +20,12 @@ rows are deleted and inserted.
 Lake tables and OpenSearch have no such table; their modules say what they keep instead.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
-from barnabas.pipelines.sql import select_epoch_statement
-
-__all__ = ["DELETION_MARK", "OutputTable", "TableState", "read_epoch", "split_deleted"]
+__all__ = ["DELETION_MARK", "OutputTable", "TableState", "split_deleted"]
 
 DELETION_MARK = "_barnabas_deleted"
 """A column that is no part of the table: whether a row stands for the deletion of its key's row. It may be missing."""
@@ -67,14 +64,3 @@ class TableState:
     """None if they are not known."""
     last_epoch: int | None
     """As `OutputTable.last_epoch` has it."""
-
-
-def read_epoch(
-    ask: Callable[..., list[Any]], placeholder: str, has_epochs: object, flow: str, table: str, query: str
-) -> int:
-    """The last epoch in a database's table of epochs.
-
-    ``ask`` runs a statement with values, ``has_epochs`` says if that table is there.
-    """
-    noted = ask(select_epoch_statement(placeholder), [flow, table, query]) if has_epochs else []
-    return int(noted[0][0]) if noted else -1
