@@ -9,7 +9,7 @@ from typing import Any
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.network import Standing
-from barnabas.base.slices import InOrder, Slices
+from barnabas.base.tasks import Runner
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
 from barnabas.broker.apis.fast_paths import fast_paths
@@ -241,8 +241,8 @@ class DataPath:
             "fetch_handler": self.fetch_handler,
             **parts,
         }
-        slices = Slices(self.clock, self.timers, thread_at_once)
-        found = {"slices": slices, "control_requests": InOrder(slices), **found}
+        slices = Runner(self.clock, self.timers, thread_at_once)
+        found = {"slices": slices, "control_requests": slices.lane(), **found}
         services = Services(**{field.name: found.get(field.name, absent) for field in fields(Services)})
         self.dispatcher = Dispatcher(
             {key: handler.bind(services) for key, handler in handlers.items()},
@@ -252,7 +252,6 @@ class DataPath:
             client_id="broker-0",
             unsupported_version=unsupported_version(4),
             slices=slices,
-            call_later=self.timers,
             fast_paths=fast_paths(services, handlers),
         )
 

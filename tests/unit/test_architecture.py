@@ -33,8 +33,8 @@ EDGE_PATHS = (
     "base/private_files.py",
     "base/processes.py",
     "base/randomness.py",
-    "base/sliced_futures.py",
-    "base/slices.py",
+    "base/task_futures.py",
+    "base/tasks.py",
     "base/threads.py",
     "base/user_folders.py",
     "cli/",
@@ -151,7 +151,7 @@ COORDINATION_CLIENTS = {"CoordinationClient", "BlockingClient"}
 # What only an edge may hold: it does something later or elsewhere, or knows the time.
 CAPABILITIES = (
     {"spawn", "in_thread", "InThread", "run_in_executor", "AtMost", "Claim", "Clock"}
-    | {"AsyncGenerator", "AsyncIterable", "AsyncIterator", "Awaitable", "Coroutine", "Future", "Task"}
+    | {"AsyncGenerator", "AsyncIterable", "AsyncIterator", "Awaitable", "Coroutine", "Future"}
     | COORDINATION_CLIENTS
     | REAL_WORLD
 )

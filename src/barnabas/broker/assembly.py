@@ -19,7 +19,7 @@ from barnabas.base.network import Connection, FrameHandler, Network, Standing
 from barnabas.base.processes import StartProcess
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
-from barnabas.base.slices import InOrder, Slices
+from barnabas.base.tasks import Runner
 from barnabas.base.threads import InThread
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
@@ -126,7 +126,7 @@ class BrokerComponents:
         self.environment = environment
         self.log_dirs = environment.log_dirs
         self.purgatory = Purgatory(environment.call_later)
-        self.slices = Slices(environment.clock, environment.call_later, environment.in_thread)
+        self.slices = Runner(environment.clock, environment.call_later, environment.in_thread)
         self.metadata = MetadataCache(environment.cluster_id)
         self._login = channel_login(environment.security[environment.inter_broker_listener].login, environment.rng)
         self.credentials = ScramCredentials()
@@ -337,7 +337,7 @@ class BrokerComponents:
             call_later=environment.call_later,
             start=self.interpreter.start,
             slices=self.slices,
-            control_requests=InOrder(self.slices),
+            control_requests=self.slices.lane(),
             files=environment.files,
             purgatory=self.purgatory,
             metadata=self.metadata,
@@ -368,7 +368,6 @@ class BrokerComponents:
             client_id=f"broker-{environment.broker_id}",
             unsupported_version=unsupported_version(handlers[ApiKey.API_VERSIONS].max_version),
             slices=self.slices,
-            call_later=environment.call_later,
             has_room=lambda: environment.waiting[Standing.CLIENT].has_room,
             fast_paths=fast_paths(services, handlers),
         )

@@ -22,8 +22,8 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Listener, Network
 from barnabas.base.processes import WorkerProcesses
 from barnabas.base.randomness import Random, new_random
-from barnabas.base.sliced_futures import future_of
 from barnabas.base.slices import Sliced
+from barnabas.base.task_futures import future_of
 from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS, stop_waiting
 from barnabas.broker.apis.releases import check_release
 from barnabas.broker.assembly import BrokerComponents, Environment, connection_limits

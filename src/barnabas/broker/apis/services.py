@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.files import Files
-from barnabas.base.slices import InOrder, Slices
+from barnabas.base.tasks import Lane, Runner
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_admin import ConfigAdmin
@@ -45,9 +45,9 @@ class Services:
     call_later: CallLater
     start: Callable[[Steps[None]], None]
     """Perform steps in the background: what waits for the coordination service or for another broker."""
-    slices: Slices
+    slices: Runner
     """Does what takes long, some milliseconds at a time."""
-    control_requests: InOrder
+    control_requests: Lane
     """For the controller's requests: each begins when those before it are done."""
     files: Files
     purgatory: Purgatory

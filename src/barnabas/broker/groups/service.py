@@ -20,8 +20,8 @@ from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.sliced_futures import future_of
-from barnabas.base.slices import Beside, InOrder, Sliced, Slices, at_once
+from barnabas.base.task_futures import future_of
+from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.groups.commits import Commit, prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
@@ -58,8 +58,6 @@ _IN_SYNC_CHECK_MS = 500
 _REPORTED_WAIT_MS = 5_000
 _GRACE_MS = 200
 _LEAVING_A_STEP = 64
-_REPLIES_A_STEP = 64
-"""About a millisecond. More replies of one step, such as those to all members of a large group, are sent in slices."""
 
 ReplyTo = Callable[[Any], None]
 T = TypeVar("T")
@@ -79,7 +77,7 @@ class GroupService:
         call_later: CallLater,
         rng: Random,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        slices: Slices,
+        slices: Runner,
     ) -> None:
         self._config = config
         self._replicas = replicas
@@ -89,7 +87,7 @@ class GroupService:
         self._call_later = call_later
         self._spawn = spawn
         self._slices = slices
-        self._encoding = InOrder(slices)
+        self._encoding = slices.lane()
         """Appends that wait for a large batch to be encoded."""
         self._commit_timeout_ms: int = config["offsets.commit.timeout.ms"]
         self._load_bytes: int = config["offsets.load.buffer.size"]
@@ -129,7 +127,7 @@ class GroupService:
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         return self.coordinator.heartbeat(request, self._clock.monotonic_ms())
 
-    def leave(self, request: LeaveGroupRequest, to: ReplyTo) -> Sliced[None]:
+    def leave(self, request: LeaveGroupRequest, to: ReplyTo) -> Task[None]:
         response = LeaveGroupResponse(error_code=ErrorCode.NONE, members=[])
         leaving = request.members
         for first in range(0, max(len(leaving), 1), _LEAVING_A_STEP):
@@ -140,7 +138,7 @@ class GroupService:
             yield None
         to(response)
 
-    def commit_offsets(self, request: OffsetCommitRequest, to: ReplyTo) -> Sliced[None]:
+    def commit_offsets(self, request: OffsetCommitRequest, to: ReplyTo) -> Task[None]:
         commit = yield from prepare_commit(
             request,
             self._metadata.partitions,
@@ -153,11 +151,11 @@ class GroupService:
         """Write what a request commits, if its group allows it; ``to`` gets the response."""
         self._perform(self.coordinator.commit_offsets(commit, to, self._now()))
 
-    def delete_offsets(self, request: OffsetDeleteRequest, to: ReplyTo) -> Sliced[None]:
+    def delete_offsets(self, request: OffsetDeleteRequest, to: ReplyTo) -> Task[None]:
         deletion = yield from prepare_offset_deletion(request, self._metadata.partitions)
         self._perform(delete_offsets(self.coordinator, deletion, to, self._now()))
 
-    def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> Sliced[None]:
+    def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> Task[None]:
         deletion = GroupDeletion(self.coordinator, to)
         # A group is deleted once, however often it is named: the response stays as small as what exists.
         seen = set()
@@ -179,24 +177,21 @@ class GroupService:
             self._set_timer()
             return
         replies = [effect for effect in effects if not isinstance(effect, Append)]
-        are_many = sum(len(each.waiting) if isinstance(each, Replies) else 1 for each in replies) > _REPLIES_A_STEP
         for effect in effects:
             if isinstance(effect, Append):
                 self._append(effect)
-            elif not are_many:
-                at_once(_send([effect]))
-        if are_many:
+        if replies:
             self._slices.start(_send(replies))
         self._set_timer()
 
     def _append(self, append: Append) -> None:
-        if self._encoding.is_running or append.is_large:
+        if self._encoding.is_busy or append.is_large:
             self._encoding.start(self._append_in_turn(append))
         else:
             wall_ms = self._clock.wall_ms()
             self._write(append, self._encode(append, wall_ms), wall_ms)
 
-    def _append_in_turn(self, append: Append) -> Sliced[None]:
+    def _append_in_turn(self, append: Append) -> Task[None]:
         """Encode a large batch in a thread. What is to be appended after it waits for its turn, so records keep their order."""
         wall_ms = self._clock.wall_ms()
         made: list[Buffer] = []
@@ -400,17 +395,17 @@ class GroupService:
                 raise CorruptDataError(f"no whole batch at offset {offset}")
 
 
-def _only(step: Beside) -> Sliced[None]:
+def _only(step: Beside) -> Task[None]:
     yield step
 
 
-def _beside(work: Callable[[], T]) -> Sliced[T]:
+def _beside(work: Callable[[], T]) -> Task[T]:
     results: list[T] = []
     yield Beside(lambda: results.append(work()))
     return results[0]
 
 
-def _send(replies: Sequence[Reply | Replies]) -> Sliced[None]:
+def _send(replies: Sequence[Reply | Replies]) -> Task[None]:
     for reply in replies:
         if isinstance(reply, Reply):
             _answer(reply.to, lambda response: response, reply.response)

@@ -8,8 +8,8 @@ Kafka has no counterpart: the Prometheus JMX exporter has such a port.
 import asyncio
 import gc
 
-from barnabas.base.sliced_futures import future_of
 from barnabas.base.slices import Beside, Sliced, Slices
+from barnabas.base.task_futures import future_of
 from barnabas.broker.monitoring.figures import Monitored, metrics_of
 from barnabas.net.event_loop import budget_of
 from barnabas.net.http import HttpResponse

@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from barnabas.base.clock import CallLater, Clock
+from barnabas.base.clock import Clock
 from barnabas.base.network import Connection, Part, Standing
-from barnabas.base.slices import Beside, FewAtOnce, Sliced, Slices
+from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.requests.connection_quotas import ConnectionQuotas
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import ClientFacts, Request
@@ -108,8 +108,7 @@ class Dispatcher:
         *,
         client_id: str,
         unsupported_version: Any,
-        slices: Slices,
-        call_later: CallLater,
+        slices: Runner,
         has_room: Callable[[], bool] = lambda: True,
         fast_paths: Mapping[ApiKey, FastPath] | None = None,
     ) -> None:
@@ -121,7 +120,7 @@ class Dispatcher:
         self.connections: dict[ClientConnection, None] = {}  # in the order in which they were accepted
         self.clock = clock
         self.slices = slices
-        self.large_answers = FewAtOnce(slices, call_later, _LARGE_ANSWERS, has_room)
+        self.large_answers = slices.lane(_LARGE_ANSWERS, has_room)
         self.unsupported_version = unsupported_version
         self.request_metrics = BrokerRequestMetrics()
         self.fast_apis = {
@@ -414,7 +413,7 @@ class ClientConnection:
         self._connection.served_bytes = 0
         self._dispatcher.end_large(self)
 
-    def _decode(self, request: Request, handler: RequestHandler, data: memoryview, offset: int) -> Sliced[None]:
+    def _decode(self, request: Request, handler: RequestHandler, data: memoryview, offset: int) -> Task[None]:
         try:
             read = sliced_reader(api(request.api_key).request, request.version)
             request.message = (yield from read(data, offset))[0]
@@ -526,7 +525,7 @@ class ClientConnection:
         if not self._synchronous:
             self._connection.resume()
 
-    def _fail_large(self, request: Request, code: ErrorCode) -> Sliced[None]:
+    def _fail_large(self, request: Request, code: ErrorCode) -> Task[None]:
         """Build the error response of a large request in a thread; it needs only the request."""
         made: list[Any] = []
         yield Beside(lambda: made.append(self._dispatcher.error_response(request, code)))
@@ -543,7 +542,7 @@ class ClientConnection:
         runs = self._dispatcher.slices if self._goes_first(request) else self._dispatcher.large_answers
         runs.start(self._send_large(request, response))
 
-    def _send_large(self, request: Request, response: Any) -> Sliced[None]:
+    def _send_large(self, request: Request, response: Any) -> Task[None]:
         """Encode a response in slices; the request counts as unanswered until it is sent."""
         parts: list[Part] = []
         try:
