@@ -27,9 +27,9 @@ from typing import NamedTuple, Self
 
 from systems import HAS_REFERENCE, OURS, THEIRS, Running, cluster
 
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.configurations import Resource, ResourceType, alter_configs
-from barnabas.client.topics import create_topic
+from barnabas.client.admin.configurations import Resource, ResourceType, alter_configs
+from barnabas.client.admin.topics import create_topic
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.wire.kafka.api import api
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.frames import decode_response_header, encode_request

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.reassignments import alter_reassignments, list_reassignments
-from barnabas.client.topics import TopicDescription, create_topic, delete_topics, describe_topics
+from barnabas.client.admin.reassignments import alter_reassignments, list_reassignments
+from barnabas.client.admin.topics import TopicDescription, create_topic, delete_topics, describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
 from barnabas.testing.server_processes import wait_until
 

@@ -25,8 +25,8 @@ import pyte
 from terminal_picture import Pane, draw
 
 from barnabas.client import Consumer
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.topics import create_topic
+from barnabas.client.admin.topics import create_topic
+from barnabas.client.cluster.admin_connection import AdminConnection
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"

@@ -21,9 +21,9 @@ from typing import TypeVar
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.admin.topics import PartitionDescription, describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import ConnectError
-from barnabas.client.topics import PartitionDescription, describe_topics
 from barnabas.testing import ProcessCluster
 
 __all__ = ["PATIENT", "Background", "CheckFailed", "Lab", "run"]

@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client import BYTES, Producer
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.topics import TopicDescription, create_topic, delete_topics, describe_topics
+from barnabas.client.admin.topics import TopicDescription, create_topic, delete_topics, describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
 from barnabas.testing.server_processes import wait_until
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -16,8 +16,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.topics import create_topic
+from barnabas.client.admin.topics import create_topic
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing import ProcessCluster
 from support.ensemble import ensemble
 from support.knowing import members_known

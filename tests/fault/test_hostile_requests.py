@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import Uuid
-from barnabas.client.topics import create_topic, describe_topics
+from barnabas.client.admin.topics import create_topic, describe_topics
 from barnabas.wire.kafka.messages import (
     alter_configs,
     alter_partition_reassignments,

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client import Admin
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.log_dirs import LogDirContents, Replica, alter_replica_log_dirs, describe_log_dirs
+from barnabas.client.admin.log_dirs import LogDirContents, Replica, alter_replica_log_dirs, describe_log_dirs
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode
 from support.load import PARTITIONS, Load, assert_exactly_once_in_order, read_all
 from support.needs import needs

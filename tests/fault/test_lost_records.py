@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.admin import AdminConnection
-from barnabas.client.topics import PartitionDescription, describe_topics
+from barnabas.client.admin.admin import AdminConnection
+from barnabas.client.admin.topics import PartitionDescription, describe_topics
 from barnabas.testing import ProcessCluster
 from support.servers import barnabas
 from support.waiting import eventually

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.client import Producer
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from support.servers import Up, up
 from support.waiting import eventually
 

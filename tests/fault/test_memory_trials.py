@@ -15,8 +15,8 @@ from statistics import median
 import pytest
 
 from barnabas.client import Consumer, Producer
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.topics import create_topic, delete_topics
+from barnabas.client.admin.topics import create_topic, delete_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.configurations import Resource, ResourceType, alter_configs
-from barnabas.client.topics import create_topic, delete_topics
+from barnabas.client.admin.configurations import Resource, ResourceType, alter_configs
+from barnabas.client.admin.topics import create_topic, delete_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest

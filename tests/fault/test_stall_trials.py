@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.topics import create_topic, delete_topics, describe_topics
+from barnabas.client.admin.topics import create_topic, delete_topics, describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
 from barnabas.wire.kafka.messages.delete_records import (
     DeleteRecordsPartition,

@@ -11,8 +11,8 @@ import pytest
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.main import main
 from barnabas.client import Admin, Producer
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.offsets import EARLIEST, list_offsets
+from barnabas.client.admin.offsets import EARLIEST, list_offsets
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode
 from support.knowing import topic_known
 from support.needs import needs_reference

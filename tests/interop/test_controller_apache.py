@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from barnabas.client.groups import prepare_groups
+from barnabas.client.admin.groups import prepare_groups
 from support.knowing import topic_known
 from support.needs import needs_reference
 from support.reference import apache_cluster

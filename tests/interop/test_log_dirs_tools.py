@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from barnabas.client import Producer
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.topics import create_topic
+from barnabas.client.admin.topics import create_topic
+from barnabas.client.cluster.admin_connection import AdminConnection
 from support.needs import needs_reference
 from support.reference import apache_tool
 from support.servers import Up, up

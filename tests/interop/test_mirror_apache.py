@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client import Admin, ConnectError, Consumer, Producer
-from barnabas.client.offsets import LATEST, FoundOffset
+from barnabas.client.admin.offsets import LATEST, FoundOffset
 from barnabas.testing import ProcessCluster
 from support.mixed import APACHES, mixed_cluster
 from support.needs import needs_reference

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client import Admin, Producer
-from barnabas.client.offsets import LATEST, FoundOffset
+from barnabas.client.admin.offsets import LATEST, FoundOffset
 from barnabas.mirror import MirrorMaker, MirrorSettings, TopicFilter
 from barnabas.mirror.replication_policy import ReplicationPolicy
 from barnabas.mirror.settings import LinkSettings

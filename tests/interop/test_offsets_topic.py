@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kazoo.client import KazooClient
 
-from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from support.trio import trio

@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client import Admin
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.log_dirs import Replica, alter_replica_log_dirs
+from barnabas.client.admin.log_dirs import Replica, alter_replica_log_dirs
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing import Cluster
 from support.coordination import coordination_server
 from support.needs import needs

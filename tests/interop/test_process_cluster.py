@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client import Producer
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.topics import create_topic
+from barnabas.client.admin.topics import create_topic
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing import ProcessCluster
 from support.cluster_faults import QUICK, led_by, read, send, state
 from support.servers import command_of

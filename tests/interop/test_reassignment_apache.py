@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.ids import TopicPartition as Partition
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.reassignments import alter_reassignments
+from barnabas.client.admin.reassignments import alter_reassignments
+from barnabas.client.cluster.admin_connection import AdminConnection
 from support.knowing import members_known, topic_known
 from support.mixed import APACHES, LIMIT_S, OURS, MixedCluster, mixed_cluster
 from support.needs import needs_reference

@@ -15,7 +15,7 @@ from barnabas.client import (
     Producer,
     TopicPartition,
 )
-from barnabas.client.acls import Acl
+from barnabas.client.admin.acls import Acl
 from support.needs import needs_reference
 from support.ports import free_ports
 from support.reference import apache_cluster

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.spark
 pa = pytest.importorskip("pyarrow")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
-from barnabas.client.admin_connection import ConnectError  # noqa: E402
+from barnabas.client.cluster.admin_connection import ConnectError  # noqa: E402
 from barnabas.pipelines.column_producer import ColumnProducer, can_write  # noqa: E402
 from barnabas.pipelines.letters import noted_letters  # noqa: E402
 from barnabas.pipelines.options import SinkOptions  # noqa: E402

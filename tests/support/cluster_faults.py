@@ -7,8 +7,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client import Admin
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.topics import describe_topics
+from barnabas.client.admin.topics import describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 from support.waiting import eventually
 
 QUICK = {"zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "1500", "min.insync.replicas": "2"}

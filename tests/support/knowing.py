@@ -2,7 +2,7 @@
 the controller, or the client that asked for the change, has it."""
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.wire.kafka.messages.metadata import MetadataResponse
 from support.waiting import eventually
 

@@ -1,6 +1,6 @@
 """Quotas of Apache's brokers, set over our own wire codec."""
 
-from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.wire.kafka.messages import alter_client_quotas
 
 __all__ = ["set_quota"]

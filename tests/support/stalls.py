@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from os import sysconf
 from pathlib import Path
 
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.topics import create_topic
+from barnabas.client.admin.topics import create_topic
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
 from support.pacer import Pacer, pacing
 from support.promptness import stolen_s, waited_for_cpu_s

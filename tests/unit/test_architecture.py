@@ -163,7 +163,7 @@ MAX_PARAMETERS = 10
 # These are to become smaller. The list shrinks only.
 OVERSIZED_SO_FAR: dict[str, set[str]] = {
     # One short method for each operation of Kafka's Admin; the work is done in the modules that it calls.
-    "client/admin.py": {"Admin"},
+    "client/admin/admin.py": {"Admin"},
 }
 
 # One name, one meaning. These names stand for the same thing in each of their modules, or are another project's own.
@@ -194,10 +194,10 @@ SHARED_BY_TWO = {
     "DOUBLE": ("broker/configuration/definitions.py", "client/codecs.py", TYPE_AND_CODEC),
     "LONG": ("broker/configuration/definitions.py", "client/codecs.py", TYPE_AND_CODEC),
     "STRING": ("broker/configuration/definitions.py", "client/codecs.py", TYPE_AND_CODEC),
-    "delete_records": ("broker/replication/delayed_delete_records.py", "client/offsets.py", CLIENT_AND_BROKER),
-    "describe_group": ("broker/groups/queries.py", "client/groups.py", CLIENT_AND_BROKER),
-    "describe_log_dirs": ("broker/replication/log_dir_descriptions.py", "client/log_dirs.py", CLIENT_AND_BROKER),
-    "list_groups": ("broker/groups/queries.py", "client/groups.py", CLIENT_AND_BROKER),
+    "delete_records": ("broker/replication/delayed_delete_records.py", "client/admin/offsets.py", CLIENT_AND_BROKER),
+    "describe_group": ("broker/groups/queries.py", "client/admin/groups.py", CLIENT_AND_BROKER),
+    "describe_log_dirs": ("broker/replication/log_dir_descriptions.py", "client/admin/log_dirs.py", CLIENT_AND_BROKER),
+    "list_groups": ("broker/groups/queries.py", "client/admin/groups.py", CLIENT_AND_BROKER),
 }
 
 

@@ -14,9 +14,9 @@ from barnabas.cli.completion import words
 from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
 from barnabas.client import Producer
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.groups import alter_group_offsets
-from barnabas.client.topics import create_topic
+from barnabas.client.admin.groups import alter_group_offsets
+from barnabas.client.admin.topics import create_topic
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing import Cluster
 
 DEADLINE_S = 3.0

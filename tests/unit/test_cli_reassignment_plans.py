@@ -24,9 +24,9 @@ from barnabas.cli.reassignment_plans import (
     racks_of,
     topic_throttles,
 )
-from barnabas.client.admin_connection import Broker
-from barnabas.client.log_dirs import Replica
-from barnabas.client.reassignments import Reassignment
+from barnabas.client.admin.log_dirs import Replica
+from barnabas.client.admin.reassignments import Reassignment
+from barnabas.client.cluster.admin_connection import Broker
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

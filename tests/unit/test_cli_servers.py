@@ -82,8 +82,8 @@ def test_a_cluster_is_ready_when_every_broker_knows_every_broker(
         cluster = SimpleNamespace(brokers=range(known[server].pop(0)), controller_id=0)
         yield SimpleNamespace(describe_cluster=lambda: cluster)
 
-    monkeypatch.setattr("barnabas.client.admin_connection.AdminConnection", connect)
-    monkeypatch.setattr("barnabas.client.groups.prepare_groups", lambda *_: None)
+    monkeypatch.setattr("barnabas.client.cluster.admin_connection.AdminConnection", connect)
+    monkeypatch.setattr("barnabas.client.admin.groups.prepare_groups", lambda *_: None)
     assert Supervisor(tmp_path, [], ",".join(known), 3).wait_until_ready()
     assert known == {"here:1": [], "here:2": [], "here:3": []}
 

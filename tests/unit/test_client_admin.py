@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.client.admin_connection import AdminConnection, ConnectError
-from barnabas.client.broker_link import parse_servers
+from barnabas.client.cluster.admin_connection import AdminConnection, ConnectError
+from barnabas.client.network.broker_link import parse_servers
 from barnabas.wire.kafka.codec import encode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.frames import decode_request_header, encode_response
@@ -298,7 +298,7 @@ def test_the_connection_to_the_first_broker_that_answers_stays_open_and_the_othe
         return links[-1]
 
     monkeypatch.setattr(AdminConnection, "_connect", noted)
-    monkeypatch.setattr("barnabas.client.admin_connection.queue.Queue", kind)
+    monkeypatch.setattr("barnabas.client.cluster.admin_connection.queue.Queue", kind)
     addresses = ",".join(f"{host}:{port}" for each in servers for host, port in each._servers)
     with AdminConnection(addresses) as connection:
         chosen = connection._any_link()

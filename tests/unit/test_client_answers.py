@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import barnabas
-from barnabas.client.answers import WrongAnswerError, check_answer, is_checked
+from barnabas.client.network.answers import WrongAnswerError, check_answer, is_checked
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import decode, encode
 from barnabas.wire.kafka.errors import ErrorCode, OversizedMessageError

@@ -18,7 +18,7 @@ from barnabas.client import (
     DeliveryError,
     Producer,
 )
-from barnabas.client.property_names import CLIENT_PROPERTIES
+from barnabas.client.properties.names import CLIENT_PROPERTIES
 from barnabas.testing import Cluster, VirtualCluster, simulate
 from barnabas.testing.virtual.properties import consumer_settings, producer_settings
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 fastavro = pytest.importorskip("fastavro")
 
 from barnabas.base.json_text import parse_json  # noqa: E402
-from barnabas.client.avro_bounds import MOST_LEVELS, AvroBoundsError, avro_bounds  # noqa: E402
+from barnabas.client.registry.avro_bounds import MOST_LEVELS, AvroBoundsError, avro_bounds  # noqa: E402
 from support.registry import RegistryForTests  # noqa: E402
 
 NODE = {"type": "record", "name": "shop.Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
@@ -32,8 +32,8 @@ TREE = {
 
 
 CODE = """
-from barnabas.client.registry import SchemaRegistry
-from barnabas.client.registry_format import encode_schema_id
+from barnabas.client.registry.registry import SchemaRegistry
+from barnabas.client.registry.wire_format import encode_schema_id
 from barnabas.pipelines.schemas import open_decoder
 value = encode_schema_id(7) + b"\\x02" * 200_000 + b"\\x00"
 for decode in (SchemaRegistry({address!r}).avro("s", {schema!r}).decode, open_decoder("avro", None, {address!r}, None)):

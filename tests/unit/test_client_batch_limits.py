@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client import Admin, AsyncProducer, Consumer, DeliveryError, Producer, RefusedError, TopicPartition
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.batch_limits import BatchLimit, TopicLimits, batch_bytes, in_any_codec, size_of, too_large
-from barnabas.client.producer_pool import OneBatchInFlight, ProducerPool
+from barnabas.client.cluster.admin_connection import AdminConnection
+from barnabas.client.producer.batch_limits import BatchLimit, TopicLimits, batch_bytes, in_any_codec, size_of, too_large
+from barnabas.client.producer.pool import OneBatchInFlight, ProducerPool
 from barnabas.testing import Cluster, VirtualCluster, simulate
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch

@@ -8,7 +8,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.client import BYTES, DOUBLE, INTEGER, JSON, LONG, STRING, Codec, SerializationError
 from barnabas.client.codecs import decoder, encoder
-from barnabas.client.partitioners import chooser
+from barnabas.client.producer.partitioners import chooser
 
 
 class Tens:

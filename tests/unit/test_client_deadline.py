@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import link_sockets
-from barnabas.client.admin_connection import AdminConnection, ConnectError
-from barnabas.client.deadline import Deadline, sooner
-from barnabas.client.each_broker import ask_each
+from barnabas.client.cluster.admin_connection import AdminConnection, ConnectError
+from barnabas.client.cluster.each_broker import ask_each
 from barnabas.client.errors import ClosedError
+from barnabas.client.network import sockets as link_sockets
+from barnabas.client.network.deadline import Deadline, sooner
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.frames import decode_request_header, encode_response
 from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse

@@ -37,7 +37,7 @@ from barnabas.client import (
     UnknownTopicError,
     UnsupportedError,
 )
-from barnabas.client.configurations import ResourceType, name_of_resource
+from barnabas.client.admin.configurations import ResourceType, name_of_resource
 from barnabas.client.errors import from_librdkafka, refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.needs import ROOT

@@ -4,7 +4,7 @@ import confluent_kafka
 import pytest
 
 from barnabas.client.errors import ClientError
-from barnabas.client.interrupts import interruptible
+from barnabas.client.librdkafka.interrupts import interruptible
 
 
 def test_an_interrupt_that_a_callback_lost_arrives() -> None:

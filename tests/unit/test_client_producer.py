@@ -18,7 +18,7 @@ from barnabas.client import (
     Producer,
     UnknownTopicError,
 )
-from barnabas.client.producer import _METADATA_S
+from barnabas.client.producer.producer import _METADATA_S
 from barnabas.testing import Cluster
 from support.promptness import promptly
 from support.waiting import eventually

@@ -5,10 +5,10 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli.reachability import require_broker
-from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import AuthenticationError, LibrdkafkaOnlyError
-from barnabas.client.link_security import LinkSecurity
-from barnabas.client.properties import EnqueuePolicy, overridden, plan_consumer, plan_producer
+from barnabas.client.properties.translation import EnqueuePolicy, overridden, plan_consumer, plan_producer
+from barnabas.client.security.link_security import LinkSecurity
 from barnabas.wire.kafka.messages.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.wire.kafka.messages.sasl_handshake import SaslHandshakeResponse
 

@@ -21,7 +21,7 @@ from barnabas.client import (
     SchemaRegistry,
     SerializationError,
 )
-from barnabas.client.registry_format import split_message_indexes
+from barnabas.client.registry.wire_format import split_message_indexes
 from barnabas.testing import Cluster
 from support.registry import RegistryForTests, serving, with_id
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from barnabas.client.deadline import Deadline
-from barnabas.client.retry_ends import RetryEnds
+from barnabas.client.cluster.retry_ends import RetryEnds
+from barnabas.client.network.deadline import Deadline
 from barnabas.wire.kafka.errors import ErrorCode
 
 API_TIMEOUT_S = 60.0

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.elections import ElectionType, elect_leaders
-from barnabas.client.reassignments import alter_reassignments, list_reassignments
+from barnabas.client.admin.elections import ElectionType, elect_leaders
+from barnabas.client.admin.reassignments import alter_reassignments, list_reassignments
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing import Cluster
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_partition_reassignments import (

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from barnabas.base.errors import ConfigError
 from barnabas.base.installation import install_command
 from barnabas.client.errors import ConfigurationError
-from barnabas.client.stores import translate_stores
+from barnabas.client.properties.stores import translate_stores
 from barnabas.net.ssl_contexts import SslSettings, client_context, server_context
 from barnabas.security.key_stores import KeyStore, KeyStoreError, read_identity, read_trusted
 from support.certificates import make_authority, make_signed_certificate

@@ -17,10 +17,10 @@ from barnabas.client import (
     TimedOutError,
     TopicPartition,
     UnsupportedError,
-    offsets,
 )
-from barnabas.client.configurations import ConfigEntry, ConfigSource
-from barnabas.client.offsets import LATEST
+from barnabas.client.admin import offsets
+from barnabas.client.admin.configurations import ConfigEntry, ConfigSource
+from barnabas.client.admin.offsets import LATEST
 from barnabas.mirror import link
 from barnabas.mirror.link import MirrorLink
 from barnabas.testing import Cluster

@@ -10,8 +10,8 @@ import pytest
 
 from barnabas.cli.coordination_status import server_status
 from barnabas.client import ConnectError
-from barnabas.client.deadline import Deadline
-from barnabas.client.discovery import brokers_in_zookeeper
+from barnabas.client.cluster.discovery import brokers_in_zookeeper
+from barnabas.client.network.deadline import Deadline
 from barnabas.testing import Cluster
 from barnabas.wire.jute.opcodes import OpCode
 from support.lying_commands import Outcome, run

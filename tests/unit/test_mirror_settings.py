@@ -7,7 +7,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.cli import mirror_maker
 from barnabas.cli.main import main
-from barnabas.client.properties import plan_producer
+from barnabas.client.properties.translation import plan_producer
 from barnabas.mirror.settings import (
     MirrorSettings,
     TopicFilter,

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Producer
 from kazoo.client import KazooClient
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.topics import describe_topics
+from barnabas.client.admin.topics import describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing import Cluster, ProcessCluster, processes
 
 

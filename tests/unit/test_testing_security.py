@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client import Admin, AuthenticationError, ClientError, ConnectError, Consumer, Producer
-from barnabas.client.librdkafka_clients import new_client
+from barnabas.client.librdkafka.clients import new_client
 from barnabas.testing import Cluster, ProcessCluster
 from support.needs import needs
 

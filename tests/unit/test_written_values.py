@@ -29,9 +29,9 @@ from barnabas.cli.contexts import Context, load_contexts, save_contexts
 from barnabas.cli.main import main
 from barnabas.cli.up_options import up_parser
 from barnabas.client.errors import ConfigurationError
-from barnabas.client.librdkafka_clients import FREE_TEXT
-from barnabas.client.properties import plan_consumer, renamed_for_all
-from barnabas.client.web import split_login
+from barnabas.client.librdkafka.clients import FREE_TEXT
+from barnabas.client.properties.translation import plan_consumer, renamed_for_all
+from barnabas.client.registry.web import split_login
 from barnabas.pipelines.templates import flow_template
 from barnabas.security.jaas import LoginModule, jaas_text, login_module
 from barnabas.testing.cluster import Cluster

@@ -10,8 +10,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
 from barnabas.cli.incomplete import Gaps
 from barnabas.cli.terminal import print
-from barnabas.client.admin_connection import AdminConnection, Broker
-from barnabas.client.each_broker import ask_each
+from barnabas.client.cluster.admin_connection import AdminConnection, Broker
+from barnabas.client.cluster.each_broker import ask_each
 from barnabas.client.errors import refusal
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -20,11 +20,11 @@ from barnabas.cli.common import (
 from barnabas.cli.reachability import bounds_of, existing_partitions, require_broker, topics_of
 from barnabas.cli.readable import json_line
 from barnabas.cli.terminal import escaped_bytes_for, print
+from barnabas.client.admin.offsets import EARLIEST, LATEST
 from barnabas.client.codecs import BYTES
-from barnabas.client.consumer import Consumer
-from barnabas.client.deadline import Deadline
-from barnabas.client.offsets import EARLIEST, LATEST
-from barnabas.client.producer import Producer
+from barnabas.client.consumer.consumer import Consumer
+from barnabas.client.network.deadline import Deadline
+from barnabas.client.producer.producer import Producer
 from barnabas.client.records import Record
 
 __all__ = ["main"]

@@ -15,7 +15,7 @@ from barnabas.wire.kafka.messages.describe_cluster import (
 from barnabas.wire.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from barnabas.client.admin_connection import AdminConnection
+    from barnabas.client.cluster.admin_connection import AdminConnection
 
 __all__ = ["main"]
 

@@ -17,11 +17,11 @@ from barnabas.cli.help_text import HelpText
 from barnabas.cli.helpful_parser import HelpfulParser
 from barnabas.cli.reachability import ANSWER_S
 from barnabas.cli.terminal import columns, escaped_for, print_document
-from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY
+from barnabas.client.properties.translation import CONNECT_TIMEOUT_PROPERTY
 
 if TYPE_CHECKING:
     from barnabas.cli.contexts import Context
-    from barnabas.client.admin_connection import AdminConnection
+    from barnabas.client.cluster.admin_connection import AdminConnection
 
 __all__ = [
     "BROKERS_HELP",
@@ -193,8 +193,8 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
 
 def connect(arguments: argparse.Namespace, client_id: str) -> "AdminConnection":
     """A connection to the cluster that the options name, with the command's deadline; close it after use."""
-    from barnabas.client.admin_connection import AdminConnection
-    from barnabas.client.deadline import Deadline
+    from barnabas.client.cluster.admin_connection import AdminConnection
+    from barnabas.client.network.deadline import Deadline
 
     properties = properties_file(arguments.command_config)
     properties.setdefault("client.id", client_id)
@@ -211,7 +211,7 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
     if path is None:
         return {}
     if not isinstance(path, str):
-        from barnabas.client.properties import overridden
+        from barnabas.client.properties.translation import overridden
 
         return overridden(properties_file(path.command_config), {**path.properties, **path.secrets()})
     try:
@@ -220,7 +220,7 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
         raise BarnabasError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"{path} is not a .properties file: {error}") from None
-    from barnabas.client.librdkafka_clients import FREE_TEXT
+    from barnabas.client.librdkafka.clients import FREE_TEXT
 
     for name in FREE_TEXT.intersection(given):
         if given[name] != given[name].strip():
@@ -247,7 +247,7 @@ def client_properties_file(path: "str | Context | None") -> dict[str, str]:
 
     What would protect a connection but for a typing error stays, and is refused; so is every such name of an option.
     """
-    from barnabas.client.property_names import CLIENT_PROPERTIES, is_client_property, looks_like_security_property
+    from barnabas.client.properties.names import CLIENT_PROPERTIES, is_client_property, looks_like_security_property
 
     given = properties_file(path)
     for name in [name for name in given if not is_client_property(name) and not looks_like_security_property(name)]:

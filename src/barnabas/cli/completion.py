@@ -14,8 +14,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, properties_file
 from barnabas.cli.contexts import current_context, load_contexts
 from barnabas.cli.terminal import print, print_lines
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.deadline import Deadline
+from barnabas.client.cluster.admin_connection import AdminConnection
+from barnabas.client.network.deadline import Deadline
 
 __all__ = ["main", "words"]
 
@@ -161,7 +161,7 @@ def _topics(connection: AdminConnection) -> list[str]:
 
 
 def _groups(connection: AdminConnection) -> list[str]:
-    from barnabas.client.groups import groups_in_part
+    from barnabas.client.admin.groups import groups_in_part
 
     return [group.group_id for group in groups_in_part(connection).groups]
 

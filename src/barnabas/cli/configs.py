@@ -18,8 +18,7 @@ from barnabas.cli.quotas import run_quotas
 from barnabas.cli.scram_commands import alter_users, describe_users, names_scram
 from barnabas.cli.suggestions import explained, warn_of_unknown
 from barnabas.cli.terminal import print
-from barnabas.client.admin_connection import AdminConnection, ConnectError
-from barnabas.client.configurations import (
+from barnabas.client.admin.configurations import (
     ConfigEntry,
     ConfigSource,
     Resource,
@@ -27,8 +26,9 @@ from barnabas.client.configurations import (
     alter_configs,
     describe_configs,
 )
-from barnabas.client.each_broker import ask_each, reached
-from barnabas.client.topics import describe_topics
+from barnabas.client.admin.topics import describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection, ConnectError
+from barnabas.client.cluster.each_broker import ask_each, reached
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_client_quotas import DescribeClientQuotasRequest
 from barnabas.wire.kafka.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest

@@ -27,9 +27,9 @@ from barnabas.cli.formatters import Formatter, formatter
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.terminal import print
 from barnabas.client.codecs import BYTES
-from barnabas.client.consumer import Consumer
+from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.errors import TimedOutError
-from barnabas.client.properties import OFFSET_RESETS
+from barnabas.client.properties.translation import OFFSET_RESETS
 
 __all__ = ["main", "record_comes"]
 

@@ -20,7 +20,7 @@ from barnabas.cli.reachability import require_broker
 from barnabas.cli.terminal import print
 from barnabas.client.codecs import BYTES, load_dotted
 from barnabas.client.errors import ClientError
-from barnabas.client.producer import Producer
+from barnabas.client.producer.producer import Producer
 
 __all__ = ["main"]
 

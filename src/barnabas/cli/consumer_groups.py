@@ -23,9 +23,7 @@ from barnabas.cli.incomplete import Gaps, without_deleted
 from barnabas.cli.suggestions import explained
 from barnabas.cli.terminal import print, print_lines
 from barnabas.cli.watching import show_repeatedly
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.errors import ClientError
-from barnabas.client.groups import (
+from barnabas.client.admin.groups import (
     GroupDescription,
     GroupListing,
     GroupMember,
@@ -37,7 +35,9 @@ from barnabas.client.groups import (
     groups_in_part,
     list_groups,
 )
-from barnabas.client.offsets import LATEST, FoundOffset, offsets_in_part
+from barnabas.client.admin.offsets import LATEST, FoundOffset, offsets_in_part
+from barnabas.client.cluster.admin_connection import AdminConnection
+from barnabas.client.errors import ClientError
 from barnabas.wire.kafka.errors import KafkaError
 
 __all__ = ["main"]

@@ -12,7 +12,7 @@ from barnabas.cli.java_dates import java_date
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.terminal import print
 from barnabas.client.codecs import BYTES
-from barnabas.client.consumer import Consumer
+from barnabas.client.consumer.consumer import Consumer
 
 __all__ = ["main"]
 

@@ -21,10 +21,10 @@ from barnabas.cli.contexts import (
 )
 from barnabas.cli.credentials import SECRETS, open_keyring
 from barnabas.cli.terminal import print, print_lines
-from barnabas.client.broker_link import parse_servers
 from barnabas.client.errors import LibrdkafkaOnlyError
-from barnabas.client.link_security import LinkSecurity
-from barnabas.client.properties import KNOWN_FOR_LOGIN, overridden, renamed_for_all, security_properties
+from barnabas.client.network.broker_link import parse_servers
+from barnabas.client.properties.translation import KNOWN_FOR_LOGIN, overridden, renamed_for_all, security_properties
+from barnabas.client.security.link_security import LinkSecurity
 
 __all__ = ["main"]
 

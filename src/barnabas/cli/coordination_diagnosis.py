@@ -7,7 +7,7 @@ nothing listened there. `barnabas.cli.coordination_status` asks the servers them
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.coordination_status import ServingState, statuses_of
 from barnabas.cli.reachability import ANSWER_S
-from barnabas.client.deadline import Deadline
+from barnabas.client.network.deadline import Deadline
 from barnabas.coordination.client import ConnectString
 
 __all__ = ["ASK_S", "require_coordination", "why_unserved"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.deadline import Deadline
-from barnabas.client.link_sockets import open_socket, receive_all, send_all
+from barnabas.client.network.deadline import Deadline
+from barnabas.client.network.sockets import open_socket, receive_all, send_all
 
 __all__ = ["ServerStatus", "ServingState", "server_status", "statuses_of"]
 

@@ -10,8 +10,8 @@ from barnabas.cli.common import ToolParser, add_connection_options, add_output_o
 from barnabas.cli.incomplete import Gaps
 from barnabas.cli.json_files import duplicates, integer, items, read_document, topic_partition
 from barnabas.cli.terminal import print
+from barnabas.client.admin.offsets import delete_records
 from barnabas.client.errors import ClientError, RefusedError
-from barnabas.client.offsets import delete_records
 
 __all__ = ["main"]
 

@@ -10,10 +10,10 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, client_properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.terminal import print
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.client.codecs import BYTES
-from barnabas.client.consumer import Consumer
-from barnabas.client.producer import Producer
+from barnabas.client.consumer.consumer import Consumer
+from barnabas.client.producer.producer import Producer
 
 __all__ = ["main"]
 

@@ -11,9 +11,7 @@ from barnabas.base.numbers import whole_number
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
 from barnabas.cli.incomplete import Gaps
 from barnabas.cli.terminal import print
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.errors import ClientError
-from barnabas.client.offsets import (
+from barnabas.client.admin.offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
@@ -22,7 +20,9 @@ from barnabas.client.offsets import (
     FoundOffset,
     offsets_in_part,
 )
-from barnabas.client.topics import describe_topics
+from barnabas.client.admin.topics import describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
+from barnabas.client.errors import ClientError
 
 __all__ = ["main"]
 

@@ -8,11 +8,17 @@ from barnabas.cli.common import ToolParser, add_connection_options, add_output_o
 from barnabas.cli.incomplete import Gaps
 from barnabas.cli.terminal import print_lines
 from barnabas.cli.times import parse_time_ms
-from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.admin.groups import (
+    alter_group_offsets,
+    ask_coordinators,
+    describe_group,
+    group_offsets,
+    groups_in_part,
+)
+from barnabas.client.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from barnabas.client.admin.topics import describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import ClientError
-from barnabas.client.groups import alter_group_offsets, ask_coordinators, describe_group, group_offsets, groups_in_part
-from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
-from barnabas.client.topics import describe_topics
 
 __all__ = ["main"]
 

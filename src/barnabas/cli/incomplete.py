@@ -16,7 +16,7 @@ from barnabas.client.errors import RefusedError, UnknownTopicError
 from barnabas.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.client.admin_connection import AdminConnection
+    from barnabas.client.cluster.admin_connection import AdminConnection
 
 __all__ = ["Gaps", "without_deleted"]
 

@@ -16,7 +16,7 @@ from barnabas.cli.common import (
 )
 from barnabas.cli.json_files import duplicates, items, read_document, topic_partition
 from barnabas.cli.terminal import print
-from barnabas.client.elections import ElectionType, elect_leaders
+from barnabas.client.admin.elections import ElectionType, elect_leaders
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["main"]

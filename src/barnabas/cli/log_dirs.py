@@ -8,8 +8,8 @@ from barnabas.cli.common import ToolParser, add_connection_options, add_output_o
 from barnabas.cli.incomplete import Gaps
 from barnabas.cli.json_files import compact
 from barnabas.cli.terminal import print, print_document
-from barnabas.client.each_broker import ask_each, reached
-from barnabas.client.log_dirs import LogDirContents, describe_log_dirs
+from barnabas.client.admin.log_dirs import LogDirContents, describe_log_dirs
+from barnabas.client.cluster.each_broker import ask_each, reached
 from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["main"]

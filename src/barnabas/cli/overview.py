@@ -17,11 +17,17 @@ from barnabas.cli.common import (
 from barnabas.cli.incomplete import Gaps, without_deleted
 from barnabas.cli.terminal import escaped_for, print_lines
 from barnabas.cli.watching import show_repeatedly
-from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.admin.groups import (
+    GroupDescription,
+    ask_coordinators,
+    describe_group,
+    group_offsets,
+    groups_in_part,
+)
+from barnabas.client.admin.offsets import LATEST, FoundOffset, bounds_in_part, offsets_in_part
+from barnabas.client.admin.topics import TopicDescription, describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import ClientError, UnknownTopicError
-from barnabas.client.groups import GroupDescription, ask_coordinators, describe_group, group_offsets, groups_in_part
-from barnabas.client.offsets import LATEST, FoundOffset, bounds_in_part, offsets_in_part
-from barnabas.client.topics import TopicDescription, describe_topics
 
 __all__ = ["main"]
 

@@ -17,7 +17,7 @@ from barnabas.cli.reachability import require_broker
 from barnabas.cli.terminal import print
 from barnabas.client.codecs import BYTES
 from barnabas.client.errors import ClientError
-from barnabas.client.producer import Producer
+from barnabas.client.producer.producer import Producer
 from barnabas.client.records import Delivery
 
 __all__ = ["LatencyStats", "main"]

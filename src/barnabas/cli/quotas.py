@@ -7,7 +7,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.cli.common import print_json
 from barnabas.cli.config_changes import Entity, parse_changes
 from barnabas.cli.terminal import print
-from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

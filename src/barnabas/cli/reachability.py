@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.client.properties import CONNECT_TIMEOUT_PROPERTY, renamed_for_all, security_properties
+from barnabas.client.properties.translation import CONNECT_TIMEOUT_PROPERTY, renamed_for_all, security_properties
 
 if TYPE_CHECKING:
-    from barnabas.client.admin_connection import AdminConnection
-    from barnabas.client.consumer import Consumer
-    from barnabas.client.deadline import Deadline
+    from barnabas.client.cluster.admin_connection import AdminConnection
+    from barnabas.client.consumer.consumer import Consumer
     from barnabas.client.errors import ClientError
+    from barnabas.client.network.deadline import Deadline
 
 __all__ = ["ANSWER_S", "LIBRDKAFKA_S", "bounds_of", "existing_partitions", "require_broker", "topics_of"]
 
@@ -52,7 +52,7 @@ def require_broker(
             connection.close()
         return
     # librdkafka has what AdminConnection has not, Kerberos for one, and says at the end of the time what is wrong.
-    from barnabas.client.consumer import Consumer
+    from barnabas.client.consumer.consumer import Consumer
 
     given = renamed_for_all(properties)
     servers = bootstrap or given.get("bootstrap.servers", "")
@@ -62,9 +62,9 @@ def require_broker(
 
 def _connection(bootstrap: str, properties: Mapping[str, Any], timeout_s: float) -> "AdminConnection | None":
     """With the deadline; None where only librdkafka has the protection that the properties ask for."""
-    from barnabas.client.admin_connection import AdminConnection
-    from barnabas.client.deadline import Deadline
+    from barnabas.client.cluster.admin_connection import AdminConnection
     from barnabas.client.errors import LibrdkafkaOnlyError
+    from barnabas.client.network.deadline import Deadline
 
     given = renamed_for_all(properties)
     secure = {**security_properties(given), CONNECT_TIMEOUT_PROPERTY: str(math.ceil(timeout_s * 1000))}
@@ -77,7 +77,7 @@ def _connection(bootstrap: str, properties: Mapping[str, Any], timeout_s: float)
 def _say_without_leader(connection: "AdminConnection", topics: list[str]) -> dict[int, list[TopicPartition]]:
     """Name the partitions without a leader; the others by their leaders."""
     from barnabas.cli.incomplete import Gaps
-    from barnabas.client.topics import no_leader
+    from barnabas.client.admin.topics import no_leader
 
     without_leader = {}
     by_leader: dict[int, list[TopicPartition]] = {}
@@ -97,7 +97,7 @@ def _say_without_leader(connection: "AdminConnection", topics: list[str]) -> dic
 def _say_without_answer(connection: "AdminConnection", by_leader: Mapping[int, list[TopicPartition]]) -> None:
     """Name the leaders that do not answer; in a thread, for the others can be read meanwhile."""
     from barnabas.cli.incomplete import Gaps
-    from barnabas.client.each_broker import ask_each
+    from barnabas.client.cluster.each_broker import ask_each
     from barnabas.client.errors import ConnectError
     from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
 
@@ -150,8 +150,8 @@ def bounds_of(
     for, and what waiting does not mend. It may use all of the deadline if it ``is_last``.
     """
     from barnabas.cli.incomplete import Gaps
+    from barnabas.client.admin.offsets import bounds_in_part
     from barnabas.client.errors import AuthorizationError, ClientError, UnknownTopicError
-    from barnabas.client.offsets import bounds_in_part
 
     connection = _connection("", properties, deadline.left_s())
     with connection or contextlib.nullcontext():

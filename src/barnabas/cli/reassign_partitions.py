@@ -45,10 +45,8 @@ from barnabas.cli.reassignment_plans import (
     topic_throttles,
 )
 from barnabas.cli.terminal import print
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.configurations import Resource, ResourceType, alter_configs
-from barnabas.client.errors import ClientError, RefusedError
-from barnabas.client.log_dirs import (
+from barnabas.client.admin.configurations import Resource, ResourceType, alter_configs
+from barnabas.client.admin.log_dirs import (
     Replica,
     ReplicaPlace,
     alter_replica_log_dirs,
@@ -56,8 +54,10 @@ from barnabas.client.log_dirs import (
     find_replicas,
     replicas_in_part,
 )
-from barnabas.client.reassignments import alter_reassignments, list_reassignments
-from barnabas.client.topics import describe_topics
+from barnabas.client.admin.reassignments import alter_reassignments, list_reassignments
+from barnabas.client.admin.topics import describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
+from barnabas.client.errors import ClientError, RefusedError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["main"]

@@ -16,9 +16,9 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.topics.placement import Choices, assign_replicas
 from barnabas.cli.json_files import compact, duplicates, items, text, topic_partition
-from barnabas.client.admin_connection import Broker
-from barnabas.client.log_dirs import Replica
-from barnabas.client.reassignments import Reassignment
+from barnabas.client.admin.log_dirs import Replica
+from barnabas.client.admin.reassignments import Reassignment
+from barnabas.client.cluster.admin_connection import Broker
 
 __all__ = [
     "FOLLOWER_THROTTLED_RATE",

@@ -23,11 +23,11 @@ from barnabas.cli.incomplete import Gaps
 from barnabas.cli.json_files import compact
 from barnabas.cli.replica_comparison import Comparison, Difference, Fetched
 from barnabas.cli.terminal import print, print_document
-from barnabas.client.admin_connection import AdminConnection, ConnectError
-from barnabas.client.deadline import Deadline
+from barnabas.client.admin.offsets import EARLIEST, LATEST, FoundOffset, offsets_in_part
+from barnabas.client.admin.topics import TopicDescription, describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection, ConnectError
 from barnabas.client.errors import ProtocolError
-from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, offsets_in_part
-from barnabas.client.topics import TopicDescription, describe_topics
+from barnabas.client.network.deadline import Deadline
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 

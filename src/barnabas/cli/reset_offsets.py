@@ -17,10 +17,10 @@ from barnabas.base.record_times import searched_ms
 from barnabas.cli.colours import print_error, print_warning
 from barnabas.cli.common import aligned, print_json
 from barnabas.cli.terminal import escaped_for, print, print_lines
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.groups import alter_group_offsets, describe_group, group_offsets
-from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
-from barnabas.client.topics import describe_topics
+from barnabas.client.admin.groups import alter_group_offsets, describe_group, group_offsets
+from barnabas.client.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from barnabas.client.admin.topics import describe_topics
+from barnabas.client.cluster.admin_connection import AdminConnection
 
 __all__ = ["duration_ms", "parse_partitions", "parse_reset_plan", "reset_offsets", "timestamp_ms"]
 

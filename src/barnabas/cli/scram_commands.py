@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import print_json
 from barnabas.cli.terminal import print
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.scram_users import ScramPassword, alter_scram_users, describe_scram_users
+from barnabas.client.admin.scram_users import ScramPassword, alter_scram_users, describe_scram_users
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.scram import MIN_SCRAM_ITERATIONS
 

@@ -16,7 +16,7 @@ from barnabas.broker.configuration.repository import alter_entity
 from barnabas.broker.configuration.scram_credentials import ScramChange, sanitized, texts_after_changes
 from barnabas.cli.scram_commands import passwords_of
 from barnabas.cli.terminal import print
-from barnabas.client.scram_users import ScramPassword, salt_password
+from barnabas.client.admin.scram_users import ScramPassword, salt_password
 from barnabas.coordination.client import BlockingClient, CoordinationClient
 from barnabas.net.sockets import SocketNetwork
 from barnabas.security.mechanisms import SCRAM_MECHANISMS

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.cli.colours import print_warning
-from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["explained", "key_hint", "topic_hint", "warn_of_unknown"]

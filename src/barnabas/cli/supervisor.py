@@ -122,7 +122,7 @@ class Supervisor:
 
         Updates from the controller reach brokers one by one, and a client may ask any of them.
         """
-        from barnabas.client.groups import prepare_groups
+        from barnabas.client.admin.groups import prepare_groups
 
         unready = self._bootstrap.split(",")
         end = time.monotonic() + _READY_TIMEOUT_S
@@ -145,7 +145,7 @@ class Supervisor:
         return False
 
     def _knows_all(self, server: str) -> bool:
-        from barnabas.client.admin_connection import AdminConnection
+        from barnabas.client.cluster.admin_connection import AdminConnection
 
         try:
             with AdminConnection(server, self._properties) as admin:
@@ -243,7 +243,11 @@ def _import_servers() -> None:
     import asyncio  # noqa: F401  # loaded for the children
     import importlib
 
-    for module in ("barnabas.coordination.server.server", "barnabas.broker.server", "barnabas.client.admin_connection"):
+    for module in (
+        "barnabas.coordination.server.server",
+        "barnabas.broker.server",
+        "barnabas.client.cluster.admin_connection",
+    ):
         importlib.import_module(module)
 
 

@@ -15,10 +15,10 @@ from barnabas.cli.readable import json_line, record_text
 from barnabas.cli.standard_streams import in_blocks
 from barnabas.cli.terminal import print_document, print_lines
 from barnabas.cli.times import parse_time_ms
+from barnabas.client.admin.offsets import LATEST
 from barnabas.client.codecs import BYTES
-from barnabas.client.consumer import Consumer
-from barnabas.client.deadline import Deadline
-from barnabas.client.offsets import LATEST
+from barnabas.client.consumer.consumer import Consumer
+from barnabas.client.network.deadline import Deadline
 from barnabas.client.records import Record
 
 __all__ = ["main"]

@@ -15,12 +15,9 @@ from barnabas.cli.common import ToolParser, add_connection_options, add_output_o
 from barnabas.cli.incomplete import Gaps
 from barnabas.cli.suggestions import explained
 from barnabas.cli.terminal import print
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.configurations import ConfigEntry, Resource, ResourceType, describe_configs
-from barnabas.client.each_broker import ask_in_part
-from barnabas.client.errors import ClientError
-from barnabas.client.reassignments import Reassignment, list_reassignments
-from barnabas.client.topics import (
+from barnabas.client.admin.configurations import ConfigEntry, Resource, ResourceType, describe_configs
+from barnabas.client.admin.reassignments import Reassignment, list_reassignments
+from barnabas.client.admin.topics import (
     EligibleLeaders,
     PartitionDescription,
     TopicDescription,
@@ -30,6 +27,9 @@ from barnabas.client.topics import (
     describe_topics,
     eligible_leaders,
 )
+from barnabas.client.cluster.admin_connection import AdminConnection
+from barnabas.client.cluster.each_broker import ask_in_part
+from barnabas.client.errors import ClientError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["main"]

@@ -7,7 +7,7 @@ from barnabas.cli.common import BROKERS_HELP, ToolParser, add_connect_timeout, c
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.verifiable_output import StopSignals, print_event
 from barnabas.client.errors import ClientError
-from barnabas.client.producer import OnDelivery, Producer
+from barnabas.client.producer.producer import OnDelivery, Producer
 from barnabas.client.records import Delivery
 
 __all__ = ["main"]

@@ -26,7 +26,7 @@ from barnabas.cli.quota_commands import QUOTA_COMMANDS
 from barnabas.cli.terminal import print
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.cli.zookeeper_shell_output import JsonOutput, ShellOutput, TextOutput
-from barnabas.client.deadline import Deadline
+from barnabas.client.network.deadline import Deadline
 from barnabas.coordination.client import BlockingClient, SessionEvent
 from barnabas.coordination.client.client_config import client_sasl, client_tls, read_client_config
 from barnabas.coordination.client.operations import WatchEvent

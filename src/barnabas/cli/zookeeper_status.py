@@ -10,7 +10,7 @@ from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_opti
 from barnabas.cli.coordination_status import ServerStatus, ServingState, statuses_of
 from barnabas.cli.incomplete import Gaps
 from barnabas.cli.terminal import print_lines
-from barnabas.client.deadline import Deadline
+from barnabas.client.network.deadline import Deadline
 from barnabas.coordination.client import ConnectString
 
 __all__ = ["main"]

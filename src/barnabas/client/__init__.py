@@ -12,19 +12,21 @@ unless a codec is given. Every error is a `ClientError`.
 ...     for record in consumer:
 ...         print(record.value)
 
-Names are imported at first use: the tools that only need `barnabas.client.admin_connection` do not load librdkafka.
+Names are imported at first use: the tools that only need `barnabas.client.cluster.admin_connection` do not load librdkafka.
 """
 
 from typing import TYPE_CHECKING
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.lazy_names import import_lazily
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
-    from barnabas.client.aio import AsyncConsumer, AsyncProducer
-    from barnabas.client.aio_admin import AsyncAdmin
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.aio.admin import AsyncAdmin
+    from barnabas.client.aio.consumer import AsyncConsumer
+    from barnabas.client.aio.producer import AsyncProducer
     from barnabas.client.codecs import BYTES, DOUBLE, INTEGER, JSON, LONG, STRING, Codec, Deserializer, Serializer
-    from barnabas.client.consumer import Consumer
+    from barnabas.client.consumer.consumer import Consumer
     from barnabas.client.errors import (
         AuthenticationError,
         AuthorizationError,
@@ -49,9 +51,9 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnsupportedError,
     )
-    from barnabas.client.producer import Producer, Receipt
+    from barnabas.client.producer.producer import Producer, Receipt
     from barnabas.client.records import Delivery, Headers, Record
-    from barnabas.client.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
+    from barnabas.client.registry.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
 
 __all__ = [
     "BYTES",
@@ -102,10 +104,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Admin": "admin",
-    "AsyncAdmin": "aio_admin",
-    "AsyncConsumer": "aio",
-    "AsyncProducer": "aio",
+    "Admin": "admin.admin",
+    "AsyncAdmin": "aio.admin",
+    "AsyncConsumer": "aio.consumer",
+    "AsyncProducer": "aio.producer",
     "AuthenticationError": "errors",
     "AuthorizationError": "errors",
     "BYTES": "codecs",
@@ -116,7 +118,7 @@ _HOMES = {
     "CommitError": "errors",
     "ConfigurationError": "errors",
     "ConnectError": "errors",
-    "Consumer": "consumer",
+    "Consumer": "consumer.consumer",
     "DOUBLE": "codecs",
     "Delivery": "records",
     "DeliveryError": "errors",
@@ -128,34 +130,25 @@ _HOMES = {
     "INTEGER": "codecs",
     "JSON": "codecs",
     "LONG": "codecs",
-    "Producer": "producer",
+    "Producer": "producer.producer",
     "ProtocolError": "errors",
-    "Receipt": "producer",
+    "Receipt": "producer.producer",
     "Record": "records",
     "LibrdkafkaOnlyError": "errors",
     "RefusedError": "errors",
     "STRING": "codecs",
-    "SchemaRegistry": "registry",
+    "SchemaRegistry": "registry.registry",
     "SerializationError": "errors",
     "Serializer": "codecs",
     "TimedOutError": "errors",
     "TransactionError": "errors",
     "UndeliveredError": "errors",
     "UnknownHostError": "errors",
-    "UnknownSchemaError": "registry",
+    "UnknownSchemaError": "registry.registry",
     "UnknownTopicError": "errors",
     "UnsupportedError": "errors",
-    "UnsupportedSchemaError": "registry",
+    "UnsupportedSchemaError": "registry.registry",
 }
 
 if not TYPE_CHECKING:  # a type checker sees the imports above alone, and finds names that do not exist
-
-    def __getattr__(name):
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        value = getattr(import_module(f"{__name__}.{home}"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = import_lazily(__name__, _HOMES)

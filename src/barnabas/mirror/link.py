@@ -16,14 +16,14 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.configurations import ConfigSource
+from barnabas.client.admin.offsets import LATEST
 from barnabas.client.codecs import BYTES
-from barnabas.client.configurations import ConfigSource
-from barnabas.client.consumer import Consumer
+from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.errors import ConnectError, RefusedError, TimedOutError
-from barnabas.client.offsets import LATEST
-from barnabas.client.producer import Producer
-from barnabas.client.properties import security_properties
+from barnabas.client.producer.producer import Producer
+from barnabas.client.properties.translation import security_properties
 from barnabas.mirror.link_records import GroupCheckpoint, LinkHeartbeat, OffsetSync
 from barnabas.mirror.offset_translation import OffsetTranslation
 from barnabas.mirror.replication_policy import HEARTBEATS, are_heartbeats

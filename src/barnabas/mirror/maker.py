@@ -13,9 +13,9 @@ from functools import partial
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client.codecs import BYTES
-from barnabas.client.consumer import Consumer
+from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.errors import BufferFullError, ClientError, UnknownTopicError
-from barnabas.client.producer import Producer
+from barnabas.client.producer.producer import Producer
 from barnabas.client.records import Delivery, Record
 from barnabas.mirror.link import MirrorLink
 from barnabas.mirror.replication_policy import HEARTBEATS

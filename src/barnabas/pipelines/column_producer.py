@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.client.admin_connection import AdminConnection, ConnectError
-from barnabas.client.batch_limits import TOO_LARGE, raise_limit
+from barnabas.client.cluster.admin_connection import AdminConnection, ConnectError
+from barnabas.client.producer.batch_limits import TOO_LARGE, raise_limit
 from barnabas.pipelines.arrow_batches import EncodedRows, RowBatch, Rows, choose_partitions, encode_rows, pieces_of
 from barnabas.pipelines.letters import OF_RECORDS, Letter, refusal_policy_of
 from barnabas.pipelines.options import SinkOptions, connection_properties, has_own_client

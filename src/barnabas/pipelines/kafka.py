@@ -17,7 +17,7 @@ from confluent_kafka import admin as client_admin
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
-from barnabas.client.librdkafka_clients import new_client
+from barnabas.client.librdkafka.clients import new_client
 from barnabas.pipelines.offsets import EARLIEST, LATEST, Offsets
 from barnabas.pipelines.options import SourceOptions, Start, client_config
 

@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.json_text import parse_json
 from barnabas.base.numbers import LARGEST_INT32, whole_number
 from barnabas.client.errors import ConfigurationError, LibrdkafkaOnlyError
-from barnabas.client.properties import security_properties, translate_login
+from barnabas.client.properties.translation import security_properties, translate_login
 from barnabas.pipelines.offsets import EARLIEST, LATEST, Offsets, from_json, times_from_json
 
 __all__ = [
@@ -211,7 +211,7 @@ def has_own_client(kafka: Mapping[str, str], understood: Collection[str]) -> boo
         return True
     if security.get("ssl.ca.location") == "probe":  # librdkafka's own word for the system's certificates
         return False
-    from barnabas.client.link_security import LinkSecurity
+    from barnabas.client.security.link_security import LinkSecurity
 
     try:
         LinkSecurity(security)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
-from barnabas.client.admin_connection import AdminConnection, ConnectError
+from barnabas.client.cluster.admin_connection import AdminConnection, ConnectError
 from barnabas.client.errors import ProtocolError
 from barnabas.pipelines.arrow_records import arrow_records
 from barnabas.pipelines.errors import DataLossError

@@ -1,6 +1,6 @@
 """Schemas of Avro and Protobuf, from files and from a Confluent-compatible registry: as columns, and as decoders.
 
-How a value that belongs to a registry begins: `barnabas.client.registry_format`. A schema is asked for once and kept: an
+How a value that belongs to a registry begins: `barnabas.client.registry.wire_format`. A schema is asked for once and kept: an
 id never changes its meaning. So a flow runs on when producers begin to write with a newer schema; columns that a record's
 schema lacks are null.
 """
@@ -17,10 +17,10 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.json_text import parse_json
-from barnabas.client.avro_bounds import avro_bounds
 from barnabas.client.errors import ClientError, ConnectError
-from barnabas.client.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
-from barnabas.client.registry_format import split_message_indexes, split_schema_id
+from barnabas.client.registry.avro_bounds import avro_bounds
+from barnabas.client.registry.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
+from barnabas.client.registry.wire_format import split_message_indexes, split_schema_id
 
 __all__ = [
     "Decode",

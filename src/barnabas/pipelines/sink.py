@@ -21,9 +21,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.client.batch_limits import TOO_LARGE, size_of, too_large
 from barnabas.client.errors import classify
-from barnabas.client.producer_pool import ProducerPool
+from barnabas.client.producer.batch_limits import TOO_LARGE, size_of, too_large
+from barnabas.client.producer.pool import ProducerPool
 from barnabas.pipelines.column_producer import ColumnProducer, can_write
 from barnabas.pipelines.kafka import open_client
 from barnabas.pipelines.letters import OF_RECORDS, Letter, RefusalPolicy, refusal_policy_of

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.redaction import redacted_address
-from barnabas.client.properties import security_properties
+from barnabas.client.properties.translation import security_properties
 from barnabas.pipelines.charts_spec import Chart, declare_chart
 from barnabas.pipelines.formats import Format, read_format
 from barnabas.pipelines.function_files import FunctionUse

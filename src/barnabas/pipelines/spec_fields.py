@@ -309,7 +309,7 @@ class SpecTable:
             if reserved in found:
                 self.report(f"kafka.{reserved}", "has a field of its own here")
         if found:
-            from barnabas.client.property_names import refused_by_librdkafka
+            from barnabas.client.properties.names import refused_by_librdkafka
             from barnabas.pipelines.options import why_refused
 
             for name, text in found.items():
@@ -321,7 +321,7 @@ class SpecTable:
 
     def require_protection(self, kafka: Mapping[str, str]) -> dict[str, str]:
         """The properties, if no connection would be less protected by them than is meant."""
-        from barnabas.client.properties import translate_login
+        from barnabas.client.properties.translation import translate_login
 
         try:
             translate_login(dict(kafka))
@@ -432,7 +432,7 @@ def check_column(table: SpecTable, field_name: str, name: str) -> None:
 
 def check_web_address(table: SpecTable, field_name: str, url: str, example: str) -> None:
     """Raises `SpecError` for what is no address of http or https."""
-    from barnabas.client.web import split_login  # imports a client of HTTP, which few flows need
+    from barnabas.client.registry.web import split_login  # imports a client of HTTP, which few flows need
 
     try:
         split_login(url)

@@ -70,8 +70,8 @@ def latest_offsets(source: Source) -> Offsets:
 
 def compacted_topics(source: Source) -> list[str]:
     """The source's topics of which records of a key may be gone when there is a newer one; none if brokers do not say."""
-    from barnabas.client.admin_connection import AdminConnection
-    from barnabas.client.configurations import Resource, ResourceType, describe_configs
+    from barnabas.client.admin.configurations import Resource, ResourceType, describe_configs
+    from barnabas.client.cluster.admin_connection import AdminConnection
 
     topics = source.topics or sorted({each.topic for each in source_cluster(source).partitions()})
     resources = [Resource(ResourceType.TOPIC, topic) for topic in topics]

@@ -23,9 +23,9 @@ from barnabas.base.settings import list_text
 from barnabas.broker.apis.releases import check_release
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.server import BrokerServer
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.groups import prepare_groups
-from barnabas.client.topics import create_topic
+from barnabas.client.admin.groups import prepare_groups
+from barnabas.client.admin.topics import create_topic
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.testing.faults import ServerFaults

@@ -15,8 +15,8 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.private_files import make_private_dirs, write_private
-from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.scram_users import ScramPassword, alter_scram_users
+from barnabas.client.admin.scram_users import ScramPassword, alter_scram_users
+from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.security.jaas import LoginModule, jaas_text, login_module
 from barnabas.security.mechanisms import LOGIN_MODULES, SASL_MECHANISMS, SCRAM_MECHANISMS
 

@@ -192,7 +192,7 @@ class GroupCoordinator:
                 self._membership.timer_fired(group, kind, rest[0] if rest else "")
         return self._out.take()
 
-    # GroupMembership
+    # Membership
 
     def join(
         self, request: JoinGroupRequest, version: int, client_id: str, client_host: str, to: Any, now: Now

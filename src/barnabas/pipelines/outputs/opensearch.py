@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.base.json_text import parse_json
-from barnabas.client.web import basic_authorization, open_request
+from barnabas.client.registry.web import basic_authorization, open_request
 from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.errors import REFILL_ADVICE
 from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, overload
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.codecs import Deserializer, Serializer
-from barnabas.client.consumer import OnCommit
+from barnabas.client.consumer.consumer import OnCommit
 from barnabas.client.errors import TimedOutError
 from barnabas.client.records import Record
 from barnabas.testing.simulation.admin import topic_creation

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.consumer import OnCommit
+from barnabas.client.consumer.consumer import OnCommit
 from barnabas.client.errors import ClientError
 from barnabas.testing.virtual.membership import Membership
 

@@ -22,13 +22,13 @@ from barnabas.client.arguments import (
     check_times,
 )
 from barnabas.client.codecs import decoder
-from barnabas.client.consumer import CLOSE_CONSUMER_TIMEOUT_S, OnCommit
+from barnabas.client.consumer.consumer import CLOSE_CONSUMER_TIMEOUT_S, OnCommit
+from barnabas.client.consumer.rebalances import OnPartitions
 from barnabas.client.errors import (
     ClientError,
     ClosedError,
     ConfigurationError,
 )
-from barnabas.client.rebalances import OnPartitions
 from barnabas.client.records import Record
 from barnabas.testing.virtual.commits import Commits
 from barnabas.testing.virtual.fetching import Position

@@ -17,7 +17,6 @@ import numpy as np
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.client.arguments import check_timestamp
-from barnabas.client.batch_limits import TOO_LARGE
 from barnabas.client.codecs import encoder
 from barnabas.client.errors import (
     BufferFullError,
@@ -28,8 +27,9 @@ from barnabas.client.errors import (
     UndeliveredError,
     refusal,
 )
-from barnabas.client.partitioners import chooser
-from barnabas.client.producer import CLOSE_TIMEOUT_S, pairs
+from barnabas.client.producer.batch_limits import TOO_LARGE
+from barnabas.client.producer.partitioners import chooser
+from barnabas.client.producer.producer import CLOSE_TIMEOUT_S, pairs
 from barnabas.client.records import Delivery, Headers
 from barnabas.testing.virtual.link import ClusterLink
 from barnabas.testing.virtual.properties import producer_settings

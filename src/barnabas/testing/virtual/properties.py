@@ -1,6 +1,6 @@
 """Properties of clients in virtual time: those that have an effect here; another name is refused, not ignored.
 
-Names are sorted by `barnabas.client.properties` first, so that today's names and those of Kafka's first clients work.
+Names are sorted by `barnabas.client.properties.translation` first, so that today's names and those of Kafka's first clients work.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.client.errors import ConfigurationError
-from barnabas.client.properties import ConsumerPlan, ProducerPlan, plan_consumer, plan_producer
-from barnabas.client.property_names import check_all_known, check_properties
+from barnabas.client.properties.names import check_all_known, check_properties
+from barnabas.client.properties.translation import ConsumerPlan, ProducerPlan, plan_consumer, plan_producer
 
 __all__ = ["VirtualConsumerSettings", "VirtualProducerSettings", "consumer_settings", "producer_settings"]
 

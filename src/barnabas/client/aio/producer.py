@@ -1,0 +1,255 @@
+"""`AsyncProducer`: the methods of `Producer`, to be awaited.
+
+librdkafka has its own threads; their reports reach the event loop without blocking it: one thread hands whole batches to the
+loop. Properties and semantics are those of the blocking producer.
+
+Kafka has no counterpart; its `KafkaProducer` returns futures.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, overload
+
+from barnabas.base.ids import TopicPartition
+from barnabas.client.codecs import Serializer
+from barnabas.client.errors import ClientError
+from barnabas.client.producer.producer import CLOSE_TIMEOUT_S, Producer, pairs
+from barnabas.client.records import Delivery, Headers
+
+__all__ = ["AsyncProducer"]
+
+K_contra = TypeVar("K_contra", contravariant=True)
+V_contra = TypeVar("V_contra", contravariant=True)
+
+_POLL_S = 0.1
+_ROOM_S = 0.02
+
+
+class AsyncProducer(Generic[K_contra, V_contra]):
+    """Sends records to topics; make it inside a running loop. See `barnabas.client.producer.producer.Producer`."""
+
+    @overload
+    def __init__(
+        self: "AsyncProducer[str | bytes, str | bytes]",
+        properties: Mapping[str, Any],
+        *,
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "AsyncProducer[str | bytes, V_contra]",
+        properties: Mapping[str, Any],
+        *,
+        serializer: Serializer[V_contra],
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "AsyncProducer[K_contra, str | bytes]",
+        properties: Mapping[str, Any],
+        *,
+        key_serializer: Serializer[K_contra],
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        serializer: Serializer[V_contra] | None,
+        key_serializer: Serializer[K_contra] | None,
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        serializer: Any = None,
+        key_serializer: Any = None,
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._producer: Producer[K_contra, V_contra] = Producer(
+            properties,
+            serializer=serializer,
+            key_serializer=key_serializer,
+            partitioner=partitioner,
+            close_timeout_s=close_timeout_s,
+        )
+        self._reports: deque[tuple[asyncio.Future[Delivery], Delivery | None, ClientError | None]] = deque()
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._waiting: Counter[str] = Counter()
+        self._wake_is_due = False
+        self._stopped = False
+        self._thread = threading.Thread(target=self._serve, name="barnabas-producer", daemon=True)
+        self._thread.start()
+
+    @property
+    def dropped(self) -> int:
+        """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
+        return self._producer.dropped
+
+    async def send(
+        self,
+        topic: str,
+        value: V_contra | None,
+        key: K_contra | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> Delivery:
+        """Send a record and wait for the broker; raises `DeliveryError`, `DroppedError` or `BufferFullError`."""
+        future = await self.submit(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
+        return await future
+
+    async def submit(
+        self,
+        topic: str,
+        value: V_contra | None,
+        key: K_contra | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> "asyncio.Future[Delivery]":
+        """Put a record in the queue, waiting for room if necessary; the future gives its place."""
+        future: asyncio.Future[Delivery] = self._loop.create_future()
+
+        def delivered(delivery: Delivery | None, error: ClientError | None) -> None:
+            self._reports.append((future, delivery, error))
+            if not self._wake_is_due:
+                self._wake_is_due = True
+                self._loop.call_soon_threadsafe(self._report)
+
+        if not self._producer.is_ready(topic) or (self._waiting and topic in self._waiting):
+            await self._get_ready(topic)
+        receipt, offer = self._producer.prepare(topic, value, key, partition, timestamp_ms, headers, delivered)
+        if offer():
+            return future
+        wait_ms = self._producer.enqueue.wait_ms
+        end = None if wait_ms is None else self._loop.time() + wait_ms / 1000
+        while end is None or self._loop.time() < end:
+            await asyncio.sleep(_ROOM_S)
+            if offer():
+                return future
+        self._producer.give_up(receipt)
+        return future
+
+    async def _get_ready(self, topic: str) -> None:
+        """Learn a topic's limits in a thread. The lock is fair, so records that wait for it keep their order."""
+        lock = self._turns.setdefault(topic, asyncio.Lock())
+        self._waiting[topic] += 1
+        try:
+            async with lock:
+                if not self._producer.is_ready(topic):
+                    await asyncio.to_thread(self._producer.get_ready, topic)
+        finally:
+            self._waiting[topic] -= 1
+            if not self._waiting[topic]:
+                del self._waiting[topic], self._turns[topic]
+
+    def _serve(self) -> None:
+        while not self._stopped:
+            self._producer.poll(_POLL_S)
+
+    def _report(self) -> None:
+        # Cleared first: a report that arrives during the callbacks asks for another turn.
+        self._wake_is_due = False
+        while self._reports:
+            future, delivery, error = self._reports.popleft()
+            if future.done():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            elif delivery is not None:
+                future.set_result(delivery)
+
+    async def send_many(
+        self, topic: str, values: Iterable[V_contra], *, keys: Iterable[K_contra] | None = None
+    ) -> list[Delivery]:
+        """Send a batch and wait for all of it; raises the first failure after the fate of each is known."""
+        batch = pairs(values, keys) if keys is not None else ((value, None) for value in values)
+        waiting = [await self.submit(topic, value, key) for value, key in batch]
+        await asyncio.wait(waiting) if waiting else None
+        return [future.result() for future in waiting]
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until the fate of every record is known; see `Producer.flush`."""
+        await asyncio.to_thread(self._producer.flush, timeout_s)
+        self._report()
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Flush and let go within the limit; see `Producer.close`. A second call does nothing."""
+        if self._stopped:
+            return
+        try:
+            await asyncio.to_thread(self._producer.close, timeout_s)
+        finally:
+            self._stopped = True
+            await asyncio.to_thread(self._thread.join)
+            self._report()
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; raises `UnknownTopicError`."""
+        return await asyncio.to_thread(self._producer.partitions_for, topic)
+
+    async def init_transactions(self, timeout_s: float = 30.0) -> None:
+        """See `Producer.init_transactions`."""
+        await asyncio.to_thread(self._producer.init_transactions, timeout_s)
+
+    async def begin_transaction(self) -> None:
+        """See `Producer.begin_transaction`."""
+        self._producer.begin_transaction()
+
+    async def commit_transaction(self, timeout_s: float = 30.0) -> None:
+        """See `Producer.commit_transaction`."""
+        await asyncio.to_thread(self._producer.commit_transaction, timeout_s)
+
+    async def abort_transaction(self, timeout_s: float = 30.0) -> None:
+        """See `Producer.abort_transaction`."""
+        await asyncio.to_thread(self._producer.abort_transaction, timeout_s)
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int], group_metadata: Any, timeout_s: float = 30.0
+    ) -> None:
+        """See `Producer.send_offsets_to_transaction`."""
+        await asyncio.to_thread(self._producer.send_offsets_to_transaction, offsets, group_metadata, timeout_s)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction as an ``async with`` block: committed at its end, aborted when it raises."""
+        await self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException:
+            with contextlib.suppress(ClientError):
+                await self.abort_transaction()
+            raise
+
+    async def __aenter__(self) -> Self:
+        self._producer.__enter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()
+            return
+        with contextlib.suppress(ClientError):  # an error is under way, and must not be hidden
+            await self.close(5.0 if issubclass(kind, Exception) else 0.5)

@@ -1,0 +1,18 @@
+"""Codecs with schemas of a registry: Avro and Protobuf.
+
+Kafka has no counterpart; Confluent's client has `KafkaAvroSerializer` and `SchemaRegistryClient`.
+"""
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.lazy_names import import_lazily
+
+if TYPE_CHECKING:
+    from barnabas.client.registry.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
+
+__all__ = ["SchemaRegistry", "UnknownSchemaError", "UnsupportedSchemaError"]
+
+if not TYPE_CHECKING:
+    __getattr__ = import_lazily(
+        __name__, {"SchemaRegistry": "registry", "UnknownSchemaError": "registry", "UnsupportedSchemaError": "registry"}
+    )
