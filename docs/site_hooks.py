@@ -15,7 +15,18 @@ ROOT = Path(__file__).parents[1]
 API = {
     "client": (
         "The client's API",
-        ["producer", "consumer", "aio", "admin", "aio_admin", "records", "codecs", "registry", "errors"],
+        [
+            "producer.producer",
+            "consumer.consumer",
+            "aio.producer",
+            "aio.consumer",
+            "admin.admin",
+            "aio.admin",
+            "records",
+            "codecs",
+            "registry.registry",
+            "errors",
+        ],
     ),
     "testing": (
         "The API for tests",

@@ -112,7 +112,7 @@ def test_every_request_that_clients_send_has_a_rule_for_its_answers() -> None:
     """An API that is new here cannot be forgotten: modules name the requests that they send."""
     sent = set()
     for folder in ("client", "cli", "mirror", "pipelines"):
-        for path in (PACKAGE / folder).glob("*.py"):
+        for path in (PACKAGE / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("barnabas.wire.kafka.messages."):
                     sent |= {alias.name for alias in node.names if alias.name.endswith("Request")}

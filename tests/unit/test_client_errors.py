@@ -77,7 +77,7 @@ def test_no_module_of_the_client_raises_another_error() -> None:
     known |= {"AvroBoundsError"}  # a ValueError, as fastavro raises; caught where schemas and values are read
     known |= {"urllib.error.HTTPError"}  # urllib's protocol for an answer; caught where requests are made
     strange = []
-    for path in PACKAGE.glob("*.py"):
+    for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
                 name = node.exc.func.id if isinstance(node.exc.func, ast.Name) else ast.unparse(node.exc.func)

@@ -1,4 +1,4 @@
-"""Clients for Python programs: `Producer`, `Consumer` and `Admin`, on librdkafka; their asyncio twins in `aio`.
+"""Clients for Python programs: `Producer`, `Consumer` and `Admin`, on librdkafka; the same for asyncio in `aio`.
 
 They take properties under today's names of the Java clients, under librdkafka's, and under those of Kafka's first clients
 (see `barnabas.client.properties`), and add what librdkafka lacks: ``producer.type``, ``queue.enqueue.timeout.ms``,
@@ -18,7 +18,7 @@ Names are imported at first use: the tools that only need `barnabas.client.clust
 from typing import TYPE_CHECKING
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.lazy_names import import_lazily
+from barnabas.base.lazy_names import import_lazily
 
 if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin

@@ -1,10 +1,10 @@
 """What clients raise. Every error of this package is a `ClientError`: what was wrong, where, and what to do about it.
 
-Counterpart: ``org.apache.kafka.common.errors``. Some classes are also one of Python's own, or of the protocol's
+Some classes are also one of Python's own, or of the protocol's
 (`ConfigurationError` is a `ConfigError`, `TimedOutError` a ``TimeoutError``, `RefusedError` a `KafkaError`), so that code
 which expects those catches them too.
 
-In Kafka: `KafkaException`.
+In Kafka: `KafkaException`, and the package `org.apache.kafka.common.errors`.
 """
 
 import re

@@ -14,6 +14,8 @@ the whole run (one per worker under pytest-xdist); both listen on free ports.
 
 from typing import TYPE_CHECKING
 
+from barnabas.base.lazy_names import import_lazily
+
 if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster
     from barnabas.testing.processes import ProcessCluster
@@ -49,12 +51,4 @@ _HOMES = {
 }
 
 if not TYPE_CHECKING:  # a type checker sees the imports above alone, and finds names that do not exist
-
-    def __getattr__(name):
-        # The broker is imported when one is asked for.
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        return getattr(import_module(f"{__name__}.{home}"), name)
+    __getattr__ = import_lazily(__name__, _HOMES)

@@ -5,7 +5,7 @@ In Kafka: `Admin`, `KafkaAdminClient`; the package `org.apache.kafka.clients.adm
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.lazy_names import import_lazily
+from barnabas.base.lazy_names import import_lazily
 
 if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin

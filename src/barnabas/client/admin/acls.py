@@ -1,8 +1,8 @@
 """Access control lists over an `AdminConnection`: list, add, remove.
 
-Counterpart: ``AclBinding`` and ``AclBindingFilter``; the words are those of Kafka's enums, in capitals.
+The words are those of Kafka's enums, in capitals.
 
-In Kafka: `Admin.createAcls`.
+In Kafka: `Admin.createAcls`, `AclBinding`, `AclBindingFilter`.
 """
 
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A typed face of the functions in `topics`, `configurations`, `groups`, `offsets`
 `log_dirs`, on one `AdminConnection`. What a broker refuses is a `RefusedError` of the class of its code, such as
 `UnknownTopicError`; a broker that cannot be reached a `ConnectError`.
 
-Counterpart: ``org.apache.kafka.clients.admin.Admin``.
-
 In Kafka: `KafkaAdminClient`.
 """
 

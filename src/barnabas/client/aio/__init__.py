@@ -5,7 +5,7 @@ Kafka has no counterpart; methods of `KafkaAdminClient` return a `KafkaFuture`.
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.lazy_names import import_lazily
+from barnabas.base.lazy_names import import_lazily
 
 if TYPE_CHECKING:
     from barnabas.client.aio.admin import AsyncAdmin

@@ -5,7 +5,7 @@ In Kafka: `KafkaConsumer`; the package `org.apache.kafka.clients.consumer`.
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.lazy_names import import_lazily
+from barnabas.base.lazy_names import import_lazily
 
 if TYPE_CHECKING:
     from barnabas.client.consumer.consumer import CLOSE_CONSUMER_TIMEOUT_S, Consumer, OnCommit

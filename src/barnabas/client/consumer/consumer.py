@@ -4,8 +4,6 @@ Records are fetched many at a time and handed out one by one. A record counts as
 for, as with Java's poll: only then may automatic commits include it, so that a crash in the middle repeats records and
 loses none.
 
-Counterpart: ``org.apache.kafka.clients.consumer.KafkaConsumer``.
-
 In Kafka: `KafkaConsumer`.
 """
 

@@ -1,9 +1,7 @@
 """Records that a consumer has fetched: those that wait, those held back while their partition is paused, and how far each
 partition was handed out. Pure.
 
-Counterpart: ``FetchBuffer`` and ``SubscriptionState``.
-
-In Kafka: `FetchCollector`.
+In Kafka: `FetchBuffer`, `FetchCollector`, `SubscriptionState`.
 """
 
 from collections import deque

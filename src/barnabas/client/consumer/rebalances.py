@@ -1,7 +1,5 @@
 """What a group's rebalances mean for records that were fetched already: those of partitions that went are dropped.
 
-Counterpart: ``ConsumerRebalanceListener``.
-
 In Kafka: `ConsumerRebalanceListener`.
 """
 

@@ -1,7 +1,5 @@
 """What is checked before librdkafka starts: host names that cannot be resolved would be tried for ever.
 
-Counterpart: ``ClientUtils.parseAndValidateAddresses`` of the Java clients.
-
 In Kafka: `ClientUtils.parseAndValidateAddresses`.
 """
 

@@ -1,8 +1,6 @@
 """`BrokerLink`: a blocking connection to one broker, with the protection that the properties ask for and the API versions it speaks.
 
-Counterpart: NetworkClient with one request in flight.
-
-In Kafka: `NetworkClient`.
+In Kafka: `NetworkClient`, with one request in flight.
 """
 
 import struct

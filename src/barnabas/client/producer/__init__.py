@@ -5,7 +5,7 @@ In Kafka: `KafkaProducer`; the package `org.apache.kafka.clients.producer`.
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.lazy_names import import_lazily
+from barnabas.base.lazy_names import import_lazily
 
 if TYPE_CHECKING:
     from barnabas.client.producer.producer import Producer, Receipt

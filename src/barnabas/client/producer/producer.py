@@ -5,8 +5,6 @@ batches and retries. `Producer.send` returns a `Receipt`; its `Receipt.result` w
 that no receipt and no callback has seen are raised by the next `Producer.flush` or at the end of the ``with`` block, so
 that nothing is lost in silence. What ``queue.enqueue.timeout.ms`` drops is counted in `Producer.dropped`.
 
-Counterpart: ``org.apache.kafka.clients.producer.KafkaProducer``.
-
 In Kafka: `KafkaProducer`.
 """
 

@@ -5,7 +5,7 @@ Kafka has no counterpart; Confluent's client has `KafkaAvroSerializer` and `Sche
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.lazy_names import import_lazily
+from barnabas.base.lazy_names import import_lazily
 
 if TYPE_CHECKING:
     from barnabas.client.registry.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError

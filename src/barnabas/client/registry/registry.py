@@ -1,4 +1,4 @@
-"""Codecs with schemas of a registry: Avro and Protobuf, in the format of Confluent's serializers (`registry_format`).
+"""Codecs with schemas of a registry: Avro and Protobuf, in the format of Confluent's serializers (`wire_format`).
 
 A schema is registered under its subject, or looked up there, when the first value is sent, and kept; an id never changes its
 meaning. Avro needs fastavro, Protobuf protobuf: both are in the extra ``pipelines``.

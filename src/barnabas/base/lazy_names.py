@@ -3,6 +3,7 @@
 Kafka has no counterpart.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -17,6 +18,8 @@ def import_lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{home}"), name)
+        value = getattr(import_module(f"{package}.{home}"), name)
+        setattr(sys.modules[package], name, value)  # the next time it is simply there
+        return value
 
     return import_name
