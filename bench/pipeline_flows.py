@@ -18,8 +18,8 @@ from confluent_kafka import Producer
 from pipeline_queries import Queries
 from rounds import CpuClock, Taken, Turns, take_turns
 
-from barnabas.pipelines import spec
-from barnabas.pipelines.run import run_on
+from barnabas.pipelines.running.run import run_on
+from barnabas.pipelines.specification import spec
 
 _START_ROWS = 1000
 _WARM_UP = 3

@@ -168,7 +168,7 @@ def measure(arguments: argparse.Namespace, bootstrap: str, clusters: list[int], 
         return
     from pipeline_queries import OURS, THEIRS, Queries
 
-    from barnabas.pipelines.session import open_session
+    from barnabas.pipelines.spark.session import open_session
 
     jars = bench_environment.find_jars(arguments.jars)
     kinds = [OURS, THEIRS] if jars else [OURS]

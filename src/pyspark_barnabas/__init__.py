@@ -4,6 +4,6 @@ Spark looks for packages named ``pyspark_*`` that have a ``DefaultSource`` and r
 ``spark.readStream.format("barnabas")`` works without a call to ``spark.dataSource.register``.
 """
 
-from barnabas.pipelines.source import BarnabasDataSource as DefaultSource
+from barnabas.pipelines.connector.data_source import BarnabasDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -86,7 +86,7 @@ def barnabas_session_cluster() -> "Iterator[Cluster]":
 @pytest.fixture(scope="session")
 def barnabas_spark() -> Iterator[Any]:
     """A Spark session on two cores for the whole run; needs the extra ``pipelines``."""
-    from barnabas.pipelines.session import open_session
+    from barnabas.pipelines.spark.session import open_session
 
     session = open_session("tests", cores=2)
     yield session.spark

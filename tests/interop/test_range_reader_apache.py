@@ -15,11 +15,11 @@ from confluent_kafka import Producer, TopicPartition  # noqa: E402
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
+from barnabas.pipelines.cluster.offsets import Range  # noqa: E402
+from barnabas.pipelines.cluster.options import SourceOptions  # noqa: E402
+from barnabas.pipelines.connector.range_reader import RangeReader  # noqa: E402
+from barnabas.pipelines.connector.ranges import read_arrow  # noqa: E402
 from barnabas.pipelines.errors import DataLossError  # noqa: E402
-from barnabas.pipelines.offsets import Range  # noqa: E402
-from barnabas.pipelines.options import SourceOptions  # noqa: E402
-from barnabas.pipelines.range_reader import RangeReader  # noqa: E402
-from barnabas.pipelines.ranges import read_arrow  # noqa: E402
 from support.needs import fetch_reference, needs_reference  # noqa: E402
 from support.quotas import set_quota  # noqa: E402
 from support.reference import apache_broker  # noqa: E402

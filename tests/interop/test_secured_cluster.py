@@ -195,11 +195,11 @@ def test_columns_of_pipelines_travel_through_tls(secured: Secured) -> None:
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-    from barnabas.pipelines.column_producer import ColumnProducer, can_write
-    from barnabas.pipelines.options import SinkOptions, SourceOptions
-    from barnabas.pipelines.progress import GroupCommitter
-    from barnabas.pipelines.range_reader import can_read
-    from barnabas.pipelines.source import SCHEMA, TopicStreamReader
+    from barnabas.pipelines.cluster.options import SinkOptions, SourceOptions
+    from barnabas.pipelines.connector.column_producer import ColumnProducer, can_write
+    from barnabas.pipelines.connector.data_source import SCHEMA, TopicStreamReader
+    from barnabas.pipelines.connector.range_reader import can_read
+    from barnabas.pipelines.progress.progress import GroupCommitter
 
     rows = pa.RecordBatch.from_pydict({"value": pa.array([b"%03d" % n for n in range(500)], pa.binary())})
     with Admin({"bootstrap.servers": secured.plain}) as admin:

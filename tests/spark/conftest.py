@@ -133,7 +133,7 @@ def cluster_at() -> Callable[[str], TestCluster]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session on two cores."""
-    from barnabas.pipelines.session import open_session
+    from barnabas.pipelines.spark.session import open_session
 
     session = open_session("tests", cores=2, conf={"spark.sql.shuffle.partitions": "2"})
     yield session.spark
@@ -151,11 +151,11 @@ def run_query(tmp_path: Path) -> Callable[..., list[Any]]:
     """Runs a streaming frame with availableNow into memory and gives each micro-batch's rows.
 
     Spark gives a Python worker 10 s to start. A query that such a worker has ended is started again, and as often, as flows
-    are (`barnabas.pipelines.restarts`).
+    are (`barnabas.pipelines.running.restarts`).
     """
     from pyspark.errors import StreamingQueryException
 
-    from barnabas.pipelines.restarts import Restarts
+    from barnabas.pipelines.running.restarts import Restarts
 
     def run(frame: Any, checkpoint: str = "checkpoint") -> list[Any]:
         batches: dict[int, Any] = {}

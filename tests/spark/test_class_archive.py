@@ -9,8 +9,8 @@ import pytest
 pytestmark = pytest.mark.spark
 pyspark = pytest.importorskip("pyspark")
 
-from barnabas.pipelines.class_archive import ClassArchive, archive_folder  # noqa: E402
-from barnabas.pipelines.jvm import Java, find_java, prepare_home  # noqa: E402
+from barnabas.pipelines.spark.class_archive import ClassArchive, archive_folder  # noqa: E402
+from barnabas.pipelines.spark.jvm import Java, find_java, prepare_home  # noqa: E402
 
 SPARK = Path(pyspark.__file__).parent
 ENVIRONMENT = {**os.environ, "SPARK_HOME": str(SPARK), "SPARK_SCALA_VERSION": "2.13"}

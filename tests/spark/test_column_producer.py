@@ -11,10 +11,10 @@ pa = pytest.importorskip("pyarrow")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.client.cluster.admin_connection import ConnectError  # noqa: E402
-from barnabas.pipelines.column_producer import ColumnProducer, can_write  # noqa: E402
-from barnabas.pipelines.letters import noted_letters  # noqa: E402
-from barnabas.pipelines.options import SinkOptions  # noqa: E402
-from barnabas.pipelines.sink import BatchTopicWriter  # noqa: E402
+from barnabas.pipelines.cluster.options import SinkOptions  # noqa: E402
+from barnabas.pipelines.connector.column_producer import ColumnProducer, can_write  # noqa: E402
+from barnabas.pipelines.connector.letters import noted_letters  # noqa: E402
+from barnabas.pipelines.connector.sink import BatchTopicWriter  # noqa: E402
 from barnabas.wire.kafka.messages.produce import ProduceRequest  # noqa: E402
 
 

@@ -13,7 +13,7 @@ pl = pytest.importorskip("polars")
 
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
 from barnabas.pipelines.outputs.kinds import open_output  # noqa: E402
-from barnabas.pipelines.spec import POSITION  # noqa: E402
+from barnabas.pipelines.specification.spec import POSITION  # noqa: E402
 
 AT = datetime.datetime(2013, 1, 1, 5, tzinfo=datetime.UTC)
 SCHEMA = pa.schema(

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines.java_session import open_plain_session  # noqa: E402
+from barnabas.pipelines.spark.java_session import open_plain_session  # noqa: E402
 
 PROVIDERS = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
 

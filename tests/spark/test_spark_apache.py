@@ -29,10 +29,10 @@ pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
 fastavro = pytest.importorskip("fastavro")
 
-from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.outputs.declared import SearchSink  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
-from barnabas.pipelines.run import run_on  # noqa: E402
+from barnabas.pipelines.running.run import run_on  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
 
 BROKERS = os.environ.get("BARNABAS_BROKERS", "4.3.0").split()
 GROUPS = {

@@ -11,9 +11,9 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.analysis import find_problems  # noqa: E402
-from barnabas.pipelines.templates import (  # noqa: E402
+from barnabas.pipelines.checks.analysis import find_problems  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
+from barnabas.pipelines.specification.templates import (  # noqa: E402
     TEMPLATE_FORMATS,
     TEMPLATE_SINKS,
     cases_template,

@@ -20,11 +20,11 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.cli.main import main  # noqa: E402
-from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint  # noqa: E402
+from barnabas.pipelines.checks.trial import try_flow  # noqa: E402
 from barnabas.pipelines.flows import declare, fields, foreach_batch, topic  # noqa: E402
-from barnabas.pipelines.run import run_on  # noqa: E402
-from barnabas.pipelines.trial import try_flow  # noqa: E402
+from barnabas.pipelines.running.run import run_on  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
 
 SOURCE = """\
 name = "{topic}"

@@ -13,16 +13,16 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import functions as F  # noqa: E402, N812  # its name in every Spark program
 
-from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.analysis import analyse_flow, find_problems  # noqa: E402
-from barnabas.pipelines.plans import (  # noqa: E402
+from barnabas.pipelines.checks.analysis import analyse_flow, find_problems  # noqa: E402
+from barnabas.pipelines.frames.plans import (  # noqa: E402
     expressions_of,
     implicit_casts,
     may_raise,
     stateful_operations,
 )
-from barnabas.pipelines.transforms import record_schema  # noqa: E402
-from barnabas.pipelines.views import build_views  # noqa: E402
+from barnabas.pipelines.frames.transforms import record_schema  # noqa: E402
+from barnabas.pipelines.frames.views import build_views  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
 FLOW = """\

@@ -15,8 +15,8 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 pyspark = pytest.importorskip("pyspark")
 
-from barnabas.pipelines.jvm import find_java, prepare_home  # noqa: E402
-from barnabas.pipelines.session import cache_dir  # noqa: E402
+from barnabas.pipelines.spark.jvm import find_java, prepare_home  # noqa: E402
+from barnabas.pipelines.spark.session import cache_dir  # noqa: E402
 
 CONNECT = """\
 import sys

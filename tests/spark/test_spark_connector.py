@@ -22,8 +22,8 @@ pytest.importorskip("pyspark")
 PROGRAM = """\
 import json, sys
 from barnabas.pipelines import spec
-from barnabas.pipelines.run import run_on
-from barnabas.pipelines.session import open_session
+from barnabas.pipelines.running.run import run_on
+from barnabas.pipelines.spark.session import open_session
 
 jars, servers, ours, theirs, flow, *_ = sys.argv[1:]
 session = open_session("connector", cores=2, conf={"spark.jars": jars, "spark.sql.shuffle.partitions": "2"})

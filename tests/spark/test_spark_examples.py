@@ -17,8 +17,8 @@ duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("deltalake")
 pytest.importorskip("plotly")
 
-from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.dashboard.server import Dashboard  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
 from support.needs import ROOT  # noqa: E402
 
 EXAMPLES = ROOT / "examples" / "pipelines"
@@ -48,7 +48,7 @@ def load(cluster: Any, folder: Path, name: str, topic: str) -> spec.Flow:
 
 
 def run(cluster: Any, spark: Any, folder: Path, name: str, topic: str) -> tuple[spec.Flow, dict[str, Any]]:
-    from barnabas.pipelines.run import run_on
+    from barnabas.pipelines.running.run import run_on
 
     flow = load(cluster, folder, name, topic)
     summary = run_on(spark, flow)

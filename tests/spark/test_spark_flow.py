@@ -23,9 +23,9 @@ import pytest
 pq = pytest.importorskip("pyarrow.parquet")
 
 from barnabas.base.ids import TopicPartition  # noqa: E402
-from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
-from barnabas.pipelines.lost_records import lost_file  # noqa: E402
-from barnabas.pipelines.spec import load  # noqa: E402
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint  # noqa: E402
+from barnabas.pipelines.connector.lost_records import lost_file  # noqa: E402
+from barnabas.pipelines.specification.spec import load  # noqa: E402
 from support.flow_runs import (  # noqa: E402
     TIMEOUT_S,
     end_started,

@@ -16,10 +16,11 @@ fastavro = pytest.importorskip("fastavro")
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
-from barnabas.pipelines import spec, transforms  # noqa: E402
-from barnabas.pipelines.replay import replay_dead_letters  # noqa: E402
-from barnabas.pipelines.run import run_on  # noqa: E402
-from barnabas.pipelines.trial import preview_rows, try_flow  # noqa: E402
+from barnabas.pipelines.checks.trial import preview_rows, try_flow  # noqa: E402
+from barnabas.pipelines.dead_letters.replay import replay_dead_letters  # noqa: E402
+from barnabas.pipelines.frames import transforms  # noqa: E402
+from barnabas.pipelines.running.run import run_on  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
 from barnabas.testing.flows import FlowUnderTest  # noqa: E402
 from support.registry import RegistryForTests, with_id  # noqa: E402
 

@@ -19,12 +19,12 @@ pytest.importorskip("pyspark")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.base.ids import TopicPartition  # noqa: E402
-from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint  # noqa: E402
 from barnabas.pipelines.flows import declare, fields, foreach_batch, topic  # noqa: E402
 from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError  # noqa: E402
 from barnabas.pipelines.outputs.opensearch import OpenSearchIndex  # noqa: E402
 from barnabas.pipelines.outputs.table import DELETION_MARK  # noqa: E402
-from barnabas.pipelines.run import run_on  # noqa: E402
+from barnabas.pipelines.running.run import run_on  # noqa: E402
 from support.key_matrix import (  # noqa: E402
     KEY_TYPES,
     STEPS,

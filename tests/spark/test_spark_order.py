@@ -11,10 +11,10 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
-from barnabas.pipelines.run import run_on  # noqa: E402
-from barnabas.pipelines.topic_table import read_topic_table  # noqa: E402
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint  # noqa: E402
+from barnabas.pipelines.frames.topic_table import read_topic_table  # noqa: E402
+from barnabas.pipelines.running.run import run_on  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
 
 FLOW = """\
 name = "{topic}"

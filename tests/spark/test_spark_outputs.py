@@ -14,13 +14,13 @@ deltalake = pytest.importorskip("deltalake")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.base.ids import TopicPartition  # noqa: E402
-from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.analysis import find_problems  # noqa: E402
-from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint  # noqa: E402
+from barnabas.pipelines.checks.analysis import find_problems  # noqa: E402
 from barnabas.pipelines.outputs.declared import SearchSink  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
-from barnabas.pipelines.run import run_on  # noqa: E402
-from barnabas.pipelines.spec import FunctionSink  # noqa: E402
+from barnabas.pipelines.running.run import run_on  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
+from barnabas.pipelines.specification.spec import FunctionSink  # noqa: E402
 
 HEAD = """\
 name = "{topic}"
@@ -47,7 +47,7 @@ SQL = 'SELECT window_start, events, "ids" FROM t ORDER BY window_start'
 
 def run(spark: Any, folder: Path, text: str) -> dict[str, Any]:
     """The flow on the session of all tests, until all that is in its topic is done."""
-    from barnabas.pipelines.run import run_on
+    from barnabas.pipelines.running.run import run_on
 
     return run_on(spark, spec.parse(text, file=str(folder / "flow.toml")))
 
@@ -106,7 +106,7 @@ def test_all_outputs_hold_the_same_rows_with_the_same_times(cluster: Any, spark:
 
 def errors_of_dry_run(spark: Any, flow: spec.Flow) -> list[str]:
     """The first words of each error."""
-    from barnabas.pipelines.trial import try_flow
+    from barnabas.pipelines.checks.trial import try_flow
 
     return [each.message.split(",")[0] for each in try_flow(spark, flow) if each.state == "error"]
 

@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from barnabas.cli.main import main
-from barnabas.pipelines import spec
 from barnabas.pipelines.dashboard.server import Dashboard
 from barnabas.pipelines.models.registry import ModelFolder
+from barnabas.pipelines.specification import spec
 from support.needs import ROOT
 from support.pages import DOCS, Command, blocks
 from support.ports import free_ports
@@ -60,7 +60,8 @@ class PipelineReader:
         self.spark = spark
         self._capfd = capfd
         monkeypatch.chdir(folder)
-        monkeypatch.setattr("barnabas.pipelines.session.open_session", lambda *_, **__: OpenSession(spark))
+        for name in ("session", "spark.session"):
+            monkeypatch.setattr(f"barnabas.pipelines.{name}.open_session", lambda *_, **__: OpenSession(spark))
         for name in ("REPORTS_PASSWORD", "OPENSEARCH_PASSWORD"):
             monkeypatch.setenv(name, "secret")
 

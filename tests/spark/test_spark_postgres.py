@@ -19,9 +19,9 @@ psycopg = pytest.importorskip("psycopg")
 
 from barnabas.pipelines.outputs.kinds import open_database  # noqa: E402
 from barnabas.pipelines.outputs.postgres_table import PostgresTable  # noqa: E402
+from barnabas.pipelines.outputs.sql import DatabaseError  # noqa: E402
 from barnabas.pipelines.outputs.table import DELETION_MARK  # noqa: E402
-from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
-from barnabas.pipelines.sql import DatabaseError  # noqa: E402
+from barnabas.pipelines.specification.spec import DatabaseSink  # noqa: E402
 
 TYPES = {"at": "timestamp", "carrier": "string", "flights": "bigint", "tags": "array<string>", "share": "decimal(5,2)"}
 SCHEMA = pa.schema(

@@ -13,9 +13,9 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.replay import replay_dead_letters  # noqa: E402
-from barnabas.pipelines.run import run_on  # noqa: E402
+from barnabas.pipelines.dead_letters.replay import replay_dead_letters  # noqa: E402
+from barnabas.pipelines.running.run import run_on  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
 
 FLOW = """\
 name = "{topic}"

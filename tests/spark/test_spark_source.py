@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from barnabas.pipelines.kafka import ClusterError, KafkaCluster
-from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.cluster.kafka_cluster import ClusterError, KafkaCluster
+from barnabas.pipelines.cluster.options import SourceOptions
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +70,7 @@ def test_a_query_adds_no_name_to_the_environment_that_all_queries_share(
     spark: Any, cluster: Any, run_query: Callable[..., list[Any]]
 ) -> None:
     """Java cannot write a map down for one query while another makes it larger."""
-    from barnabas.pipelines.source import BarnabasDataSource
+    from barnabas.pipelines.connector.data_source import BarnabasDataSource
 
     class UnreadSource(BarnabasDataSource):
         @classmethod

@@ -8,11 +8,11 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines import spec  # noqa: E402
+from barnabas.pipelines.checks.trial import try_flow  # noqa: E402
 from barnabas.pipelines.flows import load_flow  # noqa: E402
-from barnabas.pipelines.summary_text import wrong_lines  # noqa: E402
-from barnabas.pipelines.topic_table import read_topic_table  # noqa: E402
-from barnabas.pipelines.trial import try_flow  # noqa: E402
+from barnabas.pipelines.frames.topic_table import read_topic_table  # noqa: E402
+from barnabas.pipelines.progress.summary_text import wrong_lines  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
 from barnabas.testing.flow_cases import load_cases, run_cases  # noqa: E402
 from barnabas.testing.flows import FlowUnderTest  # noqa: E402
 

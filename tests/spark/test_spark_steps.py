@@ -11,11 +11,11 @@ pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
-from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.analysis import find_problems  # noqa: E402
-from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint  # noqa: E402
+from barnabas.pipelines.checks.analysis import find_problems  # noqa: E402
 from barnabas.pipelines.errors import PipelineError  # noqa: E402
 from barnabas.pipelines.flows import declare, fields, sqlite, topic  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
 from barnabas.testing.flows import FlowUnderTest  # noqa: E402
 
 FLOW = """\

@@ -15,14 +15,14 @@ from pyspark.errors import AnalysisException, ArithmeticException, PySparkExcept
 from pyspark.sql import DataFrame  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402, N812  # its name in every Spark program
 
-from barnabas.pipelines import transforms  # noqa: E402
-from barnabas.pipelines.attempts import every_row  # noqa: E402
-from barnabas.pipelines.expectations import is_met  # noqa: E402
-from barnabas.pipelines.keys import whole_texts, with_equal_keys  # noqa: E402
+from barnabas.pipelines.frames import transforms  # noqa: E402
+from barnabas.pipelines.frames.attempts import every_row  # noqa: E402
+from barnabas.pipelines.frames.expectations import is_met  # noqa: E402
+from barnabas.pipelines.frames.keys import whole_texts, with_equal_keys  # noqa: E402
+from barnabas.pipelines.frames.uncomputable import mark_uncomputable  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
-from barnabas.pipelines.row_steps import RowStep  # noqa: E402
-from barnabas.pipelines.spec import Aggregate, DatabaseSink, Expectation, Format, Transform  # noqa: E402
-from barnabas.pipelines.uncomputable import mark_uncomputable  # noqa: E402
+from barnabas.pipelines.specification.row_steps import RowStep  # noqa: E402
+from barnabas.pipelines.specification.spec import Aggregate, DatabaseSink, Expectation, Format, Transform  # noqa: E402
 
 CSV = Format("csv", {"carrier": "string", "delay": "int"}, null="NA", required=("carrier",))
 

@@ -12,9 +12,9 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.run import run_on  # noqa: E402
-from barnabas.pipelines.verification import Verification, verify_flow  # noqa: E402
+from barnabas.pipelines.running.run import run_on  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
+from barnabas.pipelines.verification.verification import Verification, verify_flow  # noqa: E402
 from support.needs import missing  # noqa: E402
 from support.postgres_server import running_postgres  # noqa: E402
 

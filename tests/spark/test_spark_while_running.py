@@ -19,7 +19,7 @@ pytest.importorskip("plotly")
 fastavro = pytest.importorskip("fastavro")
 
 from barnabas.pipelines.flows import declare, foreach_batch, sqlite, topic  # noqa: E402
-from barnabas.pipelines.run import run_on  # noqa: E402
+from barnabas.pipelines.running.run import run_on  # noqa: E402
 from support.dashboards import served_dashboard  # noqa: E402
 from support.registry import RegistryForTests, with_id  # noqa: E402
 from support.waiting import eventually  # noqa: E402

@@ -14,10 +14,10 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: E402
 
 from barnabas.base.errors import ConfigError  # noqa: E402
+from barnabas.pipelines.cluster.options import SourceOptions  # noqa: E402
+from barnabas.pipelines.connector.data_source import SCHEMA, TopicReader, TopicStreamReader  # noqa: E402
+from barnabas.pipelines.connector.lost_records import LostRecords, lost_file  # noqa: E402
 from barnabas.pipelines.errors import DataLossError  # noqa: E402
-from barnabas.pipelines.lost_records import LostRecords, lost_file  # noqa: E402
-from barnabas.pipelines.options import SourceOptions  # noqa: E402
-from barnabas.pipelines.source import SCHEMA, TopicReader, TopicStreamReader  # noqa: E402
 
 ALL = ReadAllAvailable()
 
@@ -47,7 +47,7 @@ def numbers(first: int, end: int) -> list[tuple[None, bytes]]:
 
 def test_the_source_does_without_pandas() -> None:
     """Each of Spark's workers imports the source, and would spend a quarter of a second more."""
-    program = "import sys, barnabas.pipelines.source; sys.exit('pandas' in sys.modules)"
+    program = "import sys, barnabas.pipelines.connector.data_source; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -93,7 +93,7 @@ def test_a_topic_that_is_made_again_is_noticed_though_it_is_longer(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its id says so; the query ends, or warns if it may lose records."""
-    monkeypatch.setattr("barnabas.pipelines.source._IDS_EVERY_S", 0.0)
+    monkeypatch.setattr("barnabas.pipelines.connector.data_source._IDS_EVERY_S", 0.0)
     topic = cluster.topic(1)
     cluster.produce(topic, numbers(0, 5))
     strict, lax = stream(cluster, topic), stream(cluster, topic, failOnDataLoss="false")
@@ -145,7 +145,7 @@ def test_records_that_were_seen_and_are_gone_before_they_are_read_are_lost(
     cluster: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log's end falls back, behind what is read or before it, as after an unclean election: a query ends, or counts them."""
-    monkeypatch.setattr("barnabas.pipelines.source._SETTLE_S", 0.0)
+    monkeypatch.setattr("barnabas.pipelines.connector.data_source._SETTLE_S", 0.0)
     topic = cluster.topic(1)
     cluster.produce(topic, numbers(0, 9))
     strict, lax, other = stream(cluster, topic), *(stream(cluster, topic, **lax_flow(tmp_path)) for _ in range(2))
@@ -171,7 +171,7 @@ def test_unread_records_of_a_topic_that_is_made_again_while_a_flow_runs_are_coun
     cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As far as its queries had seen them; they end, and the flow starts them again."""
-    monkeypatch.setattr("barnabas.pipelines.source._IDS_EVERY_S", 0.0)
+    monkeypatch.setattr("barnabas.pipelines.connector.data_source._IDS_EVERY_S", 0.0)
     topic = cluster.topic(1)
     cluster.produce(topic, numbers(0, 9))
     reader = stream(cluster, topic, **lax_flow(tmp_path))

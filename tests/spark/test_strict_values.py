@@ -10,10 +10,10 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines import transforms  # noqa: E402
-from barnabas.pipelines.formats import Format  # noqa: E402
-from barnabas.pipelines.lookup import open_lookup  # noqa: E402
-from barnabas.pipelines.spec import Lookup  # noqa: E402
+from barnabas.pipelines.formats.declared import Format  # noqa: E402
+from barnabas.pipelines.frames import transforms  # noqa: E402
+from barnabas.pipelines.frames.lookup import open_lookup  # noqa: E402
+from barnabas.pipelines.specification.spec import Lookup  # noqa: E402
 
 NOON = datetime.datetime(2026, 1, 2, 12, 0, tzinfo=datetime.UTC)
 FITS: dict[str, dict[str, Any]] = {

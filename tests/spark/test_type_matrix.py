@@ -34,13 +34,13 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 psycopg = pytest.importorskip("psycopg")
 
-from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.charts_spec import Chart  # noqa: E402
+from barnabas.pipelines.checks.trial import preview_rows  # noqa: E402
 from barnabas.pipelines.dashboard.charts import draw_chart  # noqa: E402
 from barnabas.pipelines.dashboard.results import ResultReader, readable_sinks  # noqa: E402
-from barnabas.pipelines.run import run_on  # noqa: E402
-from barnabas.pipelines.texts import json_values  # noqa: E402
-from barnabas.pipelines.trial import preview_rows  # noqa: E402
+from barnabas.pipelines.running.run import run_on  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
+from barnabas.pipelines.specification.charts import Chart  # noqa: E402
+from barnabas.pipelines.values.texts import json_values  # noqa: E402
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns")
 COMBINATIONS = (

@@ -4,8 +4,8 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from barnabas.pipelines import spec
 from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer
+from barnabas.pipelines.specification import spec
 
 
 @contextlib.contextmanager

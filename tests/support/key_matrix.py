@@ -1,7 +1,7 @@
 """Keys of all types in all outputs, beside a dictionary of Python's that says what must be there.
 
 A cell is an output x a type of key x the key's columns x what happens to the rows (`STEPS`). Values that are equal by the rule of
-`barnabas.pipelines.keys` reach outputs in one form; the flows of tests/spark/test_spark_keys.py bring them in several.
+`barnabas.pipelines.frames.keys` reach outputs in one form; the flows of tests/spark/test_spark_keys.py bring them in several.
 """
 
 import base64

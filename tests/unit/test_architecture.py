@@ -22,7 +22,7 @@ PACKAGE = SOURCES / "barnabas"
 # Inside these packages a file's name says whether it may do I/O.
 SUBSYSTEM_PACKAGES = ("broker", "coordination", "log")
 # Each folder of these is a room, whose docstring names its counterpart.
-PACKAGES_OF_ROOMS = (*SUBSYSTEM_PACKAGES, "client")
+PACKAGES_OF_ROOMS = (*SUBSYSTEM_PACKAGES, "client", "pipelines")
 EDGE_NAMES = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["barnabas"]["structure"]["edge_names"])
 # These are edges as a whole: programs, sockets, and the seams to time, files, networks, threads and chance.
 EDGE_PATHS = (
@@ -62,6 +62,32 @@ EDGE_PATHS = (
     "pipelines/",
     "testing/",
 )
+# Pipelines are edges, for Spark and the outputs' packages are everywhere in them, but for these modules, which decide.
+DECIDING_IN_PIPELINES = {
+    "pipelines/checkpoints/rereading.py",
+    "pipelines/cluster/bounds.py",
+    "pipelines/cluster/log_ends.py",
+    "pipelines/cluster/offsets.py",
+    "pipelines/cluster/options.py",
+    "pipelines/connector/flow_options.py",
+    "pipelines/connector/range_progress.py",
+    "pipelines/dashboard/page.py",
+    "pipelines/flow_file/function_fields.py",
+    "pipelines/flow_file/toml_lines.py",
+    "pipelines/formats/declared.py",
+    "pipelines/outputs/declared.py",
+    "pipelines/outputs/epochs.py",
+    "pipelines/progress/summary_text.py",
+    "pipelines/running/expression_places.py",
+    "pipelines/running/restarts.py",
+    "pipelines/spark/java_files.py",
+    "pipelines/spark/protection.py",
+    "pipelines/specification/charts.py",
+    "pipelines/specification/limits.py",
+    "pipelines/specification/model.py",
+    "pipelines/specification/row_steps.py",
+    "pipelines/specification/templates.py",
+}
 # A subsystem has one edge. The controller has two: its event loop, and the queues of requests to each broker, which
 # Kafka calls ControllerChannelManager and which run beside the event loop. The cluster has two: the connections to
 # brokers, and the interpreter of steps, which uses them and the coordination client. That client has its connection,
@@ -237,7 +263,7 @@ def is_edge(path: Path) -> bool:
         return True  # it names the client for others
     if name.split("/")[0] in SUBSYSTEM_PACKAGES:
         return path.name in EDGE_NAMES
-    return name.startswith(EDGE_PATHS)
+    return name.startswith(EDGE_PATHS) and name not in DECIDING_IN_PIPELINES
 
 
 def _is_pure(module_name: str) -> bool:
@@ -323,6 +349,13 @@ def test_deciding_code_has_no_hand_on_the_world(path: Path) -> None:
 def test_what_is_called_an_edge_is_one(path: Path) -> None:
     """A reader may take a module of another name for deciding code, and one of these names for I/O."""
     assert world_uses(tree(path))
+
+
+def test_what_decides_in_pipelines_is_listed() -> None:
+    """A module that needs nothing of the world stays so; packages and what programs import have no code of their own."""
+    rooms = [path for path in MODULES if name_of(path).count("/") > 1 and name_of(path).startswith("pipelines/")]
+    deciding = {name_of(path) for path in rooms if path.name != "__init__.py" and not world_uses(tree(path))}
+    assert deciding == DECIDING_IN_PIPELINES
 
 
 def test_every_exception_to_purity_is_a_module() -> None:
@@ -527,11 +560,20 @@ def rooms() -> list[Path]:
     return sorted(folder for folder in folders if (folder / "__init__.py").exists())
 
 
+# What programs import: it stays where it is. All rooms use errors and packages.
+PIPELINE_MODULES = {"errors", "flows", "packages", "session", "source", "trial"}
+
+
+def test_pipelines_are_rooms() -> None:
+    """A new module goes into a room; beside the rooms stands only what programs import, and what all rooms use."""
+    assert {path.stem for path in (PACKAGE / "pipelines").glob("*.py")} == PIPELINE_MODULES | {"__init__"}
+
+
 @pytest.mark.parametrize("folder", rooms(), ids=name_of)
-def test_a_room_names_its_counterpart_in_kafka_or_zookeeper(folder: Path) -> None:
-    """Its docstring leads a reader who knows Kafka's or ZooKeeper's classes to the right place."""
+def test_a_room_names_its_counterpart(folder: Path) -> None:
+    """Its docstring leads a reader who knows Kafka's, ZooKeeper's or Spark's classes to the right place."""
     text = ast.get_docstring(tree(folder / "__init__.py")) or ""
-    assert "Kafka" in text or "ZooKeeper" in text
+    assert any(system in text for system in ("Kafka", "ZooKeeper", "Spark"))
     assert re.search(r"[A-Z][a-z]+[A-Z]\w+", text.replace("ZooKeeper", "")), "name a class of the counterpart"
 
 

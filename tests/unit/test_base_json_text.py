@@ -10,7 +10,7 @@ from barnabas.base.json_text import parse_json
 from barnabas.cli.json_files import read_document
 from barnabas.cli.readable import readable
 from barnabas.client.codecs import JSON
-from barnabas.pipelines.offsets import from_json
+from barnabas.pipelines.cluster.offsets import from_json
 
 DEEP = "[" * 100_000
 
@@ -40,7 +40,7 @@ def test_commands_clients_and_flows_refuse_it(tmp_path: Path) -> None:
 def test_a_json_file_of_a_table_and_an_answer_of_opensearch_are_refused(tmp_path: Path) -> None:
     """The flow ends with the file and the reason."""
     pytest.importorskip("pyspark")
-    from barnabas.pipelines.lookup import LookupReader
+    from barnabas.pipelines.frames.lookup import LookupReader
     from barnabas.pipelines.outputs.opensearch import _parsed
 
     file = tmp_path / "table.json"

@@ -68,7 +68,7 @@ def test_no_time_and_no_zone_ends_with_an_error(time: int, zone: timezone) -> No
 @given(st.lists(ANY_TIME, min_size=1))
 def test_columns_of_times_have_what_single_times_have(times: list[int]) -> None:
     """Whole batches and single records are read by the same rule."""
-    arrow_records = pytest.importorskip("barnabas.pipelines.arrow_records")
+    arrow_records = pytest.importorskip("barnabas.pipelines.connector.arrow_records")
     column = arrow_records._times(np.array(times, np.int64))
     assert column.cast("int64").to_pylist() == [microseconds(each) for each in times]
 

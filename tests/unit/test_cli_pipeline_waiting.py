@@ -9,7 +9,7 @@ pytest.importorskip("confluent_kafka")
 
 from barnabas.cli.pipeline_progress import RunDisplay
 from barnabas.cli.pipeline_waiting import WaitDisplay
-from barnabas.pipelines.progress import Totals
+from barnabas.pipelines.progress.progress import Totals
 from support.waiting import eventually
 
 

@@ -34,7 +34,7 @@ TREE = {
 CODE = """
 from barnabas.client.registry.registry import SchemaRegistry
 from barnabas.client.registry.wire_format import encode_schema_id
-from barnabas.pipelines.schemas import open_decoder
+from barnabas.pipelines.formats.schemas import open_decoder
 value = encode_schema_id(7) + b"\\x02" * 200_000 + b"\\x00"
 for decode in (SchemaRegistry({address!r}).avro("s", {schema!r}).decode, open_decoder("avro", None, {address!r}, None)):
     try:

@@ -11,7 +11,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
-from barnabas.pipelines.arrow_batches import (  # noqa: E402
+from barnabas.pipelines.connector.arrow_batches import (  # noqa: E402
     EncodedRows,
     Rows,
     choose_partitions,

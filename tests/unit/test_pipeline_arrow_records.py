@@ -10,7 +10,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from barnabas.base.errors import CorruptDataError  # noqa: E402
-from barnabas.pipelines.arrow_records import arrow_records  # noqa: E402
+from barnabas.pipelines.connector.arrow_records import arrow_records  # noqa: E402
 from barnabas.wire.kafka.errors import KafkaError  # noqa: E402
 from barnabas.wire.kafka.messages.fetch import AbortedTransaction  # noqa: E402
 from barnabas.wire.kafka.records.batch_header import seal  # noqa: E402

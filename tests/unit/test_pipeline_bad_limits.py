@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.bad_limits import BadRowLimits
-from barnabas.pipelines.checkpoints import Checkpoint
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.progress import Totals
-from barnabas.pipelines.run import run_flow, run_on
-from barnabas.pipelines.spec import Flow, parse
+from barnabas.pipelines.progress.bad_limits import BadRowLimits
+from barnabas.pipelines.progress.progress import Totals
+from barnabas.pipelines.running.run import run_flow, run_on
+from barnabas.pipelines.specification.spec import Flow, parse
 
 FLOW = """\
 name = "f"

@@ -15,11 +15,11 @@ pytest.importorskip("confluent_kafka")
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.main import main
-from barnabas.pipelines.checkpoints import Checkpoint
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint
+from barnabas.pipelines.checkpoints.rereading import what_repeats
+from barnabas.pipelines.checkpoints.topic_ids import TopicIds
 from barnabas.pipelines.errors import DataLossError, PipelineError
-from barnabas.pipelines.rereading import what_repeats
-from barnabas.pipelines.spec import Flow, parse
-from barnabas.pipelines.topic_ids import TopicIds
+from barnabas.pipelines.specification.spec import Flow, parse
 
 FLOW = """\
 name = "f"
@@ -231,8 +231,9 @@ def test_status_shows_how_the_last_run_ended_also_if_it_could_not_say_so(
         assert main([*words, "--output", "json"]) == 0
         return text, json.loads(capsys.readouterr().out)["last_run"]
 
-    program = "import os, sys; from barnabas.pipelines import checkpoints, spec; "
-    program += "checkpoints.Checkpoint(spec.load(sys.argv[1])).note_run({}); os.kill(os.getpid(), 9)"
+    program = "import os, sys; from barnabas.pipelines.checkpoints.checkpoint import Checkpoint; "
+    program += "from barnabas.pipelines.specification import spec; "
+    program += "Checkpoint(spec.load(sys.argv[1])).note_run({}); os.kill(os.getpid(), 9)"
     killed = subprocess.run([sys.executable, "-c", program, str(begun / "flow.toml")], check=False)
     assert killed.returncode == -signal.SIGKILL
     text, last = status()

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from barnabas.base.ids import TopicPartition
-from barnabas.pipelines.kafka import KafkaCluster, MissingTopicError
-from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.cluster.kafka_cluster import KafkaCluster, MissingTopicError
+from barnabas.pipelines.cluster.options import SourceOptions
 from support.scripted_broker import TOPIC, ScriptedBroker, batch
 
 
@@ -23,8 +23,8 @@ def test_a_broker_that_has_just_started_is_asked_until_it_has_heard_of_the_topic
     subscription: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were there, and it knows none at all. A query that never saw them learns soon that there are none."""
-    monkeypatch.setattr("barnabas.pipelines.kafka._NEWS_S", 0.0)
-    monkeypatch.setattr("barnabas.pipelines.kafka._PAUSE_S", 0.01)
+    monkeypatch.setattr("barnabas.pipelines.cluster.kafka_cluster._NEWS_S", 0.0)
+    monkeypatch.setattr("barnabas.pipelines.cluster.kafka_cluster._PAUSE_S", 0.01)
     with ScriptedBroker([batch(0, 9)]) as broker:
         options = SourceOptions.parse({"kafka.bootstrap.servers": broker.address, **subscription}, streaming=True)
         cluster = KafkaCluster(options)
@@ -40,7 +40,7 @@ def test_a_broker_that_has_just_started_is_asked_until_it_has_heard_of_the_topic
 
 def test_topics_that_do_not_come_back_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the time that the cluster has to answer."""
-    monkeypatch.setattr("barnabas.pipelines.kafka._PAUSE_S", 0.01)
+    monkeypatch.setattr("barnabas.pipelines.cluster.kafka_cluster._PAUSE_S", 0.01)
     with ScriptedBroker([batch(0, 9)]) as broker:
         given = {"kafka.bootstrap.servers": broker.address, "subscribe": TOPIC}
         cluster = KafkaCluster(SourceOptions.parse(given, streaming=True), timeout_ms=1)

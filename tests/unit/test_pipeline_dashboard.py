@@ -21,9 +21,7 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("plotly")
 pytest.importorskip("duckdb")
 
-from barnabas.pipelines import spec  # noqa: E402
-from barnabas.pipelines.charts_spec import Chart  # noqa: E402
-from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint  # noqa: E402
 from barnabas.pipelines.dashboard.charts import (  # noqa: E402
     ChartError,
     default_charts,
@@ -37,7 +35,9 @@ from barnabas.pipelines.dashboard.results import NoResultError, ResultReader  # 
 from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
 from barnabas.pipelines.outputs.kinds import open_output  # noqa: E402
-from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
+from barnabas.pipelines.specification import spec  # noqa: E402
+from barnabas.pipelines.specification.charts import Chart  # noqa: E402
+from barnabas.pipelines.specification.spec import DatabaseSink  # noqa: E402
 from support.dashboards import served_dashboard  # noqa: E402
 
 TYPES = {"window_start": "timestamp", "carrier": "string", "flights": "bigint", "delay": "double"}

@@ -14,10 +14,10 @@ pa = pytest.importorskip("pyarrow")
 
 from barnabas.pipelines.errors import with_advice  # noqa: E402
 from barnabas.pipelines.outputs.kinds import open_database  # noqa: E402
+from barnabas.pipelines.outputs.sql import DatabaseError  # noqa: E402
 from barnabas.pipelines.outputs.sqlite_table import SqliteTable  # noqa: E402
 from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable  # noqa: E402
-from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
-from barnabas.pipelines.sql import DatabaseError  # noqa: E402
+from barnabas.pipelines.specification.spec import DatabaseSink  # noqa: E402
 
 TYPES = {"window_start": "timestamp", "carrier": "string", "flights": "bigint"}
 DAY = datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)

@@ -16,7 +16,7 @@ KeyError: 'x'
 During handling of the above exception, another exception occurred:
 Traceback (most recent call last):
   File "source.py", line 300, in _poll
-barnabas.pipelines.source.DataLossError: t-0 has no offset 5 any more: retention took it.
+barnabas.pipelines.connector.data_source.DataLossError: t-0 has no offset 5 any more: retention took it.
 
 \tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
 Caused by: java.lang.IllegalStateException: later
@@ -30,7 +30,7 @@ def test_the_last_python_error_is_the_reason() -> None:
 
 def test_an_error_of_any_class_of_ours_comes_without_its_name() -> None:
     """It is known by its module."""
-    text = "Traceback (most recent call last):\nbarnabas.pipelines.kafka.MissingTopicError: topic t does not exist\n"
+    text = "Traceback (most recent call last):\nbarnabas.pipelines.cluster.kafka_cluster.MissingTopicError: topic t does not exist\n"
     assert str(reason_of(RuntimeError(text))) == "topic t does not exist"
 
 

@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines import fork_client
-from barnabas.pipelines.worker_launcher import ForkServer, prepare_python
+from barnabas.pipelines.spark import fork_client
+from barnabas.pipelines.spark.worker_launcher import ForkServer, prepare_python
 
 pytestmark = pytest.mark.skipif(
     not ForkServer.is_possible(), reason="forks without an exec are relied on under Linux only"
@@ -36,7 +36,7 @@ sys.exit(int(said))
 """
 DRIVER = """
 import os, subprocess, sys
-from barnabas.pipelines.worker_launcher import ForkServer
+from barnabas.pipelines.spark.worker_launcher import ForkServer
 server = ForkServer({}, 2)
 print(server.environment["BARNABAS_FORK_SERVER"], flush=True)
 sys.stdin.readline()

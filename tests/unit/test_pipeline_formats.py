@@ -17,9 +17,9 @@ fastavro = pytest.importorskip("fastavro")
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines.decoders import CORRUPT, decode_values  # noqa: E402
-from barnabas.pipelines.schemas import DecodingError, RegistryError, open_decoder  # noqa: E402
-from barnabas.pipelines.spec import SpecError, parse  # noqa: E402
+from barnabas.pipelines.formats.decoders import CORRUPT, decode_values  # noqa: E402
+from barnabas.pipelines.formats.schemas import DecodingError, RegistryError, open_decoder  # noqa: E402
+from barnabas.pipelines.specification.spec import SpecError, parse  # noqa: E402
 from support.registry import RegistryForTests, serving, with_id  # noqa: E402
 
 ORDER: dict[str, Any] = {

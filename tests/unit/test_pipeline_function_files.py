@@ -8,9 +8,9 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.pipeline import main
-from barnabas.pipelines import spec
-from barnabas.pipelines.function_files import ANY_PARAMETERS, FunctionUse, parse_function
-from barnabas.pipelines.spec_fields import SpecError
+from barnabas.pipelines.flow_file.fields import SpecError
+from barnabas.pipelines.flow_file.function_files import ANY_PARAMETERS, FunctionUse, parse_function
+from barnabas.pipelines.specification import spec
 
 FLOW = """
 name = "flow"

@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from barnabas.base.errors import BarnabasError
-from barnabas.pipelines import run, spec
-from barnabas.pipelines.callback_auth import authenticate_callbacks
-from barnabas.pipelines.gateway import JvmEndedError, SparkJvm
-from barnabas.pipelines.protection import OPEN_CALLBACKS
+from barnabas.pipelines.running import run
+from barnabas.pipelines.spark.callback_auth import authenticate_callbacks
+from barnabas.pipelines.spark.gateway import JvmEndedError, SparkJvm
+from barnabas.pipelines.spark.protection import OPEN_CALLBACKS
+from barnabas.pipelines.specification import spec
 
 FLOW = """
 name = "flow"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from barnabas.pipelines.java_files import argument_file
-from barnabas.pipelines.jvm import JavaNotFoundError, find_java
+from barnabas.pipelines.spark.java_files import argument_file
+from barnabas.pipelines.spark.jvm import JavaNotFoundError, find_java
 
 _LETTERS = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.jvm import Java, JavaNotFoundError, find_java, prepare_home, read_release
+from barnabas.pipelines.spark.jvm import Java, JavaNotFoundError, find_java, prepare_home, read_release
 
 
 def make_java(home: Path, release: str | None) -> Path:

@@ -12,11 +12,11 @@ pa = pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")
 deltalake = pytest.importorskip("deltalake")
 
-from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint  # noqa: E402
 from barnabas.pipelines.errors import PipelineError  # noqa: E402
 from barnabas.pipelines.flows import declare, fields, topic  # noqa: E402
-from barnabas.pipelines.key_notes import settle_keys  # noqa: E402
-from barnabas.pipelines.spec import Flow  # noqa: E402
+from barnabas.pipelines.running.key_notes import settle_keys  # noqa: E402
+from barnabas.pipelines.specification.spec import Flow  # noqa: E402
 
 TYPES = {"k": "string", "d": "double", "v": "int"}
 

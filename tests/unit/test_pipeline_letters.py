@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.cli import pipeline
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.letters import (
+from barnabas.pipelines.connector.letters import (
     CUT,
     NO_KEY,
     REASON,
@@ -23,8 +22,9 @@ from barnabas.pipelines.letters import (
     noted_letters,
     refusal_policy_of,
 )
-from barnabas.pipelines.progress import Totals
-from barnabas.pipelines.summary_text import wrong_lines
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.progress.progress import Totals
+from barnabas.pipelines.progress.summary_text import wrong_lines
 
 AT = "images-0-17"
 names = st.sampled_from(["trace", "barnabas.replayed", "ä"])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from barnabas.cli.main import main
-from barnabas.pipelines import spec
-from barnabas.pipelines.local_places import find_place_problems
+from barnabas.pipelines.checks.local_places import find_place_problems
+from barnabas.pipelines.specification import spec
 
 FLOW = """
 name = "f"

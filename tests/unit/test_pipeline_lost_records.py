@@ -14,18 +14,18 @@ from hypothesis import strategies as st  # noqa: E402
 
 from barnabas.base.ids import TopicPartition  # noqa: E402
 from barnabas.cli import pipeline  # noqa: E402
+from barnabas.pipelines.cluster.log_ends import LogEnds  # noqa: E402
+from barnabas.pipelines.cluster.offsets import Range  # noqa: E402
+from barnabas.pipelines.cluster.options import SourceOptions  # noqa: E402
+from barnabas.pipelines.connector.lost_records import LostRecords, loses_uncounted, lost_file, note_lost  # noqa: E402
+from barnabas.pipelines.connector.range_progress import Lost  # noqa: E402
+from barnabas.pipelines.connector.ranges import read_arrow  # noqa: E402
 from barnabas.pipelines.dashboard.charts import run_metrics_text  # noqa: E402
 from barnabas.pipelines.errors import PipelineError, reason_of, with_advice  # noqa: E402
-from barnabas.pipelines.log_ends import LogEnds  # noqa: E402
-from barnabas.pipelines.lost_records import LostRecords, loses_uncounted, lost_file, note_lost  # noqa: E402
-from barnabas.pipelines.offsets import Range  # noqa: E402
-from barnabas.pipelines.options import SourceOptions  # noqa: E402
-from barnabas.pipelines.progress import Totals  # noqa: E402
-from barnabas.pipelines.range_progress import Lost  # noqa: E402
-from barnabas.pipelines.ranges import read_arrow  # noqa: E402
-from barnabas.pipelines.spec import load  # noqa: E402
-from barnabas.pipelines.spec_fields import SpecError  # noqa: E402
-from barnabas.pipelines.summary_text import wrong_lines  # noqa: E402
+from barnabas.pipelines.flow_file.fields import SpecError  # noqa: E402
+from barnabas.pipelines.progress.progress import Totals  # noqa: E402
+from barnabas.pipelines.progress.summary_text import wrong_lines  # noqa: E402
+from barnabas.pipelines.specification.spec import load  # noqa: E402
 from support.scripted_broker import TOPIC, ScriptedBroker, batch  # noqa: E402
 
 ranges = st.lists(
@@ -189,7 +189,7 @@ def test_the_exit_status_says_that_records_were_lost_on_request(
         'fail_on_data_loss = false\nformat = { type = "text" }\n[[sinks]]\ntype = "parquet"\npath = "out"\n'
     )
     summary = {"flow": "f", "status": "done", **Totals(lost_records=lost, lost={"t-0": lost} if lost else {}).as_dict()}
-    monkeypatch.setattr("barnabas.pipelines.run.run_flow", lambda *_, **__: summary)
+    monkeypatch.setattr("barnabas.pipelines.running.run.run_flow", lambda *_, **__: summary)
     monkeypatch.setattr(pipeline, "_require_topics", lambda _: None)
     assert pipeline.main(["run", str(path), "--once", *(["--fail-on-loss"] if asked else [])]) == status
     shown = capsys.readouterr().out
@@ -212,7 +212,7 @@ def test_with_sparks_own_connector_the_number_of_lost_records_is_unknown(
         assert loses_uncounted(load(path)) is lax
     totals = Totals(lost_records=None)
     summary = {"flow": "f", "status": "done", **totals.as_dict()}
-    monkeypatch.setattr("barnabas.pipelines.run.run_flow", lambda *_, **__: summary)
+    monkeypatch.setattr("barnabas.pipelines.running.run.run_flow", lambda *_, **__: summary)
     monkeypatch.setattr(pipeline, "_require_topics", lambda _: None)
     assert pipeline.main(["run", str(path), "--fail-on-loss"]) == 0
     assert ", 0 late, lost unknown, lag" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.pipelines.offsets import (
+from barnabas.pipelines.cluster.offsets import (
     Range,
     from_json,
     is_due,

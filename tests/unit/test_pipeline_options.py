@@ -4,8 +4,8 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.pipelines.offsets import EARLIEST, LATEST
-from barnabas.pipelines.options import SinkOptions, SourceOptions
+from barnabas.pipelines.cluster.offsets import EARLIEST, LATEST
+from barnabas.pipelines.cluster.options import SinkOptions, SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 

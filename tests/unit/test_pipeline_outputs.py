@@ -17,14 +17,14 @@ deltalake = pytest.importorskip("deltalake")
 import pyarrow.dataset as ds  # noqa: E402
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
-from barnabas.pipelines.arrow_values import ValueOutOfRangeError, require_texts, values_of  # noqa: E402
 from barnabas.pipelines.dashboard.results import ResultReader  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError, SearchSink  # noqa: E402
 from barnabas.pipelines.outputs.kinds import inspect_output, open_database, open_output  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
+from barnabas.pipelines.outputs.sql import DatabaseError  # noqa: E402
 from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable  # noqa: E402
-from barnabas.pipelines.spec import POSITION, DatabaseSink  # noqa: E402
-from barnabas.pipelines.sql import DatabaseError  # noqa: E402
+from barnabas.pipelines.specification.spec import POSITION, DatabaseSink  # noqa: E402
+from barnabas.pipelines.values.arrow_values import ValueOutOfRangeError, require_texts, values_of  # noqa: E402
 
 TYPES = {"at": "timestamp", "carrier": "string", "flights": "bigint", "tags": "array<string>", "share": "decimal(5,2)"}
 SCHEMA = pa.schema(
@@ -370,7 +370,7 @@ def test_the_index_survives_a_vacuum(tmp_path: Path) -> None:
 
 def test_json_of_nested_values_has_the_same_times() -> None:
     """As Spark's to_json gives them with our options."""
-    from barnabas.pipelines.texts import as_json
+    from barnabas.pipelines.values.texts import as_json
 
     assert json.loads(as_json([{"at": DAY}, {"at": DAY.replace(tzinfo=None)}])) == [{"at": TEXT}, {"at": TEXT[:-1]}]
 
@@ -445,7 +445,7 @@ def test_what_an_output_holds_is_seen_without_changing_it(kind: str, tmp_path: P
 
 def test_maps_are_objects_in_json_whatever_their_keys_are() -> None:
     """As Spark's to_json writes them."""
-    from barnabas.pipelines.texts import as_json
+    from barnabas.pipelines.values.texts import as_json
 
     maps = pa.array([[(1, "x")], [(2, "y")]], pa.map_(pa.int32(), pa.string()))
     assert [as_json(value) for value in values_of("m", maps)] == ['{"1":"x"}', '{"2":"y"}']

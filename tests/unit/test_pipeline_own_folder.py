@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.spec import SpecError, parse
+from barnabas.pipelines.specification.spec import SpecError, parse
 
 FLOW = """\
 name = "f"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from barnabas.pipelines.protection import lacks_secret, protection_settings
+from barnabas.pipelines.spark.protection import lacks_secret, protection_settings
 
 SECRET = {"spark.authenticate.secret": "x"}
 

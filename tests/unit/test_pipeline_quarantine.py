@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.pipelines.admission import Admission, admission_file, subtract_ranges
-from barnabas.pipelines.checkpoints import Checkpoint
-from barnabas.pipelines.offsets import Range
-from barnabas.pipelines.spec import Flow, SpecError, parse
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint
+from barnabas.pipelines.cluster.offsets import Range
+from barnabas.pipelines.connector.admission import Admission, admission_file, subtract_ranges
+from barnabas.pipelines.specification.spec import Flow, SpecError, parse
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FLOW = """\

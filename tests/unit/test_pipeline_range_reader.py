@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
-from barnabas.pipelines import range_progress  # noqa: E402
+from barnabas.pipelines.cluster.offsets import Range  # noqa: E402
+from barnabas.pipelines.cluster.options import SourceOptions  # noqa: E402
+from barnabas.pipelines.connector import range_progress  # noqa: E402
+from barnabas.pipelines.connector.range_progress import MOST_USELESS, Lost  # noqa: E402
+from barnabas.pipelines.connector.range_reader import RangeReader, UnreadableRangeError  # noqa: E402
 from barnabas.pipelines.errors import DataLossError  # noqa: E402
-from barnabas.pipelines.offsets import Range  # noqa: E402
-from barnabas.pipelines.options import SourceOptions  # noqa: E402
-from barnabas.pipelines.range_progress import MOST_USELESS, Lost  # noqa: E402
-from barnabas.pipelines.range_reader import RangeReader, UnreadableRangeError  # noqa: E402
 from barnabas.wire.kafka.api import ApiKey  # noqa: E402
 from barnabas.wire.kafka.errors import ErrorCode  # noqa: E402
 from barnabas.wire.kafka.records.compression import CompressionType  # noqa: E402

@@ -9,12 +9,12 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
-from barnabas.pipelines import range_progress, record_reader  # noqa: E402
+from barnabas.pipelines.cluster.offsets import Range  # noqa: E402
+from barnabas.pipelines.cluster.options import SourceOptions  # noqa: E402
+from barnabas.pipelines.connector import range_progress, record_reader  # noqa: E402
+from barnabas.pipelines.connector.range_progress import MOST_USELESS  # noqa: E402
+from barnabas.pipelines.connector.ranges import read_arrow  # noqa: E402
 from barnabas.pipelines.errors import DataLossError  # noqa: E402
-from barnabas.pipelines.offsets import Range  # noqa: E402
-from barnabas.pipelines.options import SourceOptions  # noqa: E402
-from barnabas.pipelines.range_progress import MOST_USELESS  # noqa: E402
-from barnabas.pipelines.ranges import read_arrow  # noqa: E402
 from barnabas.wire.kafka.errors import ErrorCode  # noqa: E402
 from support.scripted_broker import (  # noqa: E402
     TOPIC,

@@ -18,10 +18,10 @@ pa = pytest.importorskip("pyarrow")
 from barnabas.base.files import OsFiles  # noqa: E402
 from barnabas.base.ids import TopicPartition  # noqa: E402
 from barnabas.cli.main import main  # noqa: E402
-from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint  # noqa: E402
 from barnabas.pipelines.errors import PipelineError  # noqa: E402
-from barnabas.pipelines.ordering import RowVersions, last_record, newer_rows  # noqa: E402
-from barnabas.pipelines.spec import SpecError, parse  # noqa: E402
+from barnabas.pipelines.frames.ordering import RowVersions, last_record, newer_rows  # noqa: E402
+from barnabas.pipelines.specification.spec import SpecError, parse  # noqa: E402
 
 FLOW = """\
 name = "f"
@@ -63,7 +63,7 @@ class Cluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The cluster of a flow that began with one partition."""
     found = Cluster(1, "1")
-    monkeypatch.setattr("barnabas.pipelines.trial.source_cluster", lambda _: found)
+    monkeypatch.setattr("barnabas.pipelines.checks.trial.source_cluster", lambda _: found)
     return found
 
 

@@ -1,6 +1,6 @@
 """When a broken query starts again, without Spark."""
 
-from barnabas.pipelines.restarts import Restarts, restarts_of, transient_fault
+from barnabas.pipelines.running.restarts import Restarts, restarts_of, transient_fault
 
 LATE = RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back.")
 DIED = RuntimeError("SparkException: Python worker exited unexpectedly (crashed)")

@@ -1,7 +1,7 @@
 """Which steps take a source's records one by one."""
 
-from barnabas.pipelines.row_steps import aggregates_records, row_chains, takes_records
-from barnabas.pipelines.spec import Flow, parse
+from barnabas.pipelines.specification.row_steps import aggregates_records, row_chains, takes_records
+from barnabas.pipelines.specification.spec import Flow, parse
 
 FLOW = """
 name = "f"

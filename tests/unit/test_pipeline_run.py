@@ -12,12 +12,12 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.installation import install_command
 from barnabas.cli.pipeline import main
 from barnabas.cli.pipeline_operations import lag_text, reason_lines
+from barnabas.pipelines.cluster.offsets import Offsets
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.masters import require_master
-from barnabas.pipelines.offsets import Offsets
+from barnabas.pipelines.flow_file.masters import require_master
 from barnabas.pipelines.packages import MissingExtraError, require_extra
-from barnabas.pipelines.progress import CatchUp, GroupCommitter, Progress, Totals
-from barnabas.pipelines.run_guards import locked_checkpoint
+from barnabas.pipelines.progress.progress import CatchUp, GroupCommitter, Progress, Totals
+from barnabas.pipelines.running.guards import locked_checkpoint
 from support.ports import free_ports
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines" / "flights.toml"

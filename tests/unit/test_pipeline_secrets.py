@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipelines import spec
-from barnabas.pipelines.addresses import expand_keywords, expand_text, local_path, postgres_problem
-from barnabas.pipelines.checkpoints import Checkpoint, compare_flows, describe_flow
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint, compare_flows, describe_flow
 from barnabas.pipelines.errors import PipelineError, secrets_hidden
-from barnabas.pipelines.spec_fields import SpecError
+from barnabas.pipelines.flow_file.addresses import expand_keywords, expand_text, local_path, postgres_problem
+from barnabas.pipelines.flow_file.fields import SpecError
+from barnabas.pipelines.specification import spec
 
 FLOW = """
 name = "flow"

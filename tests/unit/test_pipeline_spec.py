@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.spec import DatabaseSink, SpecError, TopicSink, load, parse, read_flow
-from barnabas.pipelines.toml_lines import locate_keys
+from barnabas.pipelines.flow_file.toml_lines import locate_keys
+from barnabas.pipelines.specification.spec import DatabaseSink, SpecError, TopicSink, load, parse, read_flow
 
 FLOW = """\
 name = "by-carrier"

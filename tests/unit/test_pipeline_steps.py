@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.flows import load_flow
-from barnabas.pipelines.spec import POSITION, Limit, SpecError, parse
+from barnabas.pipelines.specification.spec import POSITION, Limit, SpecError, parse
 
 FLOW = """\
 name = "paid"
@@ -269,7 +269,7 @@ def test_the_flows_of_the_how_to_page_are_valid(tmp_path: Path) -> None:
 def test_lines_of_a_table_end_where_files_have_them_end(tmp_path: Path) -> None:
     """A string of JSON may hold characters that end lines of other texts; a line that is none is named."""
     pytest.importorskip("pyspark")
-    from barnabas.pipelines.lookup import LookupReader
+    from barnabas.pipelines.frames.lookup import LookupReader
 
     path = tmp_path / "t.json"
     options = {"kind": "json", "place": str(path), "columns": '["a"]', "name": "t"}
@@ -297,7 +297,7 @@ def test_lines_of_a_table_end_where_files_have_them_end(tmp_path: Path) -> None:
 def test_a_table_of_csv_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     """A line with another number of fields is named; a file that is half written, or away, is tried again until it is whole."""
     pytest.importorskip("pyspark")
-    from barnabas.pipelines.lookup import LookupReader
+    from barnabas.pipelines.frames.lookup import LookupReader
 
     path = tmp_path / "t.csv"
     options = {"kind": "csv", "place": str(path), "columns": '["b"]', "name": "t", "delimiter": ",", "null": ""}
@@ -348,7 +348,7 @@ def test_columns_of_csv_that_are_not_read_may_have_equal_names_or_none(
 ) -> None:
     """Spreadsheets write such columns. One that is read must stand there once."""
     pytest.importorskip("pyspark")
-    from barnabas.pipelines.lookup import LookupReader
+    from barnabas.pipelines.frames.lookup import LookupReader
 
     path = tmp_path / "t.csv"
     path.write_text(encoding="utf-8", data=f'{header}\n,x,,\n\n2,"y, z",,\n')
@@ -365,7 +365,7 @@ def test_columns_of_csv_that_are_not_read_may_have_equal_names_or_none(
 def test_bytes_of_a_table_are_bytes_and_never_a_text(tmp_path: Path) -> None:
     """They come as digits; in a column of another type they are refused."""
     pytest.importorskip("pyspark")
-    from barnabas.pipelines.lookup import LookupReader
+    from barnabas.pipelines.frames.lookup import LookupReader
 
     path = tmp_path / "t.db"
     with closing(sqlite3.connect(path)) as connection:
@@ -394,7 +394,7 @@ def test_a_table_that_does_not_change_is_tried_once_while_its_reader_waits(
 ) -> None:
     """A large file would be read fifty times in vain."""
     pytest.importorskip("pyspark")
-    from barnabas.pipelines import lookup
+    from barnabas.pipelines.frames import lookup
 
     tried: list[object] = []
     read_table = lookup._read_table

@@ -1,6 +1,6 @@
 """What a summary says to people."""
 
-from barnabas.pipelines.summary_text import wrong_lines
+from barnabas.pipelines.progress.summary_text import wrong_lines
 
 
 def test_each_kind_of_bad_rows_has_its_count_and_an_example() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.texts import json_values
+from barnabas.pipelines.values.texts import json_values
 
 AT = datetime.datetime(2013, 1, 1, 5, tzinfo=datetime.UTC)
 
@@ -46,7 +46,7 @@ def test_each_value_has_one_form_at_every_depth(value: Any, expected: Any) -> No
 def test_a_value_that_python_cannot_hold_hides_no_other_row() -> None:
     """A time beyond the year 9999, and a text that is not UTF-8."""
     pa = pytest.importorskip("pyarrow")
-    from barnabas.pipelines.arrow_values import shown_rows
+    from barnabas.pipelines.values.arrow_values import shown_rows
 
     text = pa.array([b"a\xff", b"b"], pa.binary()).view(pa.string())
     far = pa.array([2**60, 0], pa.timestamp("us"))

@@ -23,10 +23,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from barnabas.cli import pipeline_verification
 from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
-from barnabas.pipelines import verification
-from barnabas.pipelines.ordering import last_record
+from barnabas.pipelines.connector.data_source import SCHEMA_WITH_HEADERS
+from barnabas.pipelines.frames.ordering import last_record
 from barnabas.pipelines.outputs.sqlite_table import SqliteTable
-from barnabas.pipelines.row_comparison import (
+from barnabas.pipelines.specification.spec import parse
+from barnabas.pipelines.verification import verification
+from barnabas.pipelines.verification.row_comparison import (
     EXPECTED,
     FOUND,
     LastRecords,
@@ -35,9 +37,7 @@ from barnabas.pipelines.row_comparison import (
     TopicRecord,
     text_of,
 )
-from barnabas.pipelines.source import SCHEMA_WITH_HEADERS
-from barnabas.pipelines.spec import parse
-from barnabas.pipelines.verification import CheckedRange, CheckedSink, Verification
+from barnabas.pipelines.verification.verification import CheckedRange, CheckedSink, Verification
 
 FLOW = """\
 name = "f"

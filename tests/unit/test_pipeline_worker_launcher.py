@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines.worker_launcher import prepare_python
+from barnabas.pipelines.spark.worker_launcher import prepare_python
 
 WORKER = """
 import sys

@@ -32,7 +32,7 @@ from barnabas.client.errors import ConfigurationError
 from barnabas.client.librdkafka.clients import FREE_TEXT
 from barnabas.client.properties.translation import plan_consumer, renamed_for_all
 from barnabas.client.registry.web import split_login
-from barnabas.pipelines.templates import flow_template
+from barnabas.pipelines.specification.templates import flow_template
 from barnabas.security.jaas import LoginModule, jaas_text, login_module
 from barnabas.testing.cluster import Cluster
 from barnabas.testing.security import ClusterSecurity

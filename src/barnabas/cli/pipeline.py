@@ -16,16 +16,16 @@ from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.cli.reachability import ANSWER_S, require_broker
 from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.terminal import print
-from barnabas.pipelines import spec
-from barnabas.pipelines.checkpoints import sink_name
+from barnabas.pipelines.checkpoints.checkpoint import sink_name
 from barnabas.pipelines.errors import secrets_hidden
+from barnabas.pipelines.flow_file.fields import SpecError, SpecProblem
+from barnabas.pipelines.flow_file.function_files import FunctionUse
 from barnabas.pipelines.flows import load_flow
-from barnabas.pipelines.function_files import FunctionUse
-from barnabas.pipelines.spec_fields import SpecError, SpecProblem
-from barnabas.pipelines.summary_text import lost_count_text, wrong_lines
+from barnabas.pipelines.progress.summary_text import lost_count_text, wrong_lines
+from barnabas.pipelines.specification import spec
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.analysis import Analysis, Problem
+    from barnabas.pipelines.checks.analysis import Analysis, Problem
 
 __all__ = ["main"]
 
@@ -99,7 +99,7 @@ def _act(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         return action(flow, arguments)
     if arguments.action == "check":
         return _check(flow, arguments.output, with_spark=not arguments.without_spark)
-    from barnabas.pipelines.run import run_flow
+    from barnabas.pipelines.running.run import run_flow
 
     outlive_output()
     if arguments.fail_on_loss:
@@ -129,14 +129,14 @@ def _require_consistent_properties(flow: spec.Flow) -> None:
     kafka = [source.kafka for source in flow.sources]
     kafka += [each.kafka for each in (*flow.sinks, *flow.lookups) if isinstance(each, spec.TopicSink | spec.Lookup)]
     if any(kafka):
-        from barnabas.pipelines.client_properties import require_consistent_properties
+        from barnabas.pipelines.checks.client_properties import require_consistent_properties
 
         require_consistent_properties(flow)
 
 
 def _require_counted_loss(flow: spec.Flow) -> None:
     """Raise `SpecError` where the exit status cannot say whether records were lost."""
-    from barnabas.pipelines.lost_records import loses_uncounted
+    from barnabas.pipelines.connector.lost_records import loses_uncounted
 
     if loses_uncounted(flow):
         raise flow.places.error(
@@ -151,9 +151,9 @@ def _require_topics(flow: spec.Flow) -> None:
     from barnabas.pipelines.packages import require_extra
 
     require_extra()
-    from barnabas.pipelines.flow_options import source_options
-    from barnabas.pipelines.kafka import KafkaCluster
-    from barnabas.pipelines.options import SourceOptions
+    from barnabas.pipelines.cluster.kafka_cluster import KafkaCluster
+    from barnabas.pipelines.cluster.options import SourceOptions
+    from barnabas.pipelines.connector.flow_options import source_options
 
     for source in flow.sources:
         require_broker(source.bootstrap_servers, source.kafka)
@@ -167,7 +167,7 @@ def _require_topics(flow: spec.Flow) -> None:
 
 def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
     """Print what is wrong, or where the results go; 1 if something is wrong."""
-    from barnabas.pipelines.local_places import find_place_problems
+    from barnabas.pipelines.checks.local_places import find_place_problems
 
     problems: list[SpecProblem | Problem] = [*find_place_problems(flow)]
     warnings: list[Problem] = []
@@ -205,7 +205,7 @@ def _as_dict(flow: spec.Flow, problem: "SpecProblem | Problem") -> dict[str, Any
 
 def _analysis(flow: spec.Flow) -> "Analysis":
     from barnabas.pipelines.packages import require_extra
-    from barnabas.pipelines.session import open_session, runs_code
+    from barnabas.pipelines.spark.session import open_session, runs_code
 
     require_extra()
     # A function may use any format.
@@ -219,10 +219,10 @@ def _analysis(flow: spec.Flow) -> "Analysis":
             is_brief=True,
             has_sources=has_sources,
             has_code=runs_code(flow),
-            imports=("barnabas.pipelines.analysis",),
+            imports=("barnabas.pipelines.checks.analysis",),
         )
         try:
-            from barnabas.pipelines.analysis import analyse_flow
+            from barnabas.pipelines.checks.analysis import analyse_flow
 
             waits.show("checking types and expressions")
             return analyse_flow(session.spark, flow)

@@ -14,15 +14,15 @@ from barnabas.cli.colours import Style, painted, print_warning
 from barnabas.cli.common import padded, print_json, seconds
 from barnabas.cli.pipeline_waiting import trial_session
 from barnabas.cli.terminal import print, print_lines
-from barnabas.pipelines import spec
-from barnabas.pipelines.checkpoints import Checkpoint
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint
+from barnabas.pipelines.cluster.offsets import Offsets, from_json, require_known
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.offsets import Offsets, from_json, require_known
-from barnabas.pipelines.summary_text import lost_count_text, wrong_lines
-from barnabas.pipelines.texts import json_values
+from barnabas.pipelines.progress.summary_text import lost_count_text, wrong_lines
+from barnabas.pipelines.specification import spec
+from barnabas.pipelines.values.texts import json_values
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.kafka import KafkaCluster
+    from barnabas.pipelines.cluster.kafka_cluster import KafkaCluster
 
 __all__ = ["OPERATION_ACTIONS", "add_operation_actions", "lag_text", "reason_lines"]
 
@@ -80,7 +80,7 @@ def add_operation_actions(commands: Any) -> list[argparse.ArgumentParser]:
 
 def _preview(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     with trial_session(flow) as spark:
-        from barnabas.pipelines.trial import preview_rows
+        from barnabas.pipelines.checks.trial import preview_rows
 
         rows = preview_rows(spark, flow, arguments.of, arguments.rows)
     if arguments.output == "json":
@@ -96,7 +96,7 @@ def _preview(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 def _dry_run(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     findings = []
     with trial_session(flow) as spark:
-        from barnabas.pipelines.trial import try_flow
+        from barnabas.pipelines.checks.trial import try_flow
 
         for each in try_flow(spark, flow):
             findings.append(each)
@@ -109,8 +109,8 @@ def _dry_run(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
 def _lags(flow: spec.Flow, checkpoint: Checkpoint) -> list[dict[str, Any]]:
     """For each partition of each source where the flow is and where the topic ends."""
-    from barnabas.pipelines.topic_ids import TopicIds
-    from barnabas.pipelines.trial import latest_offsets, source_cluster
+    from barnabas.pipelines.checkpoints.topic_ids import TopicIds
+    from barnabas.pipelines.checks.trial import latest_offsets, source_cluster
 
     rows: list[dict[str, Any]] = []
     ids = TopicIds(checkpoint.folder)
@@ -220,7 +220,7 @@ def _not_running(flow: spec.Flow) -> Checkpoint:
 
 
 def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
-    from barnabas.pipelines.rereading import what_repeats
+    from barnabas.pipelines.checkpoints.rereading import what_repeats
 
     checkpoint = _not_running(flow)
     batches = checkpoint.batches()
@@ -249,7 +249,7 @@ def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
 
 def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
-    from barnabas.pipelines.rereading import what_repeats
+    from barnabas.pipelines.checkpoints.rereading import what_repeats
 
     checkpoint = _not_running(flow)
     positions = _readable(checkpoint.reached, "what is repeated is not known")
@@ -332,8 +332,8 @@ def _targets(flow: spec.Flow, where: str, checkpoint: Checkpoint, others: set[st
 
 def _topics_made_again(flow: spec.Flow, checkpoint: Checkpoint) -> set[str]:
     """Topics in which the checkpoint's positions are those of the topic before."""
-    from barnabas.pipelines.topic_ids import TopicIds
-    from barnabas.pipelines.trial import source_cluster
+    from barnabas.pipelines.checkpoints.topic_ids import TopicIds
+    from barnabas.pipelines.checks.trial import source_cluster
 
     try:
         ids = TopicIds(checkpoint.folder)
@@ -348,8 +348,8 @@ def _topics_made_again(flow: spec.Flow, checkpoint: Checkpoint) -> set[str]:
 
 
 def _ids_of_today(flow: spec.Flow) -> str:
-    from barnabas.pipelines.topic_ids import TopicIds
-    from barnabas.pipelines.trial import source_cluster
+    from barnabas.pipelines.checkpoints.topic_ids import TopicIds
+    from barnabas.pipelines.checks.trial import source_cluster
 
     return TopicIds.of_today(flow, source_cluster)
 
@@ -358,8 +358,13 @@ def _require_rereadable(
     flow: spec.Flow, checkpoint: Checkpoint, arguments: argparse.Namespace, others: set[str]
 ) -> None:
     """Raise `ConfigError` if what is read once more could replace rows of other records, or newer rows, unless that may be."""
-    from barnabas.pipelines.rereading import added_partitions, order_problem, replacement_problem, unordered_sinks
-    from barnabas.pipelines.trial import source_cluster
+    from barnabas.pipelines.checkpoints.rereading import (
+        added_partitions,
+        order_problem,
+        replacement_problem,
+        unordered_sinks,
+    )
+    from barnabas.pipelines.checks.trial import source_cluster
 
     if not arguments.replace_rows and (problem := replacement_problem(flow, others)):
         raise ConfigError(problem)
@@ -382,8 +387,8 @@ def _is_meant(arguments: argparse.Namespace) -> bool:
 
 def _target(source: spec.Source, where: str, position: Offsets) -> Offsets:
     """The offsets of a source's partitions at a place that `--to` names; those it does not name stay at ``position``."""
-    from barnabas.pipelines.options import Start
-    from barnabas.pipelines.trial import source_cluster
+    from barnabas.pipelines.checks.trial import source_cluster
+    from barnabas.pipelines.cluster.options import Start
 
     cluster = source_cluster(source)
     partitions = cluster.partitions()
@@ -425,8 +430,8 @@ def _of_group(source: spec.Source, group: str, partitions: list[TopicPartition])
     from confluent_kafka import Consumer, KafkaException
     from confluent_kafka import TopicPartition as ClientPartition
 
-    from barnabas.pipelines.kafka import open_client
-    from barnabas.pipelines.options import client_config
+    from barnabas.pipelines.cluster.kafka_cluster import open_client
+    from barnabas.pipelines.cluster.options import client_config
 
     kafka = {**source.kafka, "bootstrap.servers": source.bootstrap_servers}
     consumer = open_client(Consumer, {**client_config(kafka), "group.id": group})
@@ -449,7 +454,7 @@ def _replay(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     if source is None:
         raise ConfigError(f"the flow has no source {name}; it has {', '.join(each.name for each in flow.sources)}")
     with trial_session(flow) as spark:
-        from barnabas.pipelines.replay import replay_dead_letters
+        from barnabas.pipelines.dead_letters.replay import replay_dead_letters
 
         result = replay_dead_letters(spark, flow, source, value=arguments.value, is_dry=arguments.dry_run)
     if arguments.output == "json":

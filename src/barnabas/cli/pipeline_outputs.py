@@ -12,10 +12,10 @@ from barnabas.cli.common import print_json
 from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.cli.standard_streams import outlive_output
 from barnabas.cli.terminal import print
-from barnabas.pipelines import spec
-from barnabas.pipelines.models.declared import Model
 from barnabas.pipelines.outputs.declared import SearchSink
-from barnabas.pipelines.texts import json_values
+from barnabas.pipelines.specification import spec
+from barnabas.pipelines.specification.model import Model
+from barnabas.pipelines.values.texts import json_values
 
 __all__ = ["OUTPUT_ACTIONS", "add_output_actions"]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Self
 from barnabas.cli.pipeline_operations import lag_text
 from barnabas.cli.pipeline_waiting import WaitDisplay
 from barnabas.cli.terminal import CLEAR_LINE, own, print
-from barnabas.pipelines.summary_text import lost_count_text
+from barnabas.pipelines.progress.summary_text import lost_count_text
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.progress import Totals
+    from barnabas.pipelines.progress.progress import Totals
 
 __all__ = ["RunDisplay"]
 

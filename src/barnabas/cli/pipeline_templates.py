@@ -12,8 +12,8 @@ from barnabas.base.errors import ConfigError
 from barnabas.cli.common import print_json
 from barnabas.cli.pipeline_waiting import trial_session
 from barnabas.cli.terminal import print
-from barnabas.pipelines import spec
-from barnabas.pipelines.templates import TEMPLATE_FORMATS, TEMPLATE_SINKS, cases_template, flow_template
+from barnabas.pipelines.specification import spec
+from barnabas.pipelines.specification.templates import TEMPLATE_FORMATS, TEMPLATE_SINKS, cases_template, flow_template
 
 __all__ = ["add_new_action", "add_test_action", "run_tests", "write_flow"]
 

@@ -8,11 +8,11 @@ from barnabas.cli.common import padded, print_json
 from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.pipeline_waiting import WaitDisplay, trial_session
 from barnabas.cli.terminal import print, print_lines
-from barnabas.pipelines import spec
+from barnabas.pipelines.specification import spec
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.row_comparison import RowDifference
-    from barnabas.pipelines.verification import CheckedSink, Verification
+    from barnabas.pipelines.verification.row_comparison import RowDifference
+    from barnabas.pipelines.verification.verification import CheckedSink, Verification
 
 __all__ = ["add_verify_action", "verify"]
 
@@ -39,7 +39,7 @@ def add_verify_action(commands: Any) -> argparse.ArgumentParser:
 def verify(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     """Returns the exit code: 1 if rows differ, else `INCOMPLETE` if something could not be verified."""
     with trial_session(flow) as spark, WaitDisplay() as waits:
-        from barnabas.pipelines.verification import verify_flow
+        from barnabas.pipelines.verification.verification import verify_flow
 
         found = verify_flow(spark, flow, limit=arguments.limit, say=waits.show)
     differs = any(each.differs for each in found.sinks)

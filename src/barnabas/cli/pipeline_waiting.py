@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 from barnabas.cli.terminal import CLEAR_LINE, own, print
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.spec import Flow
+    from barnabas.pipelines.specification.spec import Flow
 
 __all__ = ["WaitDisplay", "trial_session"]
 
@@ -82,7 +82,7 @@ class WaitDisplay:
 def trial_session(flow: "Flow") -> Iterator[Any]:
     """A Spark session on this machine, to try a flow, with its cores, memory and settings."""
     from barnabas.pipelines.packages import require_extra
-    from barnabas.pipelines.session import open_session
+    from barnabas.pipelines.spark.session import open_session
 
     require_extra()
     resources = flow.resources

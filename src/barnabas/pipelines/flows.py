@@ -26,9 +26,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from barnabas.pipelines import spec
-from barnabas.pipelines.function_files import FunctionUse
-from barnabas.pipelines.spec_fields import SpecError, SpecProblem
+from barnabas.pipelines.flow_file.fields import SpecError, SpecProblem
+from barnabas.pipelines.flow_file.function_files import FunctionUse
+from barnabas.pipelines.specification import spec
 
 __all__ = [
     "declare",

@@ -21,7 +21,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
-from barnabas.pipelines.spec import Flow, SpecError
+from barnabas.pipelines.specification.spec import Flow, SpecError
 
 __all__ = ["CaseResult", "FlowCase", "cases_file", "load_cases", "run_cases"]
 

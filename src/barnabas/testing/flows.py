@@ -26,10 +26,10 @@ from confluent_kafka import Producer
 from confluent_kafka import admin as client_admin
 
 from barnabas.base.hints import did_you_mean
-from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.flows import load_flow
-from barnabas.pipelines.run import run_on
-from barnabas.pipelines.spec import POSITION, Flow, Format, FunctionSink, Source
+from barnabas.pipelines.running.run import run_on
+from barnabas.pipelines.specification.spec import POSITION, Flow, Format, FunctionSink, Source
+from barnabas.pipelines.values.arrow_values import row_dicts
 
 __all__ = ["FlowResult", "FlowUnderTest"]
 

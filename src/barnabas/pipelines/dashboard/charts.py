@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.net.prometheus import label
-from barnabas.pipelines.arrow_values import shown_values
-from barnabas.pipelines.charts_spec import Chart
-from barnabas.pipelines.spec import Flow
+from barnabas.pipelines.specification.charts import Chart
+from barnabas.pipelines.specification.spec import Flow
+from barnabas.pipelines.values.arrow_values import shown_values
 
 __all__ = ["ChartError", "Series", "default_charts", "draw_chart", "metrics_text", "run_metrics_text", "series_of"]
 

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.base.hints import did_you_mean
-from barnabas.pipelines.charts_spec import Chart
 from barnabas.pipelines.dashboard.charts import ChartError
-from barnabas.pipelines.duckdb_access import open_duckdb, select_problem
+from barnabas.pipelines.outputs.duckdb_access import open_duckdb, select_problem
+from barnabas.pipelines.specification.charts import Chart
 
 __all__ = ["query_problem", "run_query"]
 

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
-from barnabas.pipelines.duckdb_access import open_duckdb
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
-from barnabas.pipelines.postgres import open_postgres, postgres_reason
-from barnabas.pipelines.spec import DatabaseSink, Sink
-from barnabas.pipelines.sql import quoted
+from barnabas.pipelines.outputs.duckdb_access import open_duckdb
+from barnabas.pipelines.outputs.postgres import open_postgres, postgres_reason
+from barnabas.pipelines.outputs.sql import quoted
+from barnabas.pipelines.specification.spec import DatabaseSink, Sink
 
 __all__ = ["NoResultError", "ResultReader", "read_postgres_rows", "read_sqlite_rows", "readable_sinks"]
 

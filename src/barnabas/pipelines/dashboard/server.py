@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
 from barnabas.net.http import is_expected_host
-from barnabas.pipelines.charts_spec import Chart
-from barnabas.pipelines.checkpoints import Checkpoint
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint
 from barnabas.pipelines.dashboard.charts import (
     ChartError,
     Series,
@@ -34,7 +33,8 @@ from barnabas.pipelines.dashboard.charts import (
 from barnabas.pipelines.dashboard.page import HEADERS, PAGE, SCRIPT
 from barnabas.pipelines.dashboard.queries import run_query
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader, readable_sinks
-from barnabas.pipelines.spec import Flow
+from barnabas.pipelines.specification.charts import Chart
+from barnabas.pipelines.specification.spec import Flow
 
 __all__ = ["Dashboard", "DashboardServer"]
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.pipelines.cluster.kafka_cluster import KafkaCluster
+from barnabas.pipelines.cluster.offsets import Offsets, to_json, to_spark
+from barnabas.pipelines.cluster.options import SourceOptions
+from barnabas.pipelines.connector.flow_options import source_options
 from barnabas.pipelines.errors import reason_of
-from barnabas.pipelines.flow_options import source_options
-from barnabas.pipelines.kafka import KafkaCluster
 from barnabas.pipelines.models.registry import ModelVersion
-from barnabas.pipelines.offsets import Offsets, to_json, to_spark
-from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.packages import require_extra
-from barnabas.pipelines.protection import OPEN_CALLBACKS
-from barnabas.pipelines.session import open_flow_session
-from barnabas.pipelines.spec import Flow, Source
+from barnabas.pipelines.spark.protection import OPEN_CALLBACKS
+from barnabas.pipelines.spark.session import open_flow_session
+from barnabas.pipelines.specification.spec import Flow, Source
 
 __all__ = ["train_flow", "train_on"]
 
@@ -34,9 +34,9 @@ def train_on(spark: Any, flow: Flow, say: Callable[[str], None] = lambda _: None
     """The same on a session that runs."""
     from pyspark.errors import PySparkException
 
+    from barnabas.pipelines.frames.transforms import record_schema
+    from barnabas.pipelines.frames.views import build_views
     from barnabas.pipelines.models.training import train_model
-    from barnabas.pipelines.transforms import record_schema
-    from barnabas.pipelines.views import build_views
 
     assert flow.model is not None
     ends: Offsets = {}

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 
 from barnabas.base.files import OsFiles
-from barnabas.pipelines.models.declared import MODEL_VERSION, Model
 from barnabas.pipelines.models.registry import ModelError, ModelFolder
+from barnabas.pipelines.specification.model import MODEL_VERSION, Model
 
 __all__ = ["Scorer"]
 

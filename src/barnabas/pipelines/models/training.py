@@ -13,8 +13,8 @@ from pyspark.ml.regression import GBTRegressor, LinearRegression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 
-from barnabas.pipelines.models.declared import Model
 from barnabas.pipelines.models.registry import ModelError, ModelFolder, ModelVersion
+from barnabas.pipelines.specification.model import Model
 
 __all__ = ["train_model"]
 

@@ -1,5 +1,4 @@
-"""Outputs of flows beside topics and functions: tables of databases, lake tables, and indexes for search.
+"""The kinds of outputs: how each is declared, and the table that takes micro-batches.
 
-`table` says what each of them is to a flow, `kinds` which module has which; `declared` is how all but the SQL databases are
-declared, and needs neither Spark nor the packages of the outputs.
+Spark: a TableProvider is found by the name of its format, and its StreamingWrite commits each micro-batch.
 """

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from barnabas.base.errors import BarnabasError
-from barnabas.pipelines.epochs import EPOCHS_TABLE
-from barnabas.pipelines.spec_fields import NAME, POSITION, SpecTable, check_web_address
+from barnabas.pipelines.flow_file.fields import NAME, POSITION, SpecTable, check_web_address
+from barnabas.pipelines.outputs.epochs import EPOCHS_TABLE
 
 __all__ = [
     "INDEX_PARTS",
@@ -44,7 +44,7 @@ class LakeSink:
     delete_when: str | None = None
     """Delta only: an SQL condition; a row of the results for which it is true deletes the row of its key."""
     order_by: str | None = None
-    """A column that says which row of a key is the last one (`barnabas.pipelines.ordering`)."""
+    """A column that says which row of a key is the last one (`barnabas.pipelines.frames.ordering`)."""
 
     @property
     def table(self) -> str:

@@ -13,12 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.base.installation import install_command
-from barnabas.pipelines.arrow_values import values_of
-from barnabas.pipelines.duckdb_access import open_duckdb
-from barnabas.pipelines.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
-from barnabas.pipelines.outputs.table import TableState, split_deleted
-from barnabas.pipelines.sinks_spec import DatabaseSink
-from barnabas.pipelines.sql import (
+from barnabas.pipelines.outputs.duckdb_access import open_duckdb
+from barnabas.pipelines.outputs.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
+from barnabas.pipelines.outputs.sinks import DatabaseSink
+from barnabas.pipelines.outputs.sql import (
     DROPPED_TABLE_ADVICE,
     DatabaseError,
     batch_name,
@@ -30,7 +28,9 @@ from barnabas.pipelines.sql import (
     unique_advice,
     upsert_statement,
 )
-from barnabas.pipelines.texts import as_json
+from barnabas.pipelines.outputs.table import TableState, split_deleted
+from barnabas.pipelines.values.arrow_values import values_of
+from barnabas.pipelines.values.texts import as_json
 
 __all__ = ["DuckTable", "inspect_duckdb"]
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from barnabas.pipelines.outputs.declared import LakeSink, OpenSearchSink, OutputError, SearchSink
+from barnabas.pipelines.outputs.sinks import DatabaseSink
+from barnabas.pipelines.outputs.sql import DatabaseError
 from barnabas.pipelines.outputs.sqlite_table import SqliteTable, inspect_sqlite
 from barnabas.pipelines.outputs.table import OutputTable, TableState
-from barnabas.pipelines.sinks_spec import DatabaseSink
-from barnabas.pipelines.sql import DatabaseError
 
 __all__ = ["TableSink", "inspect_output", "open_database", "open_output"]
 

@@ -1,6 +1,6 @@
 """Rows of a table whose keys were written by an earlier rule of equality, which kept several keys as one, or one as several.
 
-`barnabas.pipelines.keys` has the rule of today. Before it
+`barnabas.pipelines.frames.keys` has the rule of today. Before it
 
 - bytes that are not UTF-8, and in PostgreSQL U+0000, were kept as U+FFFD in texts: such a row may be of several keys;
 - SQLite kept NaN as NULL;
@@ -14,12 +14,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from barnabas.pipelines.duckdb_access import open_duckdb
 from barnabas.pipelines.outputs.declared import LakeSink, OpenSearchSink, OutputError, SearchSink
+from barnabas.pipelines.outputs.duckdb_access import open_duckdb
 from barnabas.pipelines.outputs.kinds import TableSink
-from barnabas.pipelines.postgres import open_postgres
-from barnabas.pipelines.sinks_spec import DatabaseSink
-from barnabas.pipelines.sql import quoted
+from barnabas.pipelines.outputs.postgres import open_postgres
+from barnabas.pipelines.outputs.sinks import DatabaseSink
+from barnabas.pipelines.outputs.sql import quoted
 
 __all__ = ["old_keys"]
 

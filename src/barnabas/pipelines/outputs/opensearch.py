@@ -28,11 +28,11 @@ import pyarrow as pa
 
 from barnabas.base.json_text import parse_json
 from barnabas.client.registry.web import basic_authorization, open_request
-from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.errors import REFILL_ADVICE
 from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError
 from barnabas.pipelines.outputs.table import DELETION_MARK
-from barnabas.pipelines.texts import as_json, as_text_value
+from barnabas.pipelines.values.arrow_values import row_dicts
+from barnabas.pipelines.values.texts import as_json, as_text_value
 
 __all__ = ["OpenSearchIndex"]
 

@@ -15,12 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.base.installation import install_command
-from barnabas.pipelines.arrow_values import values_of
-from barnabas.pipelines.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
-from barnabas.pipelines.outputs.table import TableState, split_deleted
-from barnabas.pipelines.postgres import open_postgres, postgres_reason
-from barnabas.pipelines.sinks_spec import DatabaseSink
-from barnabas.pipelines.sql import (
+from barnabas.pipelines.outputs.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
+from barnabas.pipelines.outputs.postgres import open_postgres, postgres_reason
+from barnabas.pipelines.outputs.sinks import DatabaseSink
+from barnabas.pipelines.outputs.sql import (
     DROPPED_TABLE_ADVICE,
     DatabaseError,
     batch_name,
@@ -32,7 +30,9 @@ from barnabas.pipelines.sql import (
     unique_advice,
     upsert_statement,
 )
-from barnabas.pipelines.texts import as_json
+from barnabas.pipelines.outputs.table import TableState, split_deleted
+from barnabas.pipelines.values.arrow_values import values_of
+from barnabas.pipelines.values.texts import as_json
 
 __all__ = ["PostgresTable", "inspect_postgres"]
 
@@ -264,7 +264,7 @@ def _postgres_type(type_name: str) -> str:
 def _without_nul(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """PostgreSQL's texts cannot hold U+0000; one such record must not end a flow.
 
-    Two keys must not become one either. A record with such a key is a bad row (`barnabas.pipelines.keys`); raises `DatabaseError`
+    Two keys must not become one either. A record with such a key is a bad row (`barnabas.pipelines.frames.keys`); raises `DatabaseError`
     for a key that was made of several records.
     """
     for number, field in enumerate(rows.schema):

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.pipelines.outputs.declared import OutputError, SearchSink
+from barnabas.pipelines.outputs.sinks import DatabaseSink
+from barnabas.pipelines.outputs.sql import quoted
 from barnabas.pipelines.outputs.sqlite_table import SqliteTable
-from barnabas.pipelines.sinks_spec import DatabaseSink
-from barnabas.pipelines.sql import quoted
 
 __all__ = ["ID_COLUMN", "Hit", "SearchIndex", "search_index"]
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from barnabas.pipelines.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
-from barnabas.pipelines.outputs.table import TableState, split_deleted
-from barnabas.pipelines.sinks_spec import DatabaseSink
-from barnabas.pipelines.sql import (
+from barnabas.pipelines.outputs.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
+from barnabas.pipelines.outputs.sinks import DatabaseSink
+from barnabas.pipelines.outputs.sql import (
     DROPPED_TABLE_ADVICE,
     DatabaseError,
     check_columns,
@@ -23,7 +22,8 @@ from barnabas.pipelines.sql import (
     unique_advice,
     upsert_statement,
 )
-from barnabas.pipelines.texts import as_text_value
+from barnabas.pipelines.outputs.table import TableState, split_deleted
+from barnabas.pipelines.values.texts import as_text_value
 
 __all__ = ["SqliteTable", "inspect_sqlite"]
 

@@ -10,7 +10,7 @@ changes nothing. A new checkpoint is a new query, whose epochs start again at 0;
 
 A table that is made has no epochs, also if one of its name was there before: an earlier one was dropped, and its rows with it.
 So the epoch says truly which batches the table holds, and a flow whose checkpoint counts more of them refuses to go on
-(`barnabas.pipelines.sinks`).
+(`barnabas.pipelines.running.batch_sinks`).
 
 A row that is marked as `DELETION_MARK` removes the row of its key in the same transaction; of two rows with one key only the last comes.
 
