@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, TypeVar
 
 from barnabas.base.clock import SystemClock
+from barnabas.base.task_futures import runner_here
 from barnabas.broker.cluster.service import Channel, Interpreter
 from barnabas.broker.cluster.steps import Steps
 from barnabas.coordination.client import CoordinationClient
@@ -20,7 +21,7 @@ class NoBrokers:
 
 def interpreter(client: CoordinationClient, channel: Channel | None = None) -> Interpreter:
     """An interpreter on the running loop; its background work ends with the loop."""
-    return Interpreter(client, channel or NoBrokers(), asyncio.ensure_future, SystemClock())
+    return Interpreter(client, channel or NoBrokers(), asyncio.ensure_future, runner_here(SystemClock()))
 
 
 async def perform(client: CoordinationClient, steps: Steps[T]) -> T:

@@ -50,6 +50,7 @@ class Znodes:
         self._sequence = 0
         self.epoch_version = 0
         self.sent: list[tuple[int, Any]] = []
+        self._has_effect = True
         for path in TOP_LEVEL_PATHS:
             self.put(path, None)
 
@@ -85,7 +86,7 @@ class Znodes:
         """Drive steps to their end, or abandon them after some (a crash); returns the result."""
         result: list[Any] = [None]
         for result in self.each(steps, epoch_version=epoch_version):  # noqa: B007  # the last one counts
-            if stop_after is not None:
+            if stop_after is not None and self._has_effect:
                 stop_after -= 1
                 if stop_after < 0:
                     steps.close()
@@ -98,8 +99,10 @@ class Znodes:
             try:
                 step = steps.send(outcome)
             except StopIteration as end:
+                self._has_effect = True
                 yield [end.value]
                 return
+            self._has_effect = step is not None
             outcome = self.outcome(step, epoch_version)
             yield []
 

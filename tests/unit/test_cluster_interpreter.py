@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from barnabas.base.clock import SystemClock
+from barnabas.base.task_futures import runner_here
 from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.steps import (
-    NEXT_TURN,
     Ask,
     Check,
     Children,
@@ -305,10 +305,10 @@ def test_generators_at_work_at_once_share_one_slice_in_each_turn_of_the_loop(tmp
                 began[number].append(turns)
                 if number == 4:
                     tasks[3].cancel()
-                yield NEXT_TURN
+                yield None
             return number
 
-        shared = Interpreter(client, NoBrokers(), asyncio.ensure_future, OneStepASlice())
+        shared = Interpreter(client, NoBrokers(), asyncio.ensure_future, runner_here(OneStepASlice()))
         asyncio.get_running_loop().call_soon(count)
         tasks = [asyncio.ensure_future(shared.perform(steps(number))) for number in range(10)]
         assert await asyncio.gather(*(task for number, task in enumerate(tasks) if number != 3)) == [
@@ -319,7 +319,8 @@ def test_generators_at_work_at_once_share_one_slice_in_each_turn_of_the_loop(tmp
         ]
         is_over = True
         all_turns = sorted(turn for each in began.values() for turn in each)
-        assert len(set(all_turns)) == len(all_turns), "two generators took steps in one turn"
+        most = max(all_turns.count(turn) for turn in all_turns)
+        assert most <= 2, "more than one that begins and one that goes on took steps in one turn"
 
     run(tmp_path, test)
 
@@ -338,7 +339,7 @@ def test_a_generator_whose_turn_comes_is_not_overtaken(tmp_path: Path) -> None:
 
         clock = SpentByHand()
         replies: dict[str, Callable[[Any, Exception | None], None]] = {}
-        shared = Interpreter(client, NoBrokers(), asyncio.ensure_future, clock)
+        shared = Interpreter(client, NoBrokers(), asyncio.ensure_future, runner_here(clock))
         loop = asyncio.get_running_loop()
         for gap in range(4):  # turns of the loop between the second reply and the third
             log.clear()

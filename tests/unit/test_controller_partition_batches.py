@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.cluster.steps import NEXT_TURN, Steps
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.cluster.znodes import (
     BrokerInfo,
     Endpoint,
@@ -247,12 +247,12 @@ def test_topics_are_learned_in_batches() -> None:
     steps = topic_change.learn_topics(context, topics, lambda: TOPIC_ID)
     sizes = [0, *(len(context.topics) for _ in cluster.znodes.each(steps))]
     assert sizes[-1] == len(topics)
-    assert max(after - before for before, after in pairwise(sizes)) == BATCH
+    assert max(after - before for before, after in pairwise(sizes)) <= BATCH
 
 
 @pytest.mark.parametrize("count", [0, 1, 4096, 4097, 10_000])
 def test_a_search_in_all_partitions_lets_others_have_their_turn(count: int) -> None:
-    """It finds what one look at all of them finds, in their order, and looks at some thousands at a time."""
+    """It finds what one look at all of them finds, in their order, and lets others have their turn after each."""
     looks: list[int] = []
 
     def look(some: Sequence[int]) -> list[int]:
@@ -265,8 +265,8 @@ def test_a_search_in_all_partitions_lets_others_have_their_turn(count: int) -> N
         found.extend((yield from find_in_turns(range(count), look)))
 
     steps = list(search())
-    assert all(step is NEXT_TURN for step in steps)
+    assert all(step is None for step in steps)
     assert found == list(range(0, count, 3))
-    assert len(steps) == max(0, len(looks) - 1)
+    assert len(steps) == len(looks)
     assert sum(looks) == count
-    assert max(looks, default=0) <= 4096
+    assert max(looks, default=0) <= 256

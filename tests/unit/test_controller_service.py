@@ -15,6 +15,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import random_uuid
+from barnabas.base.task_futures import runner_here
 from barnabas.broker.cluster.service import Interpreter, ensure_cluster_id, ensure_top_level_paths
 from barnabas.broker.cluster.znodes import (
     CONTROLLER,
@@ -302,7 +303,7 @@ class _Deposing(Interpreter):
     """Raises the controller epoch, as another controller would, before the first step of a term."""
 
     def __init__(self, client: CoordinationClient) -> None:
-        super().__init__(client, NoBrokers(), asyncio.ensure_future, SystemClock())
+        super().__init__(client, NoBrokers(), asyncio.ensure_future, runner_here(SystemClock()))
         self._raising: CoordinationClient | None = client
 
     async def perform(self, steps: Any, *, term: Any = None, **options: Any) -> Any:
@@ -347,7 +348,7 @@ class _Reading(Interpreter):
     may_begin: asyncio.Event
 
     def __init__(self, client: CoordinationClient) -> None:
-        super().__init__(client, NoBrokers(), asyncio.ensure_future, SystemClock())
+        super().__init__(client, NoBrokers(), asyncio.ensure_future, runner_here(SystemClock()))
 
     async def perform(self, steps: Any, *, term: Any = None, **options: Any) -> Any:
         if term is not None:

@@ -33,22 +33,26 @@ def future_of(runner: Runner, task: AnyTask[T]) -> "asyncio.Future[T]":
 async def result_of(runner: Runner, task: AnyTask[T], perform: Callable[[Any], Awaitable[Any]] | None = None) -> T:
     """The result of a task, or what it raises; ``perform`` does its effects. A task whose caller is cancelled ends at its yield."""
     asked: list[tuple[Any, Resume]] = []
-    is_ready = asyncio.Event()
+    is_ready: asyncio.Event | None = None
 
     def ask(effect: Any, resume: Resume) -> None:
         asked.append((effect, resume))
-        is_ready.set()
+        if is_ready is not None:
+            is_ready.set()
 
-    done, steps = _begin(runner, task, None if perform is None else ask)
+    done, steps = _begin(runner, task, ask)
+    if done.done():  # as most
+        return done.result()
+    is_ready = asyncio.Event()
+    done.add_done_callback(lambda _: is_ready.set())
     try:
         while not done.done():
             if not asked:
                 is_ready.clear()
-                done.add_done_callback(lambda _: is_ready.set())
                 await is_ready.wait()
                 continue
             effect, resume = asked.pop()
-            assert perform is not None
+            assert perform is not None, f"nothing performs {effect!r}"
             try:
                 outcome = await perform(effect)
             except Exception as error:

@@ -7,8 +7,8 @@ A task is a generator. It is written once, for little and for much work, and it 
     an effect      something that the edge does which started the task, such as the steps of `broker.cluster.steps`
 
 The runner decides whether a task is interrupted: where it yields None and some 5 ms have passed. A short task is therefore
-done before `Runner.start` returns, as if it were a plain call. Tasks that are interrupted have their turn one after the
-other, and together they get one slice of time in each turn of the event loop. While there are any, all tasks that begin in
+done before `Runner.start` returns, as if it were a plain call. Tasks that are interrupted, or whose thread or effect is
+done, go on one after the other, and together they get one slice of time in each turn of the event loop. While there are any, all tasks that begin in
 one turn of the loop share one more slice, so a short task does not wait behind long ones. A task that another task
 starts shares its slice.
 
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.threads import InThread
 
-__all__ = ["AnyTask", "Beside", "Lane", "Perform", "Resume", "Runner", "Task", "done_here", "one_by_one"]
+__all__ = ["AnyTask", "Beside", "Lane", "Perform", "Resume", "Runner", "Task", "done_here", "list_of", "one_by_one"]
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,15 @@ def one_by_one(items: Iterable[T]) -> Iterator[T]:
     waiting.reverse()
     while waiting:
         yield waiting.pop()
+
+
+def list_of(items: Iterable[T]) -> Task[list[T]]:
+    """The items as a list; others may have their turn while they are made."""
+    found: list[T] = []
+    for item in items:
+        found.append(item)
+        yield None
+    return found
 
 
 def done_here(task: Task[T]) -> T:
@@ -213,8 +222,7 @@ class Runner:
         try:
             while step is None:
                 if is_over():
-                    self._waiting.append(started)
-                    self._plan()
+                    self._wait(started)
                     return
                 step = next(task)
         except StopIteration:
@@ -238,10 +246,12 @@ class Runner:
             started.task.close()
             return
         started.value, started.error = value, error
-        if self._is_planned:
-            self._waiting.append(started)
-        else:
-            self._advance(started, self._is_over or self._clock.time_slice())
+        self._wait(started)
+
+    def _wait(self, started: _Started) -> None:
+        """Go on in a later turn of the loop. In order: what was read first is applied first."""
+        self._waiting.append(started)
+        self._plan()
 
     def _plan(self) -> None:
         if not self._is_planned:

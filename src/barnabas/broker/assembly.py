@@ -136,7 +136,7 @@ class BrokerComponents:
             request_timeout_ms=environment.config["request.timeout.ms"],
             login=self._login,
         )
-        self.interpreter = Interpreter(environment.coordination, self.channels, environment.spawn, environment.clock)
+        self.interpreter = Interpreter(environment.coordination, self.channels, environment.spawn, self.slices.apart())
         self._make_configuration()
         self._make_replication()
         self._make_controller()

@@ -9,6 +9,7 @@ from functools import partial
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.randomness import new_random
+from barnabas.base.task_futures import runner_here
 from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.znodes import CONFIG_CHANGES
@@ -51,4 +52,4 @@ async def _alter(client: CoordinationClient, user: str, changes: Sequence[ScramC
         await client.ensure_path(path)
     no_brokers = Channels(-1, SocketNetwork(), request_timeout_ms=_CONNECT_TIMEOUT_MS)
     steps = alter_entity("users", sanitized(user), lambda texts: texts_after_changes(texts, changes))
-    await Interpreter(client, no_brokers, asyncio.ensure_future, SystemClock()).perform(steps)
+    await Interpreter(client, no_brokers, asyncio.ensure_future, runner_here(SystemClock())).perform(steps)

@@ -8,11 +8,12 @@ Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIM
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps, in_turns, turn_after
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_admin import TOPIC, ResourceChange
 from barnabas.broker.configuration.operations import SET
 from barnabas.broker.requests.request import Request
@@ -37,11 +38,11 @@ def _handle(services: Services, request: Request) -> None:
 
 def _alter(services: Services, request: Request, message: AlterConfigsRequest) -> Steps[None]:
     def change(resource: AlterConfigsResource) -> Steps[ResourceChange]:
-        operations = yield from in_turns((config.name, SET, config.value) for config in resource.configs)
+        operations = yield from list_of((config.name, SET, config.value) for config in resource.configs)
         return ResourceChange(resource.resource_type, resource.resource_name, operations, replaces_all=True)
 
     failures = yield from alter_resources(services, message, change)
-    results = yield from in_turns(resource_results(AlterConfigsResourceResponse, message.resources, failures))
+    results = yield from list_of(resource_results(AlterConfigsResourceResponse, message.resources, failures))
     reply_once(request, AlterConfigsResponse(responses=results))
 
 
@@ -50,8 +51,8 @@ def alter_resources(
 ) -> Steps[list[KafkaError | KeeperError | None]]:
     """Alter what a request of either API names; what went wrong with each resource, in order."""
     changes = []
-    for number, resource in enumerate(message.resources, 1):
-        yield from turn_after(number)
+    for resource in message.resources:
+        yield None
         changes.append((yield from change(resource)))
     return (yield from services.config_admin.alter(changes, validate_only=message.validate_only))
 

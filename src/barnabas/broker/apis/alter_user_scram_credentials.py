@@ -12,11 +12,12 @@ REQUEST_TIMED_OUT.
 
 from collections.abc import Iterator
 
+from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps, in_turns, turn_after
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.scram_credentials import ScramChange, check_changes
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
@@ -53,11 +54,11 @@ def _changes(message: AlterUserScramCredentialsRequest) -> Iterator[ScramChange]
 
 def _alter(services: Services, request: Request) -> Steps[None]:
     changes: dict[str, list[ScramChange]] = {}
-    for change in (yield from in_turns(_changes(request.message))):
+    for change in (yield from list_of(_changes(request.message))):
         changes.setdefault(change.user, []).append(change)
     results = []
-    for number, (user, mine) in enumerate(changes.items(), 1):
-        yield from turn_after(number)
+    for user, mine in changes.items():
+        yield None
         error: KafkaError | None = None
         try:
             check_changes(mine)

@@ -12,7 +12,7 @@ from collections import Counter
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_at_controller, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps, turn_after
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
@@ -34,11 +34,11 @@ def _grow(services: Services, request: Request, message: CreatePartitionsRequest
     results: dict[str, CreatePartitionsTopicResult] = {}
     counts: dict[str, int] = {}
     asked: Counter[str] = Counter()
-    for number, topic in enumerate(message.topics, 1):
-        yield from turn_after(number)
+    for topic in message.topics:
+        yield None
         asked[topic.name] += 1
-    for number, topic in enumerate(message.topics, 1):
-        yield from turn_after(number)
+    for topic in message.topics:
+        yield None
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
         try:
             if asked[topic.name] > 1:

@@ -16,7 +16,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps, turn_after
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -56,7 +56,7 @@ def _delete(services: Services, request: Request) -> Steps[None]:
     to_delete: dict[str, DeletableTopicResult] = {}
     for topic in _asked(request.message, request.version):
         name = topic.name
-        yield from turn_after(len(results) + 1)
+        yield None
         if name is not None and topic.topic_id != ZERO_UUID:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if topic.topic_id != ZERO_UUID:
@@ -74,8 +74,8 @@ def _delete(services: Services, request: Request) -> Steps[None]:
     if to_delete:
         failed = yield from services.topics.delete(list(to_delete))
     ordered = []
-    for number, (name, result) in enumerate(to_delete.items(), 1):
-        yield from turn_after(number)
+    for name, result in to_delete.items():
+        yield None
         error = failed.pop(name, None)
         if error is None:
             ordered.append(name)

@@ -12,7 +12,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import NEXT_TURN, Steps, turn_after
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_admin import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, broker_of
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
@@ -40,13 +40,13 @@ def _work(services: Services, request: Request) -> Steps[None]:
     message: DescribeConfigsRequest = request.message
     # A resource is described once, however often it is named: its description is a thousand times as long as its name.
     resources: dict[tuple[int, str], DescribeConfigsResource] = {}
-    for number, resource in enumerate(message.resources, 1):
-        yield from turn_after(number)
+    for resource in message.resources:
+        yield None
         resources[resource.resource_type, resource.resource_name] = resource
     # Another broker may have changed a topic a moment ago: the znodes know, as they do for Apache's brokers.
     names = []
-    for number, (kind, name) in enumerate(resources, 1):
-        yield from turn_after(number)
+    for kind, name in resources:
+        yield None
         if kind == TOPIC and name in services.metadata:
             names.append(name)
     for first in range(0, len(names), _A_TURN):
@@ -55,7 +55,7 @@ def _work(services: Services, request: Request) -> Steps[None]:
     for resource in resources.values():
         results.append(_describe(services, resource, message))
         if len(results) % _A_TURN == 0:
-            yield NEXT_TURN
+            yield None
     reply_once(request, DescribeConfigsResponse(results=results))
 
 

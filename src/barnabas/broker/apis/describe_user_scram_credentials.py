@@ -6,10 +6,11 @@ named. Any broker reads them from the coordination service.
 Errors: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, REQUEST_TIMED_OUT.
 """
 
+from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps, in_turns, turn_after
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.scram import ScramCredential
@@ -32,14 +33,14 @@ def _handle(services: Services, request: Request) -> None:
 def _describe(services: Services, request: Request) -> Steps[None]:
     message: DescribeUserScramCredentialsRequest = request.message
     named: dict[str, int] = {}
-    for number, user in enumerate(message.users or (), 1):
-        yield from turn_after(number)
+    for user in message.users or ():
+        yield None
         named[user.name] = named.get(user.name, 0) + 1
     known = yield from services.config_repository.read_users(list(named) or None)
     if not named:
-        results = yield from in_turns(_result(user, credentials) for user, credentials in known.items() if credentials)
+        results = yield from list_of(_result(user, credentials) for user, credentials in known.items() if credentials)
     else:
-        results = yield from in_turns(
+        results = yield from list_of(
             _twice(user) if count > 1 else _result(user, known.get(user, {})) for user, count in named.items()
         )
     reply_once(request, DescribeUserScramCredentialsResponse(results=results))

@@ -15,11 +15,12 @@ from collections.abc import Iterator, Mapping
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.slices import Sliced, at_once
+from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, reply_once, serve
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps, in_turns
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.controller.delayed_elect_leader import wait_for_leaders
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -58,7 +59,7 @@ def _elect(services: Services, request: Request, message: ElectLeadersRequest) -
     deadline_ms = request.received_ms + message.timeout_ms
     asked = None
     if message.topic_partitions is not None:
-        asked = list(dict.fromkeys((yield from in_turns(_named(message)))))
+        asked = list(dict.fromkeys((yield from list_of(_named(message)))))
     yield from services.controller.commands.await_failover()
     partitions = list(services.controller.context.partitions()) if asked is None else asked
     results = yield from services.controller.commands.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)

@@ -6,11 +6,12 @@ loggers (KIP-412).
 Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
+from barnabas.base.tasks import list_of
 from barnabas.broker.apis.alter_configs import alter_resources, resource_results, when_resources_known
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps, in_turns
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_admin import ResourceChange
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -31,13 +32,13 @@ def _handle(services: Services, request: Request) -> None:
 
 def _alter(services: Services, request: Request, message: IncrementalAlterConfigsRequest) -> Steps[None]:
     def change(resource: AlterConfigsResource) -> Steps[ResourceChange]:
-        operations = yield from in_turns(
+        operations = yield from list_of(
             (config.name, config.config_operation, config.value) for config in resource.configs
         )
         return ResourceChange(resource.resource_type, resource.resource_name, operations, replaces_all=False)
 
     failures = yield from alter_resources(services, message, change)
-    results = yield from in_turns(resource_results(AlterConfigsResourceResponse, message.resources, failures))
+    results = yield from list_of(resource_results(AlterConfigsResourceResponse, message.resources, failures))
     reply_once(request, IncrementalAlterConfigsResponse(responses=results))
 
 

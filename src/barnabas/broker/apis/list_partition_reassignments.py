@@ -6,10 +6,11 @@ Errors: NOT_CONTROLLER, REQUEST_TIMED_OUT.
 """
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_at_controller, reply_once
 from barnabas.broker.apis.services import Services
-from barnabas.broker.cluster.steps import Steps, in_turns
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.list_partition_reassignments import (
@@ -30,7 +31,7 @@ def _list(services: Services, request: Request, message: ListPartitionReassignme
     asked = None
     if message.topics is not None:
         names = (TopicPartition(topic.name, index) for topic in message.topics for index in topic.partition_indexes)
-        asked = set((yield from in_turns(names)))
+        asked = set((yield from list_of(names)))
     topics: dict[str, OngoingTopicReassignment] = {}
     moves = yield from services.controller.commands.list_reassignments(asked)
     for (name, index), assignment in moves.items():

@@ -10,14 +10,14 @@ steps.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from barnabas.base.clock import Clock
 from barnabas.base.ids import uuid_text
 from barnabas.base.randomness import Random, random_uuid
+from barnabas.base.task_futures import result_of
+from barnabas.base.tasks import Runner
 from barnabas.broker.cluster.steps import (
     Ask,
     Children,
@@ -105,45 +105,6 @@ class ControllerTerm(Protocol):
         ...
 
 
-class _Turns:
-    """One slice of time in each turn of the event loop, which all deciding generators share.
-
-    Twenty requests that describe 500 topics each would otherwise hold the loop for twenty times 5 ms before others have theirs.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._is_over: Callable[[], bool] | None = None
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def is_over(self) -> bool:
-        """Whether the caller must wait for its turn."""
-        if self._is_over is None:
-            self._begin()
-            return False
-        return bool(self._waiting) or self._is_over()
-
-    async def wait(self) -> None:
-        """Return in a later turn of the event loop, in the order of the calls."""
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        finally:
-            self._waiting.remove(turn)  # not before: what came later must not read or write first
-
-    def _begin(self) -> None:
-        self._is_over = self._clock.time_slice()
-        asyncio.get_running_loop().call_soon(self._end)
-
-    def _end(self) -> None:
-        self._is_over = None
-        if self._waiting:
-            self._begin()
-            if not self._waiting[0].done():
-                self._waiting[0].set_result(None)
-
-
 def _no_watch(_path: str) -> WatchCallback | None:
     return None
 
@@ -156,12 +117,13 @@ class Interpreter:
         client: CoordinationClient,
         channel: Channel,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
-        clock: Clock,
+        runner: Runner,
     ) -> None:
+        """``runner`` has the turns of all deciding generators; what clients ask for should have another one."""
         self._client = client
         self._channel = channel
         self._spawn = spawn
-        self._turns = _Turns(clock)
+        self._runner = runner
 
     def start(self, steps: Steps[None]) -> None:
         """Perform steps in the background. What they raise is logged."""
@@ -171,25 +133,15 @@ class Interpreter:
         self, steps: Steps[T], *, watch_for: WatchFor = _no_watch, term: ControllerTerm | None = None
     ) -> T:
         """Drive a generator to its end; its result, or what it raises."""
-        advance: Callable[[], Step] = partial(steps.send, None)
-        try:
-            while True:
-                if self._turns.is_over():
-                    await self._turns.wait()
-                step = advance()
-                try:
-                    outcome = await self._perform_one(step, watch_for, term)
-                    if term is not None:
-                        term.check()
-                except Exception as error:
-                    advance = partial(steps.throw, error)
-                else:
-                    advance = partial(steps.send, outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            steps.close()
+        return await result_of(self._runner, steps, partial(self._perform_in_term, watch_for, term))
+
+    async def _perform_in_term(self, watch_for: WatchFor, term: ControllerTerm | None, step: Step) -> Any:
+        if term is None:
+            return await self._perform_one(step, watch_for, term)
+        term.check()  # it may have ended while others had their turn
+        outcome = await self._perform_one(step, watch_for, term)
+        term.check()
+        return outcome
 
     async def _perform_one(self, step: Step, watch_for: WatchFor, term: ControllerTerm | None) -> Any:
         match step:
@@ -220,9 +172,7 @@ class Interpreter:
             case Write(ops) if term is not None:
                 return await self._write(ops, term.epoch_version)
             case Send(requests) if term is not None:
-                term.send(requests)
-                await asyncio.sleep(0)  # a decision may send many times between two waits: let others have their turn
-                return None
+                return term.send(requests)
             case _:
                 raise TypeError(f"{type(step).__name__} is for the active controller only")
 

@@ -15,7 +15,8 @@ coordination service and on connections to brokers; tests perform them on a dict
     yield Ask(broker, request)            -> the response             raises `ChannelError`
     yield Wait(begin)                     -> what ``done`` is called with
     yield Pause(ms)                       -> None
-    yield NEXT_TURN                       -> None                     everything else has its turn first
+    yield Beside(work)                    -> None                     done in a thread
+    yield None                            -> None                     where everything else may have its turn
 
 Every op of a `Write` happens only if ``/controller_epoch`` still has the version of this controller's election. If it
 has not, another controller is active: the interpreter raises `ControllerMovedError` in the generator, and nothing was
@@ -24,19 +25,18 @@ written. Any step may raise `KeeperError` in the generator when the coordination
 In Kafka: `AsyncRequest` and its kinds, such as `CreateRequest` and `SetDataRequest`.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Beside
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import CreateMode
 
 __all__ = [
     "ITEMS_A_TURN",
-    "NEXT_TURN",
     "Ask",
     "Check",
     "Children",
@@ -63,9 +63,6 @@ __all__ = [
     "WriteUnfenced",
     "Written",
     "Znode",
-    "in_steps",
-    "in_turns",
-    "turn_after",
 ]
 
 T = TypeVar("T")
@@ -246,43 +243,10 @@ class Pause(NamedTuple):
     ms: int
 
 
-NEXT_TURN = Pause(0)
-"""Continue in the next turn of the event loop."""
-
 ITEMS_A_TURN = 256
-"""After so many things that a request names, or a decision is about, others have their turn: 5 ms at 20 us each."""
+"""So many things are asked for or decided about at a time: what they need travels in one round trip, or in one request."""
 
 
 Step = Read | ReadAllowed | Children | Watch | Write | WriteUnfenced | Transact | CreateOwn | Send | Ask | Wait | Pause
-Steps = Generator[Step, Any, T]
-
-
-_SLICES_A_TURN = 4096
-"""Slices of placement take 1 us."""
-
-
-def in_steps(work: Sliced[T]) -> Steps[T]:
-    """Short slices as steps: everything else has its turn after some thousand."""
-    while True:
-        try:
-            for _ in range(_SLICES_A_TURN):
-                next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        yield NEXT_TURN
-
-
-def turn_after(number: int) -> Steps[None]:
-    """Everything else has its turn after each `ITEMS_A_TURN` items; to be called with the number of each, from 1 on."""
-    if number % ITEMS_A_TURN == 0:
-        yield NEXT_TURN
-
-
-def in_turns(items: Iterable[T]) -> Steps[list[T]]:
-    """The items as a list; while they are made, everything else has its turn after each `ITEMS_A_TURN`."""
-    found: list[T] = []
-    for item in items:
-        found.append(item)
-        yield from turn_after(len(found))
-    return found
+Steps = Generator[Step | Beside | None, Any, T]
+"""A task of `base.tasks` whose effects these are."""

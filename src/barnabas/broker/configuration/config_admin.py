@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from barnabas.broker.cluster.steps import Steps, turn_after
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_loggers import alter_log_levels
 from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.configuration.operations import DELETE, AlterConfigOp, change_texts
@@ -64,13 +64,13 @@ class ConfigAdmin:
         """
         failures: list[KafkaError | KeeperError | None] = []
         counts: Counter[tuple[int, str]] = Counter()
-        for number, change in enumerate(changes, 1):
-            yield from turn_after(number)
+        for change in changes:
+            yield None
             counts[change.resource_type, change.resource_name] += 1
         changes.reverse()
         while changes:
             change = changes.pop()
-            yield from turn_after(len(failures) + 1)
+            yield None
             try:
                 if counts[change.resource_type, change.resource_name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -119,8 +119,8 @@ class ConfigAdmin:
 def _check_names_and_values(operations: Sequence[AlterConfigOp]) -> Steps[None]:
     """Each name once, and null for deletion alone. Raises `KafkaError`."""
     nulls, names = [], set()
-    for number, (name, operation, value) in enumerate(operations, 1):
-        yield from turn_after(number)
+    for name, operation, value in operations:
+        yield None
         names.add(name)
         if value is None and operation != DELETE:
             nulls.append(name)

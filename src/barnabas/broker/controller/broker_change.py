@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import NEXT_TURN, Children, Delete, Read, Send, Steps, Write, Znode
+from barnabas.broker.cluster.steps import Children, Delete, Read, Send, Steps, Write, Znode
 from barnabas.broker.cluster.znodes import (
     BROKER_IDS,
     LOG_DIR_EVENTS,
@@ -128,7 +128,7 @@ def _on_replicas_became_offline(
     """Elect leaders where they are gone, then remove the replicas from their ISRs."""
     leaderless = yield from find_in_turns(list(context.leadership.items()), context.led_by_dead)
     move_partitions(context, leaderless, PartitionState.OFFLINE)
-    yield NEXT_TURN
+    yield None
     elected = yield from trigger_online(context, batch)
     kept = [replica for replica in replicas if not context.is_deleting(replica.topic_partition.topic)]
     for some in in_batches(kept):

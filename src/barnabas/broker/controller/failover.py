@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import NEXT_TURN, Children, Create, Delete, Read, Send, Steps, Write, Znode
+from barnabas.broker.cluster.steps import Children, Create, Delete, Read, Send, Steps, Write, Znode
 from barnabas.broker.cluster.znodes import (
     ADMIN_DELETE_TOPICS,
     BROKER_TOPICS,
@@ -94,7 +94,7 @@ def _initialize_states(context: ControllerContext) -> Steps[None]:
     for partitions in in_batches(list(context.partitions())):
         for topic_partition in partitions:
             _initialize_state(context, topic_partition)
-        yield NEXT_TURN
+        yield None
 
 
 def _initialize_state(context: ControllerContext, topic_partition: TopicPartition) -> None:

@@ -5,7 +5,7 @@ Between two steps the event loop serves everything else, so neither clients nor 
 partitions, and brokers begin with the first batch while the next is decided. A batch is also what one request carries, and
 what its receiver decodes in one piece; only UpdateMetadata may name a whole topic (`RequestBatch.keep_topics_whole`). A
 controller that dies between two batches leaves the same as one that dies between two writes: its successor finds in the
-znodes what is done. A decision that writes and sends nothing between two batches yields `NEXT_TURN`.
+znodes what is done. A decision that writes and sends nothing between two batches yields None.
 
 Kafka has no counterpart: its requests name all partitions of a decision.
 """
@@ -13,15 +13,12 @@ Kafka has no counterpart: its requests name all partitions of a decision.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from barnabas.broker.cluster.steps import ITEMS_A_TURN, NEXT_TURN, Steps
+from barnabas.broker.cluster.steps import ITEMS_A_TURN, Steps
 
 __all__ = ["find_in_turns", "in_batches"]
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-_LOOKED_AT_A_TURN = 4096
-"""To look at a partition takes about 1 us, to decide about it and to write its state 40."""
 
 
 def in_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -31,10 +28,9 @@ def in_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def find_in_turns(items: Sequence[T], look: Callable[[Sequence[T]], Iterable[R]]) -> Steps[list[R]]:
-    """What ``look`` finds among all items, of which it gets some thousands at a time."""
+    """What ``look`` finds among all items, of which it gets some at a time."""
     found: list[R] = []
-    for first in range(0, len(items), _LOOKED_AT_A_TURN):
-        if first:
-            yield NEXT_TURN
-        found += look(items[first : first + _LOOKED_AT_A_TURN])
+    for some in in_batches(items):
+        found += look(some)
+        yield None
     return found

@@ -36,8 +36,6 @@ from barnabas.broker.cluster.steps import (
     WriteResult,
     Written,
     Znode,
-    in_steps,
-    turn_after,
 )
 from barnabas.broker.cluster.znodes import (
     MAX_ASSIGNMENT_BYTES,
@@ -86,8 +84,8 @@ def process_api_reassignment(context: ControllerContext, batch: RequestBatch, ta
     """Begin, replace or cancel moves; each partition's error, or None where its move began (or ended at once)."""
     answers: Answers = {}
     wanted: dict[TopicPartition, ReplicaAssignment] = {}
-    for number, (topic_partition, target) in enumerate(targets.items(), 1):
-        yield from turn_after(number)
+    for topic_partition, target in targets.items():
+        yield None
         try:
             wanted[topic_partition] = _plan(context, topic_partition, target, must_live=True)
         except KafkaError as error:
@@ -182,8 +180,8 @@ def _begin(
     for some in in_batches([topic_partition for topic_partition in wanted if topic_partition in there]):
         yield from read_leadership(context, some)
     accepted: dict[TopicPartition, ReplicaAssignment] = {}
-    for number, (topic_partition, planned) in enumerate(wanted.items(), 1):
-        yield from turn_after(number)
+    for topic_partition, planned in wanted.items():
+        yield None
         if topic_partition not in there or context.is_deleting(topic_partition.topic):
             answers[topic_partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")
         elif not _keeps_records(context, topic_partition, planned):
@@ -319,8 +317,8 @@ def _end(
     for some in in_batches(sorted(ended)) if ended else [()]:
         batch.add_update_metadata(some)
         yield Send(batch.take())
-    for number, topic_partition in enumerate(moved, 1):
-        yield from turn_after(number)
+    for topic_partition in moved:
+        yield None
         logger.info("Partition %s is reassigned to %s", topic_partition, context.assignment(topic_partition).replicas)
     topics = {topic_partition.topic for topic_partition in ended if context.is_deleting(topic_partition.topic)}
     if topics:
@@ -414,7 +412,7 @@ def _write_assignments(
             try:
                 if znode is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
-                found = yield from in_steps(decode_topic_in_slices(topic, znode.data))
+                found = yield from decode_topic_in_slices(topic, znode.data)
             except (KafkaError, ZnodeFormatError) as error:
                 logger.error("The assignment of topic %s could not be written: %s", topic, error)
                 failed[topic] = KafkaError(getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR), str(error))

@@ -9,7 +9,7 @@ from functools import partial
 
 from barnabas.base.excerpts import Tally
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Delete, Read, Send, Steps, Write, Znode, turn_after
+from barnabas.broker.cluster.steps import Delete, Read, Send, Steps, Write, Znode
 from barnabas.broker.cluster.znodes import PREFERRED_ELECTION, ZnodeFormatError, decode_partitions
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.broker.controller.election_strategies import PREFERRED, UNCLEAN, ElectionStrategy
@@ -38,8 +38,8 @@ def process_replica_leader_election(
     results: dict[TopicPartition, int | KafkaError] = {}
     wanted: list[TopicPartition] = []
     unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-    for number, topic_partition in enumerate(partitions, 1):
-        yield from turn_after(number)
+    for topic_partition in partitions:
+        yield None
         if not context.assignment(topic_partition).replicas:
             results[topic_partition] = unknown
         elif context.is_deleting(topic_partition.topic):
@@ -116,7 +116,7 @@ def process_auto_preferred_leader_election(
     for topic in list(context.topics):
         for index in list(context.topics.get(topic, ())):
             number += 1
-            yield from turn_after(number)
+            yield None
             topic_partition = TopicPartition(topic, index)
             replicas = context.assignment(topic_partition).replicas
             if replicas and not context.is_deleting(topic):

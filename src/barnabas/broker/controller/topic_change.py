@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from barnabas.base.excerpts import some_of
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.cluster.steps import (
-    NEXT_TURN,
     Children,
     Delete,
     Read,
@@ -22,7 +21,6 @@ from barnabas.broker.cluster.steps import (
     Watch,
     Write,
     Znode,
-    in_steps,
 )
 from barnabas.broker.cluster.znodes import (
     ADMIN_DELETE_TOPICS,
@@ -79,7 +77,7 @@ def _learn_some_topics(
         if znode is None:
             continue
         try:
-            found = yield from in_steps(decode_topic_in_slices(topic, znode.data))
+            found = yield from decode_topic_in_slices(topic, znode.data)
         except ZnodeFormatError as error:
             logger.error("Topic %s is left out: %s", topic, error)
             continue
@@ -102,7 +100,7 @@ def _learn_topic(context: ControllerContext, topic: str, found: TopicAssignment)
         for topic_partition in some:
             context.set_assignment(topic_partition, found.partitions[topic_partition.partition])
         if len(some) < len(partitions):
-            yield NEXT_TURN
+            yield None
     return partitions
 
 
@@ -140,7 +138,7 @@ def process_partition_modifications(context: ControllerContext, batch: RequestBa
     if znodes[0] is None:
         return
     try:
-        found = yield from in_steps(decode_topic_in_slices(topic, znodes[0].data))
+        found = yield from decode_topic_in_slices(topic, znodes[0].data)
     except ZnodeFormatError as error:
         logger.error("The change of topic %s is left out: %s", topic, error)
         return
@@ -165,9 +163,9 @@ def _on_new_partition_creation(
         move_partitions(context, some, PartitionState.NEW)
         yield from move_replicas(context, batch, context.replicas_of(some), ReplicaState.NEW)
         yield from bring_online(context, batch, some, OFFLINE)
-        yield NEXT_TURN
+        yield None
         yield from move_replicas(context, batch, context.replicas_of(some), ReplicaState.ONLINE)
-        yield NEXT_TURN
+        yield None
         yield Send(batch.take())
     yield Send(batch.take_rest())
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Children, CreateOwn, Pause, Read, ReadAllowed, Steps, Znode, in_steps
+from barnabas.broker.cluster.steps import Children, CreateOwn, Pause, Read, ReadAllowed, Steps, Znode
 from barnabas.broker.cluster.znodes import (
     BROKER_TOPICS,
     BrokerInfo,
@@ -115,7 +115,7 @@ def _replicas_on(broker_id: int, topic: str, znode: Znode | KeeperError) -> Step
     try:
         if isinstance(znode, KeeperError):
             raise znode
-        assignment = yield from in_steps(decode_topic_in_slices(topic, znode.data))
+        assignment = yield from decode_topic_in_slices(topic, znode.data)
     except (KeeperError, ZnodeFormatError) as error:
         logger.error("%s cannot be read before the registration: %s", topic_path(topic), error)
         return []

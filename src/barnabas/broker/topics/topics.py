@@ -14,6 +14,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
 from barnabas.base.slices import Sliced
+from barnabas.base.tasks import list_of
 from barnabas.broker.cluster.steps import (
     Ask,
     Committed,
@@ -27,9 +28,6 @@ from barnabas.broker.cluster.steps import (
     WriteUnfenced,
     Written,
     Znode,
-    in_steps,
-    in_turns,
-    turn_after,
 )
 from barnabas.broker.cluster.znodes import (
     ReplicaAssignment,
@@ -214,7 +212,7 @@ class Topics:
     def _auto_create(self, names: Sequence[str]) -> Steps[None]:
         failed: Tally[ErrorCode | None] = Tally()
         try:
-            topics = yield from in_turns(map(self._automatic, names))
+            topics = yield from list_of(map(self._automatic, names))
             if self._controller.is_active:
                 yield from self._auto_create_here(topics, failed)
             elif self._controller.controller_id >= 0:
@@ -240,10 +238,10 @@ class Topics:
         plans = []
         existing = self.existing()
         replicas_left = MAX_REPLICAS_A_REQUEST
-        for number, topic in enumerate(topics, 1):
-            yield from turn_after(number)
+        for topic in topics:
+            yield None
             try:
-                plan = yield from in_steps(self.plan(topic, existing, replicas_left))
+                plan = yield from self.plan(topic, existing, replicas_left)
             except KafkaError as error:
                 failed.add(error.code, topic.name, error)
             else:
@@ -283,12 +281,10 @@ class Topics:
             if znode is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             try:
-                found = yield from in_steps(decode_topic_in_slices(name, znode.data))
+                found = yield from decode_topic_in_slices(name, znode.data)
             except ZnodeFormatError as error:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
-            added = yield from in_steps(
-                plan_growth(name, found.partitions, self.racks(), count, assignments, self._rng)
-            )
+            added = yield from plan_growth(name, found.partitions, self.racks(), count, assignments, self._rng)
             if validate_only:
                 return count
             grown = TopicAssignment(found.topic_id, {**found.partitions, **added})
@@ -308,12 +304,12 @@ class Topics:
         failed: dict[str, KafkaError] = {}
         known = []
         missing = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        for number, name in enumerate(names, 1):
+        for name in names:
             if name in self._controller.context.topics or name in self._metadata:
                 known.append(name)
             else:
                 failed[name] = missing
-            yield from turn_after(number)
+            yield None
         written: list[Written] = yield WriteUnfenced([Create(delete_topic_path(name)) for name in known], repeat=True)
         for name, outcome in zip(known, written, strict=True):
             if outcome.result not in (WriteResult.DONE, WriteResult.EXISTS):
