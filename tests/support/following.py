@@ -5,6 +5,7 @@ from pathlib import Path
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.base.tasks import done_here
 from barnabas.broker.replication.fetcher import Fetcher, FetchLimits
 from barnabas.broker.replication.log_alignment import EARLIEST, LATEST
 from barnabas.broker.replication.partition import Partition, StateChange
@@ -86,8 +87,8 @@ class Pair:
         while fetcher.epochs.is_wanted:
             fetcher.epochs.handle_response(self.wire.ask(fetcher.epochs.request(), 4), self.now_ms)
         if fetcher.wants_fetch:
-            response = self.wire.ask(fetcher.request(self.version, -1, 0), self.version)
-            fetcher.handle_response(response, self.version, self.now_ms, START_MS)
+            response = self.wire.ask(done_here(fetcher.request(self.version, -1, 0)), self.version)
+            done_here(fetcher.handle_response(response, self.version, self.now_ms, START_MS))
 
     def append(self, name: TopicPartition, *values: bytes) -> None:
         """The leader takes records, as from a producer."""

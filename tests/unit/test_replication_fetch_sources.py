@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import at_once
+from barnabas.base.tasks import done_here
 from barnabas.broker.replication.fetch_sources import FetchLanes, FetchSources, SourceStatus, Wakeup
 from barnabas.broker.replication.fetcher import Fetcher
 from barnabas.broker.replication.partition import Partition, StateChange
@@ -47,7 +47,7 @@ def test_a_partition_that_is_behind_gets_a_fetch_of_its_own_and_comes_back_when_
     assert lanes.follow(follower_of(pair, T0)) == Wakeup(lanes.in_sync, at_once=True)
     turn(pair, lanes.in_sync)
     assert lanes.must_exchange(lanes.in_sync)
-    woken = at_once(lanes.exchange(lanes.in_sync))
+    woken = done_here(lanes.exchange(lanes.in_sync))
     assert woken is not None
     behind = woken.fetcher
     assert woken.at_once, "a fetch that has nothing to ask for waits at the source"
@@ -56,8 +56,8 @@ def test_a_partition_that_is_behind_gets_a_fetch_of_its_own_and_comes_back_when_
         turn(pair, behind)
     assert pair.follower_log().log_end_offset == 3
     assert lanes.must_exchange(behind)
-    assert at_once(lanes.exchange(behind)) == Wakeup(lanes.in_sync, at_once=False)
-    assert at_once(lanes.exchange(lanes.in_sync)) is None
+    assert done_here(lanes.exchange(behind)) == Wakeup(lanes.in_sync, at_once=False)
+    assert done_here(lanes.exchange(lanes.in_sync)) is None
     assert (T0 in lanes.in_sync, T0 in behind) == (True, False)
 
 
@@ -79,7 +79,7 @@ def test_a_partition_whose_role_changes_while_others_are_exchanged_stays_where_i
     next(exchange)
     lanes.unfollow(names[1])
     lanes.follow(follower_of(pair, names[2], epoch=0))
-    woken = at_once(exchange)
+    woken = done_here(exchange)
     assert woken is not None
     assert [name in woken.fetcher for name in names] == [True, False, True]
     assert [name in lanes.in_sync for name in names] == [False, False, False]
@@ -91,7 +91,7 @@ def test_nothing_moves_while_all_partitions_are_in_sync(pair: Pair) -> None:
     lanes = lanes_of(pair)
     lanes.follow(follower_of(pair, T0))
     turn(pair, lanes.in_sync)
-    assert at_once(lanes.exchange(lanes.in_sync)) is None
+    assert done_here(lanes.exchange(lanes.in_sync)) is None
     assert lanes.fetchers == [lanes.in_sync]
 
 

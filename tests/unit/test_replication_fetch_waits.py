@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.base.slices import Sliced
+from barnabas.base.task_futures import runner_here
+from barnabas.base.tasks import Task
 from barnabas.broker.cluster.channels import BrokenConnectionError
 from barnabas.broker.replication.service import _ReplicaFetcherLoop
 from barnabas.testing.simulation.loop import SimulatedClock, SimulatedLoop
@@ -56,10 +57,15 @@ class WorkingClock(SimulatedClock):
     def worked_ms(self) -> float:
         return self._worked_ms
 
-    def work(self, _response: Any, _version: int, _now_ms: int, _wall_ms: int) -> Sliced[bool]:
+    def work(self, _response: Any, _version: int, _now_ms: int, _wall_ms: int) -> Task[bool]:
         yield None
         self._worked_ms += self._works_ms
         return True
+
+
+def _request(_version: int, _broker_epoch: int, wait_ms: int) -> Task[int]:
+    yield None
+    return min(wait_ms, LONGEST_WAIT_MS)
 
 
 class Follower:
@@ -77,9 +83,8 @@ class Follower:
             fetch_version=lambda highest: highest,
             speak=lambda version: None,
             unsynced=list,
-            names_many=False,
-            request=lambda version, broker_epoch, wait_ms: min(wait_ms, LONGEST_WAIT_MS),
-            handle_response_in_slices=clock.work,
+            request=_request,
+            handle_response=clock.work,
             copies_what_is_behind=copies_what_is_behind,
             take_logs_with_new_epochs=list,
             failed=lambda: None,
@@ -87,6 +92,7 @@ class Follower:
         dependencies: Any = SimpleNamespace(
             config={"replica.fetch.backoff.ms": 1000},
             clock=clock,
+            runner=runner_here(clock),
             broker_epoch=lambda: 1,
             metadata=SimpleNamespace(mark_unreachable=None, mark_reachable=None),
         )

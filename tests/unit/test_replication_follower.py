@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.base.slices import at_once
+from barnabas.base.tasks import done_here
 from barnabas.broker.replication import fetch_session_handler, fetcher
 from barnabas.broker.replication.fetch_session_handler import MAX_NEW_PARTITIONS, FetchSessionHandler
 from barnabas.broker.replication.offset_truncation import Truncation, truncation_for
@@ -97,7 +97,7 @@ def test_a_request_after_the_first_names_only_what_moved(pair: Pair) -> None:
     pair.turn()
     pair.leader.replicas.append(T0, batch(b"a"), acks=1, now_ms=START_MS)
     pair.turn()
-    request = pair.fetcher.request(VERSION, -1, 0)
+    request = done_here(pair.fetcher.request(VERSION, -1, 0))
     assert [(topic.topic, [p.partition for p in topic.partitions]) for topic in request.topics] == [("t", [0])]
     assert request.session_epoch == 2
 
@@ -107,10 +107,10 @@ def test_an_answer_to_what_was_asked_before_a_change_of_role_is_not_applied(pair
     leader = pair.lead(0)
     write(leader, 0, b"a")
     pair.follow(0)
-    response = pair.wire.ask(pair.fetcher.request(VERSION, -1, 0), VERSION)
+    response = pair.wire.ask(done_here(pair.fetcher.request(VERSION, -1, 0)), VERSION)
     pair.lead(1)
     pair.follow(1)
-    pair.fetcher.handle_response(response, VERSION, 0, START_MS)
+    done_here(pair.fetcher.handle_response(response, VERSION, 0, START_MS))
     assert pair.follower_log().log_end_offset == 0
     pair.turn()
     assert bytes_of(pair.follower_log()) == bytes_of(leader)
@@ -122,14 +122,14 @@ def test_roles_that_change_while_an_answer_is_handled_in_slices_count_for_what_i
     for name in names:
         write(pair.lead(0, name), 0, b"a")
         pair.follow(0, name)
-    response = pair.wire.ask(pair.fetcher.request(VERSION, -1, 0), VERSION)
-    handling = pair.fetcher.handle_response_in_slices(response, VERSION, 0, START_MS)
+    response = pair.wire.ask(done_here(pair.fetcher.request(VERSION, -1, 0)), VERSION)
+    handling = pair.fetcher.handle_response(response, VERSION, 0, START_MS)
     next(handling)
     next(handling)
     pair.fetcher.unfollow(names[1])
     pair.lead(1, names[2])
     pair.follow(1, names[2])
-    at_once(handling)
+    done_here(handling)
     assert [pair.follower_log(name).log_end_offset for name in names] == [1, 0, 0]
     pair.turn()
     assert [pair.follower_log(name).log_end_offset for name in names] == [1, 0, 1]
@@ -141,15 +141,15 @@ def test_a_partition_that_leaves_while_a_request_is_made_in_slices_is_not_asked_
     for name in names:
         write(pair.lead(0, name), 0, b"a")
         pair.follow(0, name)
-    asking = pair.fetcher.request_in_slices(VERSION, -1, 0)
+    asking = pair.fetcher.request(VERSION, -1, 0)
     next(asking)
     next(asking)
     pair.fetcher.unfollow(names[1])
     pair.lead(1, names[2])
     pair.follow(1, names[2])
-    request = at_once(asking)
+    request = done_here(asking)
     assert [partition.partition for topic in request.topics for partition in topic.partitions] == [0]
-    pair.fetcher.handle_response(pair.wire.ask(request, VERSION), VERSION, 0, START_MS)
+    done_here(pair.fetcher.handle_response(pair.wire.ask(request, VERSION), VERSION, 0, START_MS))
     pair.turn()
     assert [pair.follower_log(name).log_end_offset for name in names] == [1, 0, 1]
 
@@ -162,14 +162,16 @@ def test_a_request_that_is_made_while_a_partition_comes_does_not_wait_at_the_lea
     copying = pair.fetcher = pair.another_fetcher(limits=replace(LIMITS, wait_ms=500))
     for partition in pair.partitions.values():
         copying.follow(partition)
-    asking = copying.request_in_slices(VERSION, -1, 500)
+    asking = copying.request(VERSION, -1, 500)
     next(asking)
     pair.lead(0, TopicPartition("t", 2))
     pair.follow(0, TopicPartition("t", 2))
-    request = at_once(asking)
+    request = done_here(asking)
     assert request.max_wait_ms == 0
-    assert copying.handle_response(pair.wire.ask(request, VERSION), VERSION, 0, START_MS)
-    assert [partition.partition for partition in copying.request(VERSION, -1, 500).topics[0].partitions] == [2]
+    assert done_here(copying.handle_response(pair.wire.ask(request, VERSION), VERSION, 0, START_MS))
+    assert [partition.partition for partition in done_here(copying.request(VERSION, -1, 500)).topics[0].partitions] == [
+        2
+    ]
 
 
 def test_the_contents_of_an_answer_that_was_not_applied_are_sent_again(pair: Pair) -> None:
@@ -177,10 +179,10 @@ def test_the_contents_of_an_answer_that_was_not_applied_are_sent_again(pair: Pai
     write(pair.lead(0), 0, b"a")
     pair.follow(0)
     pair.turn()
-    response = pair.wire.ask(pair.fetcher.request(VERSION, -1, 0), VERSION)
+    response = pair.wire.ask(done_here(pair.fetcher.request(VERSION, -1, 0)), VERSION)
     pair.lead(1)
     pair.follow(1)
-    pair.fetcher.handle_response(response, VERSION, 0, START_MS)
+    done_here(pair.fetcher.handle_response(response, VERSION, 0, START_MS))
     assert pair.follower_log().high_watermark == 0
     pair.turn()
     assert pair.follower_log().high_watermark == 1
@@ -263,12 +265,12 @@ def test_a_corrupt_batch_is_not_appended_and_asked_for_again(pair: Pair) -> None
     """A CRC that does not hold is a reason to try again, not to store it."""
     pair.lead(0)
     pair.follow(0)
-    pair.fetcher.request(VERSION, -1, 0)
+    done_here(pair.fetcher.request(VERSION, -1, 0))
     broken = batch(b"a")
     broken[-1] ^= 1
     data = PartitionData(partition_index=0, high_watermark=0, records=memoryview(broken))
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
-    pair.fetcher.handle_response(response, VERSION, 0, START_MS)
+    done_here(pair.fetcher.handle_response(response, VERSION, 0, START_MS))
     assert pair.follower_log().log_end_offset == 0
     assert pair.fetcher.state_of(T0) is FetchState.DELAYED
 
@@ -389,9 +391,9 @@ def test_an_answer_full_of_records_of_others_does_not_show_that_the_leader_has_n
     full = PartitionData(partition_index=1, high_watermark=0, records=memoryview(batch(b"a")))
     empty = PartitionData(partition_index=0, high_watermark=0)
     for others, is_known in (([full], True), ([], False)):
-        pair.fetcher.request(VERSION, -1, 0)
+        done_here(pair.fetcher.request(VERSION, -1, 0))
         response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[empty, *others])])
-        pair.fetcher.handle_response(response, 12, 0, START_MS)
+        done_here(pair.fetcher.handle_response(response, 12, 0, START_MS))
         assert (follower.lost_data is not None) is is_known
 
 
@@ -463,9 +465,9 @@ def test_an_answer_to_the_fetcher_that_had_a_partition_before_is_not_applied(tmp
     pair.append(T0, b"a")
     pair.follow(0)
     first, second = pair.fetcher, pair.another_fetcher(for_in_sync=False)
-    response = pair.wire.ask(first.request(VERSION, -1, 0), VERSION)
+    response = pair.wire.ask(done_here(first.request(VERSION, -1, 0)), VERSION)
     second.take_over(first, T0)
-    first.handle_response(response, VERSION, 0, START_MS)
+    done_here(first.handle_response(response, VERSION, 0, START_MS))
     assert pair.follower_log().log_end_offset == 0
 
 
@@ -690,9 +692,9 @@ def test_a_fetch_that_leaves_partitions_out_does_not_wait_at_the_leader(pair: Pa
             write(pair.lead(0, name), 0, b"a")
             pair.follow(0, name)
         for named, wait_ms in ((2, 0), (3, 500)):
-            request = pair.fetcher.request(VERSION, -1, 500)
+            request = done_here(pair.fetcher.request(VERSION, -1, 500))
             assert (sum(len(topic.partitions) for topic in request.topics), request.max_wait_ms) == (named, wait_ms)
-            pair.fetcher.handle_response(pair.wire.ask(request, VERSION), VERSION, 0, START_MS)
+            done_here(pair.fetcher.handle_response(pair.wire.ask(request, VERSION), VERSION, 0, START_MS))
     assert [pair.follower_log(name).log_end_offset for name in names] == [1, 1, 1]
 
 

@@ -221,6 +221,7 @@ class BrokerComponents:
                 config=config,
                 clock=environment.clock,
                 call_later=environment.call_later,
+                runner=self.slices,
                 network=environment.fetch_network,
                 listener=environment.inter_broker_listener,
                 login=self._login,

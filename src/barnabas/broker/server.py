@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from barnabas.base.clock import Clock, SystemClock, Timer
 from barnabas.base.errors import BarnabasError, ConfigError
@@ -22,8 +22,7 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Listener, Network
 from barnabas.base.processes import WorkerProcesses
 from barnabas.base.randomness import Random, new_random
-from barnabas.base.slices import Sliced
-from barnabas.base.task_futures import future_of
+from barnabas.base.task_futures import result_of, runner_here
 from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS, stop_waiting
 from barnabas.broker.apis.releases import check_release
 from barnabas.broker.assembly import BrokerComponents, Environment, connection_limits
@@ -57,8 +56,6 @@ from barnabas.wire.jute.errors import KeeperError
 __all__ = ["BrokerServer"]
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _STOP_TIMEOUT_S = 5
 _CLOSING_THREADS = 8
@@ -175,7 +172,7 @@ class BrokerServer:
         await components.config_manager.load()
         components.configure_throttles()
         loading = components.log_dirs.load_in_slices(self._clock.wall_ms(), components.configs.log_config)
-        await future_of(components.slices, loading)  # the session goes on meanwhile
+        await result_of(components.slices, loading)  # the session goes on meanwhile
         self._is_loaded = True
         await self._open_metrics(components)  # now the page shows what there is
         components.metadata.expect({stored.topic for _, stored, _ in components.log_dirs.stored()})
@@ -402,28 +399,16 @@ class BrokerServer:
 
     async def _close_log_dirs(self, log_dirs: LogDirs, clean: bool) -> None:
         """Sync the logs, many at once: with thousands of small files, that is what takes the time of a stop."""
+        runner = runner_here(self._clock)  # that of the components has stopped
         errors: list[BaseException | None] | None = None
         if clean:
-            works = await self._in_turns(log_dirs.prepare_close())
+            works = await result_of(runner, log_dirs.prepare_close())
             errors = [None] * len(works)
             rest = iter(enumerate(works))
             loop = asyncio.get_running_loop()
             await asyncio.gather(*(loop.run_in_executor(None, _run_all, rest, errors) for _ in range(_CLOSING_THREADS)))
         broker_epoch = -1 if self._components is None else self._components.broker_epoch
-        await self._in_turns(log_dirs.close_in_slices(clean, broker_epoch, errors=errors))
-
-    async def _in_turns(self, work: Sliced[T]) -> T:
-        """Do work in slices when `Slices` has stopped. It must not yield `Beside`."""
-        is_over = self._clock.time_slice()
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if is_over():
-                await asyncio.sleep(0)
-                is_over = self._clock.time_slice()
+        await result_of(runner, log_dirs.close_in_slices(clean, broker_epoch, errors=errors))
 
 
 def _run_all(works: Iterator[tuple[int, Callable[[], None]]], errors: list[BaseException | None]) -> None:

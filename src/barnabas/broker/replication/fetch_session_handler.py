@@ -71,11 +71,6 @@ class FetchSessionHandler:
         """The wanted partitions that the next request names, if it is incremental."""
         return list(self._changed)
 
-    @property
-    def changed_count(self) -> int:
-        """How many they are."""
-        return len(self._changed)
-
     def topic_name(self, topic_id: Uuid) -> str | None:
         """The name of a topic that was asked for."""
         return self._topic_names.get(topic_id)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.replication.fetcher import Fetcher
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
@@ -58,7 +58,7 @@ class FetchLanes:
         """Whether `exchange` has something to do."""
         return any(each.has_leaving for each in (self.fetchers if fetcher is self.in_sync else (fetcher,)))
 
-    def exchange(self, fetcher: Fetcher) -> Sliced[Wakeup | None]:
+    def exchange(self, fetcher: Fetcher) -> Task[Wakeup | None]:
         """A fetcher is between two fetches: move what belongs to the other one. Roles may change between two partitions."""
         in_sync, behind = self.in_sync, self._behind
         if fetcher is not in_sync:

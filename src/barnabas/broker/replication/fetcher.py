@@ -22,7 +22,7 @@ from itertools import islice
 
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition
-from barnabas.base.slices import Sliced, at_once
+from barnabas.base.tasks import Task
 from barnabas.broker.replication.fetch_session_handler import MAX_NEW_PARTITIONS
 from barnabas.broker.replication.fetch_transitions import FetchTransitions
 from barnabas.broker.replication.leader_start import held_start
@@ -56,7 +56,6 @@ DIVERGING_EPOCHS_VERSION = 12
 _TOPIC_IDS_VERSION = 13
 REPLICA_STATE_VERSION = 15
 _THROTTLED_PAUSE_MS = 50
-_MANY_PARTITIONS = 512
 """Some 2 ms."""
 
 
@@ -259,20 +258,12 @@ class Fetcher:
                 fetch_state.requested_epoch = epoch
                 self._transitions.move(fetch_state, FetchEvent.DIVERGENCE_IS_UNKNOWN)
 
-    def request(self, version: int, broker_epoch: int, wait_ms: int) -> FetchRequest:
+    def request(self, version: int, broker_epoch: int, wait_ms: int) -> Task[FetchRequest]:
         """The next fetch, delayed by the leader for ``wait_ms`` at most, or not at all if there is more to ask for.
 
-        One call of `handle_response` or `failed` follows.
+        What leaves between two partitions is not named, and forgotten with the next request. One call of `handle_response` or
+        `failed` follows.
         """
-        return at_once(self.request_in_slices(version, broker_epoch, wait_ms))
-
-    @property
-    def names_many(self) -> bool:
-        """Whether the next request names so many partitions that it must not be made in one go."""
-        return self._session.changed_count > _MANY_PARTITIONS
-
-    def request_in_slices(self, version: int, broker_epoch: int, wait_ms: int) -> Sliced[FetchRequest]:
-        """As `request`. What leaves between two partitions is not named, and forgotten with the next request."""
         self.speak(version)
         limits = self._limits
         step = self._session.next()
@@ -324,14 +315,9 @@ class Fetcher:
             request.replica_id = self._broker_id
         return request
 
-    def handle_response(self, response: FetchResponse, version: int, now_ms: int, wall_ms: int) -> bool:
-        """Append what came. False when the source refused the session: the next request goes without it."""
-        return at_once(self.handle_response_in_slices(response, version, now_ms, wall_ms))
-
-    def handle_response_in_slices(
-        self, response: FetchResponse, version: int, now_ms: int, wall_ms: int
-    ) -> Sliced[bool]:
-        """As `handle_response`; roles may change between two partitions."""
+    def handle_response(self, response: FetchResponse, version: int, now_ms: int, wall_ms: int) -> Task[bool]:
+        """Append what came; roles may change between two partitions. False when the source refused the session: the next
+        request goes without it."""
         if not self._session.handle_response(response.session_id, response.error_code):
             return False
         fetching = self._states.within(FetchState.FETCHING)

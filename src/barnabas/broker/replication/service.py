@@ -22,12 +22,13 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from barnabas.base.clock import CallLater, Clock, Timer
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Network
-from barnabas.base.slices import Sliced, Slices
+from barnabas.base.task_futures import result_of
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.cluster.channels import BrokenConnectionError, ChannelError, ChannelLogin, Channels
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
@@ -44,8 +45,6 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 __all__ = ["AlterPartitionSender", "FetcherDependencies", "ReplicaFetcherManager"]
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _LEAST_WAIT_MS = 5
 _UNREACHABLE_MS = 1000
@@ -73,6 +72,7 @@ class FetcherDependencies:
     config: BrokerConfig
     clock: Clock
     call_later: CallLater
+    runner: Runner
     network: Network
     listener: str
     """The name of the listener that brokers use among themselves."""
@@ -135,7 +135,7 @@ class ReplicaFetcherManager:
             self._loops[wakeup.fetcher] = loop
         loop.add_work(interrupt=wakeup.at_once)
 
-    def _between_fetches(self, source: int, lanes: FetchLanes, fetcher: Fetcher) -> Sliced[None]:
+    def _between_fetches(self, source: int, lanes: FetchLanes, fetcher: Fetcher) -> Task[None]:
         wakeup = yield from lanes.exchange(fetcher)
         if wakeup is not None:
             self._wake(source, wakeup)
@@ -186,7 +186,7 @@ class _ReplicaFetcherLoop:
         channels: Channels,
         fetcher: Fetcher,
         must_exchange: Callable[[], bool],
-        between_fetches: Callable[[Fetcher], Sliced[None]],
+        between_fetches: Callable[[Fetcher], Task[None]],
     ) -> None:
         """Before each fetch, ``between_fetches`` is called if ``must_exchange`` says so."""
         self._must_exchange = must_exchange
@@ -195,6 +195,8 @@ class _ReplicaFetcherLoop:
         self._dependencies = dependencies
         self._source = source
         self._channels = channels
+        self._runner = dependencies.runner.apart()
+        """It does not wait behind other tasks: clients choose how much there is of those, and acks=all waits for this."""
         self._loop = asyncio.get_running_loop()
         self._has_work = asyncio.Event()
         self._status = SourceStatus(dependencies.config["replica.fetch.backoff.ms"])
@@ -247,7 +249,7 @@ class _ReplicaFetcherLoop:
         while True:
             self._has_work.clear()
             if self._must_exchange():
-                await self._in_slices(self._between_fetches(fetcher))
+                await result_of(self._runner, self._between_fetches(fetcher))
             due_ms = fetcher.wake(clock.monotonic_ms())
             try:
                 if fetcher.offsets.is_wanted:
@@ -307,10 +309,7 @@ class _ReplicaFetcherLoop:
         wait_ms = _SETTLING_WAIT_MS if self._waits_briefly else 1 << 30
         if due_ms is not None:
             wait_ms = min(wait_ms, max(due_ms, _LEAST_WAIT_MS))
-        if fetcher.names_many:
-            request = await self._in_slices(fetcher.request_in_slices(version, dependencies.broker_epoch(), wait_ms))
-        else:
-            request = fetcher.request(version, dependencies.broker_epoch(), wait_ms)
+        request = await result_of(self._runner, fetcher.request(version, dependencies.broker_epoch(), wait_ms))
         self._is_fetching = True
         self._was_interrupted = False
         try:
@@ -318,9 +317,9 @@ class _ReplicaFetcherLoop:
         finally:
             self._is_fetching = False
         clock = dependencies.clock
-        work = fetcher.handle_response_in_slices(response, version, clock.monotonic_ms(), clock.wall_ms())
+        work = fetcher.handle_response(response, version, clock.monotonic_ms(), clock.wall_ms())
         began_ms = clock.worked_ms()
-        if not await self._in_slices(work):
+        if not await result_of(self._runner, work):
             logger.debug("Broker %d does not know our fetch session any more", self._source)
         if logs := fetcher.take_logs_with_new_epochs():
             dependencies.write_leader_epochs(logs)
@@ -328,25 +327,6 @@ class _ReplicaFetcherLoop:
         worked_ms = clock.worked_ms() - began_ms
         if worked_ms >= _LEAST_WORK_MS and fetcher.copies_what_is_behind:
             await asyncio.sleep(min(worked_ms, _LONGEST_REST_MS) / 1000)
-
-    async def _in_slices(self, work: Sliced[T]) -> T:
-        """The result of work in slices; raises what it raises.
-
-        It does not wait behind other work in slices: clients choose how much there is of that, and acks=all waits for this.
-        """
-        clock = self._dependencies.clock
-        is_over = clock.time_slice()
-        try:
-            while True:
-                next(work)
-                if is_over():
-                    await asyncio.sleep(0)
-                    is_over = clock.time_slice()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            work.close()
 
     async def _sync(self) -> None:
         """A fetch says that we have what is before its offsets: where that is a promise, have it on disk first."""
@@ -405,10 +385,10 @@ class AlterPartitionSender:
         clock: Clock,
         call_later: CallLater,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        slices: Slices,
+        runner: Runner,
     ) -> None:
         self._replicas = replicas
-        self._slices = slices
+        self._runner = runner
         self._manager = replicas.alter_partition
         self._metadata = metadata
         self._channels = channels
@@ -435,9 +415,9 @@ class AlterPartitionSender:
             self._check_timer.cancel()
 
     def _check(self) -> None:
-        self._slices.start(self._shrink())
+        self._runner.start(self._shrink())
 
-    def _shrink(self) -> Sliced[None]:
+    def _shrink(self) -> Task[None]:
         try:
             yield from self._replicas.shrink_isrs(self._clock.wall_ms())
         finally:
