@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least, between, one_of
+from barnabas.base.setting_tables import read_table
+from barnabas.base.settings import Definitions, Kind, Setting, ValueCheck, Values
 
 __all__ = [
     "BROKER_SYNONYMS",
@@ -29,8 +30,6 @@ __all__ = [
 ]
 
 _MAX_LONG = "9223372036854775807"
-_HOUR_MS = 3_600_000
-_WEEK_MS = str(7 * 24 * _HOUR_MS)
 _THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
 _FORMAT_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+){0,2}(-IV[0-9]+)?")
 
@@ -64,97 +63,106 @@ def _off(enabled: bool) -> str | None:
     return "it takes effect with remote log storage only, which this broker does not have" if enabled else None
 
 
-TOPIC_SETTINGS = Definitions(
-    [
-        Setting("cleanup.policy", Kind.LIST, "delete",
-                "What becomes of old data: whole segments are deleted by age and size, or only the last record of "
-                "each key is kept (compact), or both.",
-                one_of("compact", "delete")),
-        Setting("compression.gzip.level", Kind.INT, "-1", "Level for topics the broker compresses with gzip.", _gzip_level),
-        Setting("compression.lz4.level", Kind.INT, "9", "Level for topics the broker compresses with lz4.", between(1, 17)),
-        Setting("compression.type", Kind.STRING, "producer",
-                "The codec of stored batches; 'producer' keeps each batch as its producer made it.",
-                one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
-        Setting("compression.zstd.level", Kind.INT, "3", "Level for topics the broker compresses with zstd.",
-                between(-131072, 22)),
-        Setting("delete.retention.ms", Kind.LONG, "86400000",
-                "How long a compacted topic keeps delete markers after they were compacted.", at_least(0)),
-        Setting("file.delete.delay.ms", Kind.LONG, "60000",
-                "How long files of deleted segments stay under a .deleted name before they are removed.", at_least(0)),
-        Setting("flush.before.ack", Kind.BOOLEAN, "false",
-                "Ours: sync every record to disk before it is acknowledged: to producers with acks=1 and "
-                "acks=all, and by a follower to its leader. With it a loss of power of all brokers loses nothing that was "
-                "acknowledged. Many producers share one sync."),
-        Setting("flush.messages", Kind.LONG, _MAX_LONG,
-                "Sync the log to disk after this many records, before the append is answered; 1 for every append.", at_least(1)),
-        Setting("flush.ms", Kind.LONG, _MAX_LONG, "Sync the log to disk at least this often.", at_least(0)),
-        Setting("follower.replication.throttled.replicas", Kind.LIST, "",
-                "Replicas whose fetching is throttled when they follow.", _throttled_replicas),
-        Setting("index.interval.bytes", Kind.INT, "4096",
-                "Log bytes between two entries of the offset index.", at_least(0)),
-        Setting("leader.replication.throttled.replicas", Kind.LIST, "",
-                "Replicas whose replication is throttled when they lead.", _throttled_replicas),
-        Setting("local.retention.bytes", Kind.LONG, "-2",
-                "Tiered storage: bytes kept locally; -2 follows retention.bytes.", at_least(-2)),
-        Setting("local.retention.ms", Kind.LONG, "-2",
-                "Tiered storage: time kept locally; -2 follows retention.ms.", at_least(-2)),
-        Setting("max.compaction.lag.ms", Kind.LONG, _MAX_LONG,
-                "The longest a record may stay uncompacted in a compacted topic.", at_least(1)),
-        Setting("max.message.bytes", Kind.INT, "1048588", "The largest record batch taken, compressed.", at_least(0)),
-        Setting("message.downconversion.enable", Kind.BOOLEAN, "true",
-                "Whether batches are converted for very old clients."),
-        Setting("message.format.version", Kind.STRING, "3.0-IV1", "Deprecated: the record format of the topic.",
-                _format_version),
-        Setting("message.timestamp.after.max.ms", Kind.LONG, _MAX_LONG,
-                "How far a CreateTime timestamp may be after the broker's time.", at_least(0)),
-        Setting("message.timestamp.before.max.ms", Kind.LONG, _MAX_LONG,
-                "How far a CreateTime timestamp may be before the broker's time.", at_least(0)),
-        Setting("message.timestamp.difference.max.ms", Kind.LONG, _MAX_LONG,
-                "Deprecated: both of the limits before and after, where they are not set.", at_least(0)),
-        Setting("message.timestamp.type", Kind.STRING, "CreateTime",
-                "Whether records carry the producer's time or the time of the append.",
-                one_of("CreateTime", "LogAppendTime")),
-        Setting("min.cleanable.dirty.ratio", Kind.DOUBLE, "0.5",
-                "The share of uncompacted bytes at which a log is compacted.", between(0, 1)),
-        Setting("min.compaction.lag.ms", Kind.LONG, "0",
-                "The least time a record stays uncompacted in a compacted topic.", at_least(0)),
-        Setting("min.insync.replicas", Kind.INT, "1",
-                "Replicas that must hold a write before acks=all is answered; fewer in sync refuse the write.",
-                at_least(1)),
-        Setting("preallocate", Kind.BOOLEAN, "false", "Whether segment files are allocated in full when they are made."),
-        Setting("remote.log.copy.disable", Kind.BOOLEAN, "false", "Tiered storage: stop copying.", _off),
-        Setting("remote.log.delete.on.disable", Kind.BOOLEAN, "false", "Tiered storage: delete when disabled.", _off),
-        Setting("remote.storage.enable", Kind.BOOLEAN, "false", "Tiered storage for the topic.", _no_tiered_storage),
-        Setting("retention.bytes", Kind.LONG, "-1",
-                "Bytes a partition keeps before its oldest segments are deleted; -1 for no limit."),
-        Setting("retention.ms", Kind.LONG, _WEEK_MS,
-                "Time a partition keeps its segments; -1 for no limit.", at_least(-1)),
-        Setting("segment.bytes", Kind.INT, str(1 << 30), "The size at which a new segment begins.", at_least(14)),
-        Setting("segment.index.bytes", Kind.INT, str(10 << 20), "The largest index file of a segment.", at_least(4)),
-        Setting("segment.jitter.ms", Kind.LONG, "0",
-                "Up to this much is taken off segment.ms at random, so that logs do not roll together.", at_least(0)),
-        Setting("segment.ms", Kind.LONG, _WEEK_MS, "The age at which a new segment begins.", at_least(1)),
-        Setting("unclean.leader.election.enable", Kind.BOOLEAN, "false",
-                "Whether a replica out of sync may lead, losing data, when no other can."),
-    ]
-)  # fmt: skip
-"""Every topic configuration of Kafka 3.9 by name, and one of our own: flush.before.ack."""
-
-TOPIC_WITHOUT_EFFECT: Mapping[str, str] = {
-    "local.retention.bytes": "there is no tiered storage",
-    "local.retention.ms": "there is no tiered storage",
-    "message.downconversion.enable": "there are no record formats below 2",
-    "message.format.version": "there are no record formats below 2",
-    "preallocate": "segment files grow as they are written",
+_CHECKS: dict[str, ValueCheck] = {
+    "gzip-level": _gzip_level,
+    "throttled-replicas": _throttled_replicas,
+    "format-version": _format_version,
+    "no-tiered-storage": _no_tiered_storage,
+    "off": _off,
 }
-"""Names that are accepted and change nothing, with the reason."""
-
-TOPIC_REFUSED: Mapping[str, str] = {
-    "remote.log.copy.disable": "there is no tiered storage",
-    "remote.log.delete.on.disable": "there is no tiered storage",
-    "remote.storage.enable": "there is no tiered storage",
+# The column of these tables names the broker properties that give a topic's default, the strongest
+# first (KIP-226's synonyms), with the factor from their unit to the topic's.
+_WITH_EFFECT = """
+cleanup.policy list [compact,delete] log.cleanup.policy delete
+    What becomes of old data: whole segments are deleted by age and size, or only the last record of
+    each key is kept (compact), or both.
+compression.gzip.level int gzip-level compression.gzip.level -1
+    Level for topics the broker compresses with gzip.
+compression.lz4.level int [1,...,17] compression.lz4.level 9
+    Level for topics the broker compresses with lz4.
+compression.type string [uncompressed,zstd,lz4,snappy,gzip,producer] compression.type producer
+    The codec of stored batches; 'producer' keeps each batch as its producer made it.
+compression.zstd.level int [-131072,...,22] compression.zstd.level 3
+    Level for topics the broker compresses with zstd.
+delete.retention.ms long [0,...] log.cleaner.delete.retention.ms 86400000
+    How long a compacted topic keeps delete markers after they were compacted.
+file.delete.delay.ms long [0,...] log.segment.delete.delay.ms 60000
+    How long files of deleted segments stay under a .deleted name before they are removed.
+flush.before.ack boolean - log.flush.before.ack false
+    Ours: sync every record to disk before it is acknowledged: to producers with acks=1 and
+    acks=all, and by a follower to its leader. With it a loss of power of all brokers loses nothing
+    that was acknowledged. Many producers share one sync.
+flush.messages long [1,...] log.flush.interval.messages 9223372036854775807
+    Sync the log to disk after this many records, before the append is answered; 1 for every append.
+flush.ms long [0,...] log.flush.interval.ms,log.flush.scheduler.interval.ms 9223372036854775807
+    Sync the log to disk at least this often.
+follower.replication.throttled.replicas list throttled-replicas - ''
+    Replicas whose fetching is throttled when they follow.
+index.interval.bytes int [0,...] log.index.interval.bytes 4096
+    Log bytes between two entries of the offset index.
+leader.replication.throttled.replicas list throttled-replicas - ''
+    Replicas whose replication is throttled when they lead.
+max.compaction.lag.ms long [1,...] log.cleaner.max.compaction.lag.ms 9223372036854775807
+    The longest a record may stay uncompacted in a compacted topic.
+max.message.bytes int [0,...] message.max.bytes 1048588
+    The largest record batch taken, compressed.
+message.timestamp.after.max.ms long [0,...] log.message.timestamp.after.max.ms 9223372036854775807
+    How far a CreateTime timestamp may be after the broker's time.
+message.timestamp.before.max.ms long [0,...] log.message.timestamp.before.max.ms 9223372036854775807
+    How far a CreateTime timestamp may be before the broker's time.
+message.timestamp.difference.max.ms long [0,...] log.message.timestamp.difference.max.ms 9223372036854775807
+    Deprecated: both of the limits before and after, where they are not set.
+message.timestamp.type string [CreateTime,LogAppendTime] log.message.timestamp.type CreateTime
+    Whether records carry the producer's time or the time of the append.
+min.cleanable.dirty.ratio double [0,...,1] log.cleaner.min.cleanable.ratio 0.5
+    The share of uncompacted bytes at which a log is compacted.
+min.compaction.lag.ms long [0,...] log.cleaner.min.compaction.lag.ms 0
+    The least time a record stays uncompacted in a compacted topic.
+min.insync.replicas int [1,...] min.insync.replicas 1
+    Replicas that must hold a write before acks=all is answered; fewer in sync refuse the write.
+retention.bytes long - log.retention.bytes -1
+    Bytes a partition keeps before its oldest segments are deleted; -1 for no limit.
+retention.ms long [-1,...] log.retention.ms,log.retention.minutes*60000,log.retention.hours*3600000 604800000
+    Time a partition keeps its segments; -1 for no limit.
+segment.bytes int [14,...] log.segment.bytes 1073741824
+    The size at which a new segment begins.
+segment.index.bytes int [4,...] log.index.size.max.bytes 10485760
+    The largest index file of a segment.
+segment.jitter.ms long [0,...] log.roll.jitter.ms,log.roll.jitter.hours*3600000 0
+    Up to this much is taken off segment.ms at random, so that logs do not roll together.
+segment.ms long [1,...] log.roll.ms,log.roll.hours*3600000 604800000
+    The age at which a new segment begins.
+unclean.leader.election.enable boolean - unclean.leader.election.enable false
+    Whether a replica out of sync may lead, losing data, when no other can.
+"""
+_WITHOUT_EFFECT = {
+    "there is no tiered storage": """
+local.retention.bytes long [-2,...] log.local.retention.bytes -2
+    Tiered storage: bytes kept locally; -2 follows retention.bytes.
+local.retention.ms long [-2,...] log.local.retention.ms -2
+    Tiered storage: time kept locally; -2 follows retention.ms.
+""",
+    "there are no record formats below 2": """
+message.downconversion.enable boolean - log.message.downconversion.enable true
+    Whether batches are converted for very old clients.
+message.format.version string format-version log.message.format.version 3.0-IV1
+    Deprecated: the record format of the topic.
+""",
+    "segment files grow as they are written": """
+preallocate boolean - log.preallocate false
+    Whether segment files are allocated in full when they are made.
+""",
 }
-"""Names of which any value but the default is an error, with the reason."""
+_REFUSED = {
+    "there is no tiered storage": """
+remote.log.copy.disable boolean off - false
+    Tiered storage: stop copying.
+remote.log.delete.on.disable boolean off - false
+    Tiered storage: delete when disabled.
+remote.storage.enable boolean no-tiered-storage - false
+    Tiered storage for the topic.
+""",
+}
 
 
 class BrokerSynonym(NamedTuple):
@@ -164,45 +172,38 @@ class BrokerSynonym(NamedTuple):
     factor: int = 1
 
 
-BROKER_SYNONYMS: Mapping[str, tuple[BrokerSynonym, ...]] = {
-    "cleanup.policy": (BrokerSynonym("log.cleanup.policy"),),
-    "compression.gzip.level": (BrokerSynonym("compression.gzip.level"),),
-    "compression.lz4.level": (BrokerSynonym("compression.lz4.level"),),
-    "compression.type": (BrokerSynonym("compression.type"),),
-    "compression.zstd.level": (BrokerSynonym("compression.zstd.level"),),
-    "delete.retention.ms": (BrokerSynonym("log.cleaner.delete.retention.ms"),),
-    "file.delete.delay.ms": (BrokerSynonym("log.segment.delete.delay.ms"),),
-    "flush.before.ack": (BrokerSynonym("log.flush.before.ack"),),
-    "flush.messages": (BrokerSynonym("log.flush.interval.messages"),),
-    "flush.ms": (BrokerSynonym("log.flush.interval.ms"), BrokerSynonym("log.flush.scheduler.interval.ms")),
-    "index.interval.bytes": (BrokerSynonym("log.index.interval.bytes"),),
-    "local.retention.bytes": (BrokerSynonym("log.local.retention.bytes"),),
-    "local.retention.ms": (BrokerSynonym("log.local.retention.ms"),),
-    "max.compaction.lag.ms": (BrokerSynonym("log.cleaner.max.compaction.lag.ms"),),
-    "max.message.bytes": (BrokerSynonym("message.max.bytes"),),
-    "message.downconversion.enable": (BrokerSynonym("log.message.downconversion.enable"),),
-    "message.format.version": (BrokerSynonym("log.message.format.version"),),
-    "message.timestamp.after.max.ms": (BrokerSynonym("log.message.timestamp.after.max.ms"),),
-    "message.timestamp.before.max.ms": (BrokerSynonym("log.message.timestamp.before.max.ms"),),
-    "message.timestamp.difference.max.ms": (BrokerSynonym("log.message.timestamp.difference.max.ms"),),
-    "message.timestamp.type": (BrokerSynonym("log.message.timestamp.type"),),
-    "min.cleanable.dirty.ratio": (BrokerSynonym("log.cleaner.min.cleanable.ratio"),),
-    "min.compaction.lag.ms": (BrokerSynonym("log.cleaner.min.compaction.lag.ms"),),
-    "min.insync.replicas": (BrokerSynonym("min.insync.replicas"),),
-    "preallocate": (BrokerSynonym("log.preallocate"),),
-    "retention.bytes": (BrokerSynonym("log.retention.bytes"),),
-    "retention.ms": (
-        BrokerSynonym("log.retention.ms"),
-        BrokerSynonym("log.retention.minutes", 60_000),
-        BrokerSynonym("log.retention.hours", _HOUR_MS),
+def _synonyms(column: str) -> tuple[BrokerSynonym, ...]:
+    named = (each.partition("*") for each in column.split(","))
+    return tuple(BrokerSynonym(name, int(factor or 1)) for name, _, factor in named)
+
+
+def _reasons(tables: Mapping[str, str]) -> dict[str, str]:
+    """The names in tables by their reasons, each with its reason."""
+    return {row.setting.name: reason for reason, text in tables.items() for row in read_table(text, _CHECKS)}
+
+
+_ROWS = sorted(
+    (
+        row
+        for text in (_WITH_EFFECT, *_WITHOUT_EFFECT.values(), *_REFUSED.values())
+        for row in read_table(text, _CHECKS)
     ),
-    "segment.bytes": (BrokerSynonym("log.segment.bytes"),),
-    "segment.index.bytes": (BrokerSynonym("log.index.size.max.bytes"),),
-    "segment.jitter.ms": (BrokerSynonym("log.roll.jitter.ms"), BrokerSynonym("log.roll.jitter.hours", _HOUR_MS)),
-    "segment.ms": (BrokerSynonym("log.roll.ms"), BrokerSynonym("log.roll.hours", _HOUR_MS)),
-    "unclean.leader.election.enable": (BrokerSynonym("unclean.leader.election.enable"),),
+    key=lambda row: row.setting.name,
+)
+
+TOPIC_SETTINGS = Definitions(row.setting for row in _ROWS)
+"""Every topic configuration of Kafka 3.9 by name, and one of our own: flush.before.ack."""
+
+TOPIC_WITHOUT_EFFECT: Mapping[str, str] = _reasons(_WITHOUT_EFFECT)
+"""Names that are accepted and change nothing, with the reason."""
+
+TOPIC_REFUSED: Mapping[str, str] = _reasons(_REFUSED)
+"""Names of which any value but the default is an error, with the reason."""
+
+BROKER_SYNONYMS: Mapping[str, tuple[BrokerSynonym, ...]] = {
+    row.setting.name: _synonyms(row.column) for row in _ROWS if row.column != "-"
 }
-"""Topic configuration -> broker properties that give its default, the strongest first (KIP-226's synonyms)."""
+"""Topic configuration -> broker properties that give its default, the strongest first."""
 
 
 def defaults_from_broker(properties: Mapping[str, str]) -> dict[str, str]:

@@ -12,110 +12,186 @@ from difflib import get_close_matches
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Setting, ValueCheck
 from barnabas.broker.configuration.security_settings import SECURITY_SETTINGS, listener_setting
-from barnabas.broker.configuration.table import Row, read_table
+from barnabas.broker.configuration.table import BrokerRow, read_broker_table
 
 __all__ = ["NOT_LISTED", "ROWS_REFUSED", "asks_for_protection", "is_refused", "refuse_protection", "wrong_unlisted"]
 
 _TABLES = {
     "clients are not authorized": """
-authorizer.class.name string - '' Class of the authorizer, which decides what each principal may do.
-early.start.listeners string - - Listeners that open before the authorizer is ready.
+authorizer.class.name string - - ''
+    Class of the authorizer, which decides what each principal may do.
+early.start.listeners string - - -
+    Listeners that open before the authorizer is ready.
 """,
     "clients authenticate by PLAIN and SCRAM only": """
-principal.builder.class class cluster org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder Class that makes a principal of a connection.
-sasl.mechanism.controller.protocol string - GSSAPI SASL mechanism towards KRaft controllers.
-sasl.server.callback.handler.class class - - Class that checks credentials.
-sasl.client.callback.handler.class class - - Class that provides credentials.
-sasl.login.class class - - Class that logs in.
-sasl.login.callback.handler.class class - - Class that provides credentials for the login.
-sasl.login.connect.timeout.ms int - - Time limit for connecting to an external authentication provider.
-sasl.login.read.timeout.ms int - - Time limit for an answer of that provider.
-sasl.login.retry.backoff.ms long - 100 First pause between attempts to log in.
-sasl.login.retry.backoff.max.ms long - 10000 Longest pause between attempts to log in.
-sasl.login.refresh.window.factor double broker 0.8 Share of a credential's lifetime after which it is refreshed.
-sasl.login.refresh.window.jitter double broker 0.05 Random part of that share.
-sasl.login.refresh.min.period.seconds short broker 60 Least time between two refreshes.
-sasl.login.refresh.buffer.seconds short broker 300 Time before the end of a credential that a refresh leaves.
-sasl.kerberos.service.name string broker - Kerberos name of the service.
-sasl.kerberos.kinit.cmd string broker /usr/bin/kinit Path of kinit.
-sasl.kerberos.ticket.renew.window.factor double broker 0.8 Share of a ticket's lifetime after which it is renewed.
-sasl.kerberos.ticket.renew.jitter double broker 0.05 Random part of that share.
-sasl.kerberos.min.time.before.relogin long broker 60000 Least time between two Kerberos logins.
-sasl.kerberos.principal.to.local.rules list broker DEFAULT Rules that make short names of Kerberos principals.
-sasl.oauthbearer.token.endpoint.url string - - Address that gives OAuth tokens.
-sasl.oauthbearer.jwks.endpoint.url string - - Address of the keys that verify tokens.
-sasl.oauthbearer.jwks.endpoint.refresh.ms long - 3600000 How often these keys are read again.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long - 100 First pause between attempts to read the keys.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long - 10000 Longest pause between attempts to read the keys.
-sasl.oauthbearer.clock.skew.seconds int - 30 Difference of clocks that is tolerated in tokens.
-sasl.oauthbearer.expected.audience list - - Audiences that a token may have.
-sasl.oauthbearer.expected.issuer string - - Issuer that a token must have.
-sasl.oauthbearer.scope.claim.name string - scope Claim that holds the scope.
-sasl.oauthbearer.sub.claim.name string - sub Claim that holds the subject.
+principal.builder.class class - cluster org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
+    Class that makes a principal of a connection.
+sasl.mechanism.controller.protocol string - - GSSAPI
+    SASL mechanism towards KRaft controllers.
+sasl.server.callback.handler.class class - - -
+    Class that checks credentials.
+sasl.client.callback.handler.class class - - -
+    Class that provides credentials.
+sasl.login.class class - - -
+    Class that logs in.
+sasl.login.callback.handler.class class - - -
+    Class that provides credentials for the login.
+sasl.login.connect.timeout.ms int - - -
+    Time limit for connecting to an external authentication provider.
+sasl.login.read.timeout.ms int - - -
+    Time limit for an answer of that provider.
+sasl.login.retry.backoff.ms long - - 100
+    First pause between attempts to log in.
+sasl.login.retry.backoff.max.ms long - - 10000
+    Longest pause between attempts to log in.
+sasl.login.refresh.window.factor double - broker 0.8
+    Share of a credential's lifetime after which it is refreshed.
+sasl.login.refresh.window.jitter double - broker 0.05
+    Random part of that share.
+sasl.login.refresh.min.period.seconds short - broker 60
+    Least time between two refreshes.
+sasl.login.refresh.buffer.seconds short - broker 300
+    Time before the end of a credential that a refresh leaves.
+sasl.kerberos.service.name string - broker -
+    Kerberos name of the service.
+sasl.kerberos.kinit.cmd string - broker /usr/bin/kinit
+    Path of kinit.
+sasl.kerberos.ticket.renew.window.factor double - broker 0.8
+    Share of a ticket's lifetime after which it is renewed.
+sasl.kerberos.ticket.renew.jitter double - broker 0.05
+    Random part of that share.
+sasl.kerberos.min.time.before.relogin long - broker 60000
+    Least time between two Kerberos logins.
+sasl.kerberos.principal.to.local.rules list - broker DEFAULT
+    Rules that make short names of Kerberos principals.
+sasl.oauthbearer.token.endpoint.url string - - -
+    Address that gives OAuth tokens.
+sasl.oauthbearer.jwks.endpoint.url string - - -
+    Address of the keys that verify tokens.
+sasl.oauthbearer.jwks.endpoint.refresh.ms long - - 3600000
+    How often these keys are read again.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long - - 100
+    First pause between attempts to read the keys.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long - - 10000
+    Longest pause between attempts to read the keys.
+sasl.oauthbearer.clock.skew.seconds int - - 30
+    Difference of clocks that is tolerated in tokens.
+sasl.oauthbearer.expected.audience list - - -
+    Audiences that a token may have.
+sasl.oauthbearer.expected.issuer string - - -
+    Issuer that a token must have.
+sasl.oauthbearer.scope.claim.name string - - scope
+    Claim that holds the scope.
+sasl.oauthbearer.sub.claim.name string - - sub
+    Claim that holds the subject.
 """,
     "znodes are written without ACLs": """
-zookeeper.set.acl boolean - false Whether znodes are written with ACLs so that only brokers may change them.
+zookeeper.set.acl boolean - - false
+    Whether znodes are written with ACLs so that only brokers may change them.
 """,
     "there are no policies for topics and configurations": """
-create.topic.policy.class.name class - - Class that decides whether a topic may be created.
-alter.config.policy.class.name class - - Class that decides whether configurations may be changed.
+create.topic.policy.class.name class - - -
+    Class that decides whether a topic may be created.
+alter.config.policy.class.name class - - -
+    Class that decides whether configurations may be changed.
 """,
     "this limit does not exist": """
-client.quota.callback.class class - - Class that decides the quotas of clients.
-max.connection.creation.rate int cluster 2147483647 Connections a second that the broker accepts.
+client.quota.callback.class class - - -
+    Class that decides the quotas of clients.
+max.connection.creation.rate int - cluster 2147483647
+    Connections a second that the broker accepts.
 """,
     "the controller uses the same listener as the other brokers": """
-control.plane.listener.name string - - Listener that only the controller uses.
+control.plane.listener.name string - - -
+    Listener that only the controller uses.
 """,
     "this option of TLS does not exist": """
-security.providers string - - Java security providers.
-ssl.principal.mapping.rules string - DEFAULT Rules that make a principal's name of a certificate's.
-ssl.protocol string broker TLSv1.3 TLS version that is preferred.
-ssl.cipher.suites list broker '' Cipher suites that are enabled.
-ssl.provider string broker - Java security provider for TLS.
-ssl.keymanager.algorithm string broker SunX509 Java algorithm of the key manager.
-ssl.trustmanager.algorithm string broker PKIX Java algorithm of the trust manager.
-ssl.secure.random.implementation string broker - Java source of random numbers for TLS.
-ssl.engine.factory.class class broker - Class that makes TLS engines.
-ssl.allow.dn.changes boolean - false Whether a new certificate may have another distinguished name.
-ssl.allow.san.changes boolean - false Whether a new certificate may lack alternative names of the old one.
+security.providers string - - -
+    Java security providers.
+ssl.principal.mapping.rules string - - DEFAULT
+    Rules that make a principal's name of a certificate's.
+ssl.protocol string - broker TLSv1.3
+    TLS version that is preferred.
+ssl.cipher.suites list - broker ''
+    Cipher suites that are enabled.
+ssl.provider string - broker -
+    Java security provider for TLS.
+ssl.keymanager.algorithm string - broker SunX509
+    Java algorithm of the key manager.
+ssl.trustmanager.algorithm string - broker PKIX
+    Java algorithm of the trust manager.
+ssl.secure.random.implementation string - broker -
+    Java source of random numbers for TLS.
+ssl.engine.factory.class class - broker -
+    Class that makes TLS engines.
+ssl.allow.dn.changes boolean - - false
+    Whether a new certificate may have another distinguished name.
+ssl.allow.san.changes boolean - - false
+    Whether a new certificate may lack alternative names of the old one.
 """,
     "there are no delegation tokens": """
-delegation.token.secret.key password - - Key that signs delegation tokens.
-delegation.token.master.key password - - Deprecated: the same as delegation.token.secret.key.
-delegation.token.max.lifetime.ms long - 604800000 Longest lifetime of a delegation token.
-delegation.token.expiry.time.ms long - 86400000 Time until a delegation token must be renewed.
-delegation.token.expiry.check.interval.ms long - 3600000 How often expired delegation tokens are removed.
+delegation.token.secret.key password - - -
+    Key that signs delegation tokens.
+delegation.token.master.key password - - -
+    Deprecated: the same as delegation.token.secret.key.
+delegation.token.max.lifetime.ms long - - 604800000
+    Longest lifetime of a delegation token.
+delegation.token.expiry.time.ms long - - 86400000
+    Time until a delegation token must be renewed.
+delegation.token.expiry.check.interval.ms long - - 3600000
+    How often expired delegation tokens are removed.
 """,
     "passwords are not kept in the coordination service": """
-password.encoder.secret password - - Secret with which dynamic passwords are encrypted.
-password.encoder.old.secret password - - The secret before it was changed.
-password.encoder.keyfactory.algorithm string - - Algorithm that derives the key from the secret.
-password.encoder.cipher.algorithm string - AES/CBC/PKCS5Padding Cipher for dynamic passwords.
-password.encoder.key.length int - 128 Length of that cipher's key.
-password.encoder.iterations int - 4096 Iterations of the key derivation.
+password.encoder.secret password - - -
+    Secret with which dynamic passwords are encrypted.
+password.encoder.old.secret password - - -
+    The secret before it was changed.
+password.encoder.keyfactory.algorithm string - - -
+    Algorithm that derives the key from the secret.
+password.encoder.cipher.algorithm string - - AES/CBC/PKCS5Padding
+    Cipher for dynamic passwords.
+password.encoder.key.length int - - 128
+    Length of that cipher's key.
+password.encoder.iterations int - - 4096
+    Iterations of the key derivation.
 """,
     "connections to the coordination service are plain TCP": """
-zookeeper.clientCnxnSocket string - - Java class of the connection to ZooKeeper; TLS needs the one that uses Netty.
-zookeeper.ssl.client.enable boolean - false Whether the connection to ZooKeeper uses TLS.
-zookeeper.ssl.keystore.location string - - Key store for TLS to ZooKeeper.
-zookeeper.ssl.keystore.password password - - Password of that key store.
-zookeeper.ssl.keystore.type string - - Type of that key store.
-zookeeper.ssl.truststore.location string - - Trust store for TLS to ZooKeeper.
-zookeeper.ssl.truststore.password password - - Password of that trust store.
-zookeeper.ssl.truststore.type string - - Type of that trust store.
-zookeeper.ssl.protocol string - TLSv1.2 TLS version that is proposed to ZooKeeper.
-zookeeper.ssl.enabled.protocols list - - TLS versions that are enabled for ZooKeeper.
-zookeeper.ssl.cipher.suites list - - Cipher suites that are enabled for ZooKeeper.
-zookeeper.ssl.endpoint.identification.algorithm string - HTTPS How the host name of a ZooKeeper server is verified.
-zookeeper.ssl.crl.enable boolean - false Whether certificate revocation lists are checked for ZooKeeper.
-zookeeper.ssl.ocsp.enable boolean - false Whether certificates are checked by OCSP for ZooKeeper.
+zookeeper.clientCnxnSocket string - - -
+    Java class of the connection to ZooKeeper; TLS needs the one that uses Netty.
+zookeeper.ssl.client.enable boolean - - false
+    Whether the connection to ZooKeeper uses TLS.
+zookeeper.ssl.keystore.location string - - -
+    Key store for TLS to ZooKeeper.
+zookeeper.ssl.keystore.password password - - -
+    Password of that key store.
+zookeeper.ssl.keystore.type string - - -
+    Type of that key store.
+zookeeper.ssl.truststore.location string - - -
+    Trust store for TLS to ZooKeeper.
+zookeeper.ssl.truststore.password password - - -
+    Password of that trust store.
+zookeeper.ssl.truststore.type string - - -
+    Type of that trust store.
+zookeeper.ssl.protocol string - - TLSv1.2
+    TLS version that is proposed to ZooKeeper.
+zookeeper.ssl.enabled.protocols list - - -
+    TLS versions that are enabled for ZooKeeper.
+zookeeper.ssl.cipher.suites list - - -
+    Cipher suites that are enabled for ZooKeeper.
+zookeeper.ssl.endpoint.identification.algorithm string - - HTTPS
+    How the host name of a ZooKeeper server is verified.
+zookeeper.ssl.crl.enable boolean - - false
+    Whether certificate revocation lists are checked for ZooKeeper.
+zookeeper.ssl.ocsp.enable boolean - - false
+    Whether certificates are checked by OCSP for ZooKeeper.
 """,
 }
 
 _AUTHORIZER_TABLE = """
-super.users string cluster - Principals that may do everything.
-allow.everyone.if.no.acl.found string cluster - Whether a resource without ACLs is open to everyone; true is what holds here.
+super.users string - cluster -
+    Principals that may do everything.
+allow.everyone.if.no.acl.found string - cluster -
+    Whether a resource without ACLs is open to everyone; true is what holds here.
 """
 """Read by Kafka's authorizers, and not in Kafka's own list."""
 
@@ -160,7 +236,7 @@ def refuse_protection(name: str, missing: str, *harmless: object) -> ValueCheck:
     return check
 
 
-ROWS_REFUSED: list[Row] = []
+ROWS_REFUSED: list[BrokerRow] = []
 """The properties of Kafka's list."""
 
 _MISSING: dict[str, str] = {}
@@ -174,11 +250,11 @@ def _check(setting: Setting) -> ValueCheck:
 
 
 for _missing, _text in _TABLES.items():
-    _MISSING.update((line.split()[0], _missing) for line in _text.strip().splitlines())
-    ROWS_REFUSED += read_table(_text, _check)
+    _MISSING.update((row.setting.name, _missing) for row in read_broker_table(_text))
+    ROWS_REFUSED += read_broker_table(_text, check_of=_check)
 
 _MISSING.update(dict.fromkeys(("super.users", "allow.everyone.if.no.acl.found"), "clients are not authorized"))
-NOT_LISTED: list[Row] = list(read_table(_AUTHORIZER_TABLE, _check))
+NOT_LISTED: list[BrokerRow] = list(read_broker_table(_AUTHORIZER_TABLE, check_of=_check))
 """Properties that DescribeConfigs does not list."""
 
 _SETTINGS = {row.setting.name: row.setting for row in (*ROWS_REFUSED, *NOT_LISTED)}

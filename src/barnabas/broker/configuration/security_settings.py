@@ -10,8 +10,8 @@ In Kafka: `BrokerSecurityConfigs`, `SslConfigs`, `SaslConfigs`, `ListenerName.co
 from typing import NamedTuple
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.settings import Kind, Setting, ValueCheck, at_least, between, one_of
-from barnabas.broker.configuration.table import Row, read_table
+from barnabas.base.settings import Kind, Setting, ValueCheck
+from barnabas.broker.configuration.table import BrokerRow, read_broker_table
 from barnabas.security.mechanisms import SASL_MECHANISMS
 
 __all__ = [
@@ -27,37 +27,54 @@ __all__ = [
 LISTENER_PREFIX = "listener.name."
 
 _TABLE = """
-connections.max.reauth.ms long - 0 Time after which SASL clients must authenticate again; 0 for never.
-connection.failed.authentication.delay.ms int - 100 How long a connection stays open after it failed to authenticate.
-sasl.enabled.mechanisms list broker GSSAPI SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. A listener with SASL needs it, because GSSAPI is not supported.
-sasl.mechanism.inter.broker.protocol string broker GSSAPI SASL mechanism among brokers, if their listener has SASL.
-sasl.jaas.config password broker - JAAS entry of a mechanism, as listener.name.LISTENER.MECHANISM.sasl.jaas.config: users of PLAIN (user_NAME="PASSWORD"), and this broker's own username and password towards other brokers.
-sasl.server.max.receive.size int - 524288 Largest SASL message before authentication, in bytes.
-ssl.client.auth string broker none Whether clients must show a certificate: required, requested or none. A listener with SASL ignores this setting unless it has its own: `listener.name.LISTENER.ssl.client.auth`.
-ssl.keystore.location string broker - File with the broker's private key and certificate chain: PEM, JKS or PKCS12.
-ssl.keystore.password password broker - Password of the key store, if it is not PEM.
-ssl.keystore.type string broker JKS Type of the key store: JKS (PKCS12 too, as in Java), PKCS12 or PEM.
-ssl.keystore.key password broker - Private key as PEM text.
-ssl.keystore.certificate.chain password broker - Certificate chain as PEM text.
-ssl.key.password password broker - Password of the private key.
-ssl.truststore.location string broker - File with the certificates with which those of clients and of other brokers are verified: PEM, JKS or PKCS12.
-ssl.truststore.password password broker - Password of the trust store, if it is not PEM.
-ssl.truststore.type string broker JKS Type of the trust store: JKS (PKCS12 too, as in Java), PKCS12 or PEM.
-ssl.truststore.certificates password broker - Trusted certificates as PEM text.
-ssl.enabled.protocols list broker TLSv1.2,TLSv1.3 TLS versions that are enabled.
-ssl.endpoint.identification.algorithm string broker https How the host names of other brokers are verified: https, or empty for not at all.
+connections.max.reauth.ms long - - 0
+    Time after which SASL clients must authenticate again; 0 for never.
+connection.failed.authentication.delay.ms int [0,...] - 100
+    How long a connection stays open after it failed to authenticate.
+sasl.enabled.mechanisms list - broker GSSAPI
+    SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. A listener with SASL
+    needs it, because GSSAPI is not supported.
+sasl.mechanism.inter.broker.protocol string - broker GSSAPI
+    SASL mechanism among brokers, if their listener has SASL.
+sasl.jaas.config password - broker -
+    JAAS entry of a mechanism, as listener.name.LISTENER.MECHANISM.sasl.jaas.config: users of PLAIN
+    (user_NAME="PASSWORD"), and this broker's own username and password towards other brokers.
+sasl.server.max.receive.size int [1,...,2147483647] - 524288
+    Largest SASL message before authentication, in bytes.
+ssl.client.auth string [required,requested,none] broker none
+    Whether clients must show a certificate: required, requested or none. A listener with SASL
+    ignores this setting unless it has its own: `listener.name.LISTENER.ssl.client.auth`.
+ssl.keystore.location string - broker -
+    File with the broker's private key and certificate chain: PEM, JKS or PKCS12.
+ssl.keystore.password password - broker -
+    Password of the key store, if it is not PEM.
+ssl.keystore.type string - broker JKS
+    Type of the key store: JKS (PKCS12 too, as in Java), PKCS12 or PEM.
+ssl.keystore.key password - broker -
+    Private key as PEM text.
+ssl.keystore.certificate.chain password - broker -
+    Certificate chain as PEM text.
+ssl.key.password password - broker -
+    Password of the private key.
+ssl.truststore.location string - broker -
+    File with the certificates with which those of clients and of other brokers are verified: PEM,
+    JKS or PKCS12.
+ssl.truststore.password password - broker -
+    Password of the trust store, if it is not PEM.
+ssl.truststore.type string - broker JKS
+    Type of the trust store: JKS (PKCS12 too, as in Java), PKCS12 or PEM.
+ssl.truststore.certificates password - broker -
+    Trusted certificates as PEM text.
+ssl.enabled.protocols list [TLSv1.2,TLSv1.3] broker TLSv1.2,TLSv1.3
+    TLS versions that are enabled.
+ssl.endpoint.identification.algorithm string https broker https
+    How the host names of other brokers are verified: https, or empty for not at all.
 """
 
 _CHECKS: dict[str, ValueCheck] = {
-    "connection.failed.authentication.delay.ms": at_least(0),
-    "sasl.server.max.receive.size": between(1, (1 << 31) - 1),
-    "ssl.client.auth": one_of("required", "requested", "none"),
-    "ssl.enabled.protocols": one_of("TLSv1.2", "TLSv1.3"),
-    "ssl.endpoint.identification.algorithm": lambda value: (
-        None if value.lower() in ("https", "") else "String must be https, or empty"
-    ),
+    "https": lambda value: None if value.lower() in ("https", "") else "String must be https, or empty"
 }
-ROWS_SECURITY: list[Row] = list(read_table(_TABLE, lambda setting: _CHECKS.get(setting.name)))
+ROWS_SECURITY: list[BrokerRow] = list(read_broker_table(_TABLE, _CHECKS))
 SECURITY_SETTINGS: dict[str, Setting] = {row.setting.name: row.setting for row in ROWS_SECURITY}
 _PER_MECHANISM = frozenset(("sasl.jaas.config", "connections.max.reauth.ms"))
 _OF_THE_BROKER = frozenset(("sasl.mechanism.inter.broker.protocol", "connection.failed.authentication.delay.ms"))

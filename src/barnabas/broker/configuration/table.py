@@ -1,18 +1,19 @@
-"""Tables of properties as text, one line each, for the many of which there is little to say.
+"""The tables of broker properties, whose own column says who may change one while the broker runs (KIP-226).
 
-A line is: name, type, who may change it while the broker runs (KIP-226), default, documentation. A ``-`` in the third
-column means read-only, in the fourth null; ``''`` is the empty default.
+The column is ``-`` for read-only, ``broker`` or ``cluster``. The other columns are those of
+`barnabas.base.setting_tables`.
 
-In Kafka: `ConfigDef`.
+In Kafka: `ConfigDef`, `DynamicBrokerConfig`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from barnabas.base.settings import Kind, Setting, ValueCheck
+from barnabas.base import setting_tables
+from barnabas.base.settings import Setting, ValueCheck
 
-__all__ = ["Row", "UpdateMode", "read_table"]
+__all__ = ["BrokerRow", "UpdateMode", "read_broker_table"]
 
 
 class UpdateMode(Enum):
@@ -23,7 +24,7 @@ class UpdateMode(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
-class Row(NamedTuple):
+class BrokerRow(NamedTuple):
     """One line of a table."""
 
     setting: Setting
@@ -31,12 +32,13 @@ class Row(NamedTuple):
 
 
 _MODES = {"-": UpdateMode.READ_ONLY, "broker": UpdateMode.PER_BROKER, "cluster": UpdateMode.CLUSTER_WIDE}
-_DEFAULTS = {"-": None, "''": ""}
 
 
-def read_table(text: str, check: Callable[[Setting], ValueCheck | None]) -> Iterator[Row]:
-    """The properties of a table; ``check`` gives what the values of each must satisfy."""
-    for line in text.strip().splitlines():
-        name, kind, mode, default, doc = line.split(None, 4)
-        setting = Setting(name, Kind[kind.upper()], _DEFAULTS.get(default, default), doc)
-        yield Row(Setting(name, setting.kind, setting.default, doc, check(setting)), _MODES[mode])
+def read_broker_table(
+    text: str,
+    checks: Mapping[str, ValueCheck] | None = None,
+    check_of: Callable[[Setting], ValueCheck] | None = None,
+) -> Iterator[BrokerRow]:
+    """The properties of a table, with the arguments of `barnabas.base.setting_tables.read_table`."""
+    for row in setting_tables.read_table(text, checks, check_of):
+        yield BrokerRow(row.setting, _MODES[row.column])
