@@ -21,7 +21,7 @@ from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED
 from barnabas.broker.configuration.without_effect import WITHOUT_EFFECT
 from barnabas.broker.replication.partition_fetch_state import FETCH_TRANSITIONS, FetchState
-from barnabas.cli.main import COMMANDS
+from barnabas.cli.commands import COMMANDS
 from barnabas.coordination.server.settings import ZOO_CFG_DEFINITIONS as COORDINATION
 from barnabas.coordination.server.settings import ZOO_CFG_REFUSED as COORDINATION_REFUSED
 from barnabas.coordination.server.settings import ZOO_CFG_WITHOUT_EFFECT as COORDINATION_WITHOUT_EFFECT

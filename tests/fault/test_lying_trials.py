@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from barnabas.cli.exit_codes import INCOMPLETE
+from barnabas.cli.output.exit_codes import INCOMPLETE
 from barnabas.testing import Cluster
 from barnabas.wire.kafka.api import ApiKey
 from support.lying_broker import Lie, LyingBroker, huge_lies, lies

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from barnabas.cli.main import main
-from barnabas.cli.zookeeper_shell import _COMMANDS, _SHELL_USAGE
+from barnabas.cli.zookeeper.shell import _COMMANDS, _SHELL_USAGE
 from support.apache_ensemble import classpath
 from support.coordination import CoordinationProcess, coordination_server
 from support.needs import needs_reference

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
+from barnabas.cli.output.exit_codes import INCOMPLETE
 from support.coordination import CoordinationProcess, coordination_server
 from support.needs import needs_reference
 

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.cli import dump_log
+from barnabas.cli.log_files import dump_log
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import Origin, PartitionLog

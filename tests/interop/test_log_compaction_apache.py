@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.cli import dump_log
+from barnabas.cli.log_files import dump_log
 from barnabas.log.compaction.cleanable import cleanable
 from barnabas.log.compaction.compaction import Compaction
 from barnabas.log.compaction.plan import CompactionLimits, CompactionOutcome

@@ -13,7 +13,7 @@ import pytest
 from keyrings.alt.file import PlaintextKeyring
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.contexts import contexts_file
+from barnabas.cli.connection.contexts import contexts_file
 from barnabas.cli.main import main
 from barnabas.client import BYTES, Admin, AsyncAdmin, AuthenticationError, ConnectError, Consumer, Producer
 from barnabas.mirror import MirrorMaker, MirrorSettings, TopicFilter

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from barnabas.base.settings import properties_text
-from barnabas.cli.common import read_properties_file
+from barnabas.cli.connection.properties import read_properties_file
 from barnabas.security.jaas import LoginModule, jaas_text
 from support.needs import needs_reference
 from support.reference import apache_tool

@@ -71,7 +71,7 @@ class Member:
             configuration.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
         with (self.directory / "log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "barnabas.cli.zookeeper_server_start", str(configuration)],
+                [sys.executable, "-m", "barnabas.cli.servers.zookeeper_server_start", str(configuration)],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

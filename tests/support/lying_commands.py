@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
+from barnabas.cli.output.exit_codes import INCOMPLETE
 from barnabas.client import Admin, Producer, TopicPartition
 from barnabas.testing import Cluster
 from support.lying_broker import Lie, LyingBroker

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 
-from barnabas.cli.terminal import TerminalStream
+from barnabas.cli.output.terminal import TerminalStream
 
 
 def on_terminal(call: Callable[[], object]) -> str:

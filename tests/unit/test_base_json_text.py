@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.json_text import parse_json
-from barnabas.cli.json_files import read_document
-from barnabas.cli.readable import readable
+from barnabas.cli.options.json_files import read_document
+from barnabas.cli.output.readable import readable
 from barnabas.client.codecs import JSON
 from barnabas.pipelines.cluster.offsets import from_json
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.numbers import LARGEST_INT64, number_from, whole_number
-from barnabas.cli.helpful_parser import HelpfulParser
-from barnabas.cli.reset_offsets import _plan_file, parse_reset_plan
+from barnabas.cli.groups.reset_offsets import _plan_file, parse_reset_plan
+from barnabas.cli.options.helpful_parser import HelpfulParser
 
 
 @given(st.integers(-LARGEST_INT64, LARGEST_INT64))

@@ -18,9 +18,9 @@ from barnabas.base.record_times import (
     time_as_text,
     time_in_zone,
 )
-from barnabas.cli.readable import record_text
-from barnabas.cli.reset_offsets import duration_ms, timestamp_ms
-from barnabas.cli.times import parse_time_ms
+from barnabas.cli.groups.reset_offsets import duration_ms, timestamp_ms
+from barnabas.cli.options.times import parse_time_ms
+from barnabas.cli.output.readable import record_text
 from barnabas.client.arguments import check_times, check_timestamp
 from barnabas.client.errors import ConfigurationError
 from barnabas.client.records import Record

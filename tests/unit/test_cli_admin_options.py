@@ -3,15 +3,9 @@
 import pytest
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli import (
-    broker_api_versions,
-    cluster,
-    delete_records,
-    leader_election,
-    log_dirs,
-    reassign_partitions,
-    replica_verification,
-)
+from barnabas.cli.cluster import broker_api_versions, cluster
+from barnabas.cli.replicas import leader_election, log_dirs, reassign_partitions, replica_verification
+from barnabas.cli.topics import delete_records
 
 BROKER = ["--bootstrap-server", "localhost:1"]
 PLAN = ["--reassignment-json-file", "plan.json"]

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli import completion, local_clusters
-from barnabas.cli.local_clusters import LocalCluster
-from barnabas.cli.main import COMMANDS, main
+from barnabas.cli.commands import COMMANDS
+from barnabas.cli.machine import clusters as local_clusters
+from barnabas.cli.machine.clusters import LocalCluster
+from barnabas.cli.main import main
+from barnabas.cli.setup import completion
 
 WITHOUT_BROKERS = [
     ["broker-api-versions"],

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli import colours, terminal
-from barnabas.cli.colours import Style, painted
-from barnabas.cli.common import aligned
+import barnabas.cli
 from barnabas.cli.main import main
-from barnabas.cli.terminal import columns, print_lines
+from barnabas.cli.output import terminal
+from barnabas.cli.output.colours import Style, painted
+from barnabas.cli.output.tables import aligned
+from barnabas.cli.output.terminal import columns, print_lines
 from support.terminals import on_terminal
 
 RED, YELLOW, BOLD, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
@@ -53,7 +54,7 @@ def test_commands_print_errors_and_warnings_with_the_functions_for_it() -> None:
     """So all have the colours, and the same words before them."""
     printed_otherwise = [
         f"{path.name}:{call.lineno}"
-        for path in Path(colours.__file__).parent.glob("*.py")
+        for path in Path(barnabas.cli.__file__).parent.rglob("*.py")
         if path.name != "colours.py"
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call) and ast.unparse(call.func) in ("print", "print_lines")

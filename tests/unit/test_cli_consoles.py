@@ -3,9 +3,9 @@
 import pytest
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.cli import console_consumer, console_producer
-from barnabas.cli.formatters import formatter
-from barnabas.cli.line_reader import Line, LineReader
+from barnabas.cli.console import console_consumer, console_producer
+from barnabas.cli.console.formatters import formatter
+from barnabas.cli.console.line_reader import Line, LineReader
 from barnabas.client.records import Record
 
 

@@ -13,10 +13,13 @@ from keyring.backends.null import Keyring as ForgetfulKeyring
 from keyrings.alt.file import PlaintextKeyring
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.cli import cat, console_consumer, producer_perf_test, topics
-from barnabas.cli.common import ToolParser, add_connection_options, properties_file
-from barnabas.cli.contexts import Context, contexts_file, load_contexts
+from barnabas.cli.connection.contexts import Context, contexts_file, load_contexts
+from barnabas.cli.connection.properties import properties_file
+from barnabas.cli.console import cat, console_consumer
 from barnabas.cli.main import main
+from barnabas.cli.options.tool_parser import ToolParser, add_connection_options
+from barnabas.cli.topics import topics
+from barnabas.cli.trials import producer_perf_test
 
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "ann"}
 ADD = ["context", "add", "staging", "--bootstrap-servers", "127.0.0.1:1"]
@@ -210,7 +213,7 @@ def test_brokers_on_the_command_line_are_stronger_and_get_no_credentials_of_the_
         asked.append(self)
         return {}
 
-    monkeypatch.setattr("barnabas.cli.contexts.Context.secrets", properties_of)
+    monkeypatch.setattr("barnabas.cli.connection.contexts.Context.secrets", properties_of)
     with pytest.raises(BarnabasError, match="127.0.0.1:2 refused"):
         tool.main(arguments)
     assert asked == []
@@ -235,6 +238,6 @@ def test_an_empty_secret_is_refused(typed: Callable[[str], None]) -> None:
 
 def main_of_context(options: list[str]) -> int:
     """The command itself, with its errors."""
-    from barnabas.cli import context
+    from barnabas.cli.setup import context
 
     return context.main([*ADD[1:], *options])

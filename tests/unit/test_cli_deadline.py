@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.completion import words
-from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
+from barnabas.cli.output.exit_codes import INCOMPLETE
+from barnabas.cli.setup.completion import words
 from barnabas.client import Producer
 from barnabas.client.admin.groups import alter_group_offsets
 from barnabas.client.admin.topics import create_topic

@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli import completion
-from barnabas.cli.common import ToolParser, add_connection_options, properties_file
-from barnabas.cli.contexts import Context, current_context
-from barnabas.cli.formatters import formatter
-from barnabas.cli.java_dates import java_date
-from barnabas.cli.main import COMMANDS, main
-from barnabas.cli.readable import json_line, readable, record_text
-from barnabas.cli.run_class import CLASSES
-from barnabas.cli.shims import SCRIPTS
-from barnabas.cli.times import parse_time_ms
-from barnabas.cli.watching import show_repeatedly
+from barnabas.cli.connection.contexts import Context, current_context
+from barnabas.cli.connection.properties import properties_file
+from barnabas.cli.console.formatters import formatter
+from barnabas.cli.main import main
+from barnabas.cli.options.times import parse_time_ms
+from barnabas.cli.options.tool_parser import ToolParser, add_connection_options
+from barnabas.cli.output.readable import json_line, readable, record_text
+from barnabas.cli.output.watching import show_repeatedly
+from barnabas.cli.setup import completion
+from barnabas.cli.trials.java_dates import java_date
 from barnabas.client.errors import AuthorizationError, ConnectError
 from barnabas.client.records import Record
 from barnabas.wire.kafka.errors import ErrorCode
@@ -217,12 +216,6 @@ def test_bytes_that_are_not_utf8_stand_in_a_document_as_they_are_too() -> None:
     assert (found[1]["key_base64"], found[1]["headers_base64"]) == ("/w==", [["h", "/g=="], ["i", None]])
     assert "value_base64" not in found[1]
     assert json.loads(formatter("json", {})(of_bytes)) == {**found[1], "timestamp_type": "CreateTime"}
-
-
-def test_every_script_and_class_leads_to_a_command() -> None:
-    """None points to a command that does not exist."""
-    assert set(CLASSES.values()) <= set(COMMANDS)
-    assert set(SCRIPTS.values()) <= set(COMMANDS)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from barnabas.cli.pipeline_progress import RunDisplay
-from barnabas.cli.pipeline_waiting import WaitDisplay
+from barnabas.cli.pipelines.progress import RunDisplay
+from barnabas.cli.pipelines.waiting import WaitDisplay
 from barnabas.pipelines.progress.progress import Totals
 from support.waiting import eventually
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.main import COMMANDS, main
+from barnabas.cli.commands import COMMANDS
+from barnabas.cli.main import main
 
 # What each command that talks to a cluster needs beside the address; BROKER stands for it.
 PERF = ("--topic", "t", "--num-records", "1", "--record-size", "1", "--throughput", "-1")

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.delete_records import read_offset_file
-from barnabas.cli.json_files import duplicates, read_document
-from barnabas.cli.reassignment_plans import (
+from barnabas.cli.options.json_files import duplicates, read_document
+from barnabas.cli.replicas.reassignment_plans import (
     Move,
     as_document,
     check_for_execution,
@@ -24,6 +23,7 @@ from barnabas.cli.reassignment_plans import (
     racks_of,
     topic_throttles,
 )
+from barnabas.cli.topics.delete_records import read_offset_file
 from barnabas.client.admin.log_dirs import Replica
 from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.cluster.admin_connection import Broker

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.replica_comparison import Comparison, Fetched
+from barnabas.cli.replicas.replica_comparison import Comparison, Fetched
 from barnabas.wire.kafka.records.records import Record, build_batch
 
 PARTITION = TopicPartition("t", 0)

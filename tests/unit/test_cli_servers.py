@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from barnabas.cli.local.files import ServerFile
+from barnabas.cli.local.supervisor import Supervisor, _blocked_signals
 from barnabas.cli.main import main
-from barnabas.cli.supervisor import Supervisor, _blocked_signals
-from barnabas.cli.up_files import ServerFile
 
 
 def server_properties(tmp_path: Path, text: str) -> str:
@@ -50,7 +50,7 @@ def test_a_full_disk_is_one_line_with_what_to_do(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
 
-    monkeypatch.setattr("barnabas.cli.up._run", full)
+    monkeypatch.setattr("barnabas.cli.local.up._run", full)
     assert main(["up", "--data-dir", str(tmp_path)]) == 1
     remedy = "free some space, or choose another folder with --data-dir"
     assert f"{tmp_path}: No space left on device; {remedy}\n" in capsys.readouterr().err

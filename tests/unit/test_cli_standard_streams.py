@@ -16,7 +16,7 @@ from support.waiting import eventually
 BARNABAS = [sys.executable, "-m", "barnabas"]
 USERS = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 """The environment without Python's own variables, such as PYTHONUNBUFFERED, which users do not have."""
-PREPARED = "import sys; from barnabas.cli.standard_streams import *; prepare_streams(); "
+PREPARED = "import sys; from barnabas.cli.output.standard_streams import *; prepare_streams(); "
 FULL, GONE, CLOSED = "full", "gone", "closed"
 """Where nothing can be written: a full disk, a pipe that nothing reads, and nowhere."""
 

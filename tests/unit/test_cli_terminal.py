@@ -18,13 +18,13 @@ pytest.importorskip("confluent_kafka")
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.cli import terminal
-from barnabas.cli.common import aligned, print_json
-from barnabas.cli.completion import words
-from barnabas.cli.formatters import formatter
-from barnabas.cli.log_lines import LogFormatter
+from barnabas.cli.console.formatters import formatter
 from barnabas.cli.main import main
-from barnabas.cli.readable import record_text
+from barnabas.cli.output import terminal
+from barnabas.cli.output.log_lines import LogFormatter
+from barnabas.cli.output.readable import record_text
+from barnabas.cli.output.tables import aligned, print_json
+from barnabas.cli.setup.completion import words
 from barnabas.client.records import Record
 from barnabas.coordination.core.audit import audit_line
 from barnabas.testing import Cluster
@@ -184,15 +184,15 @@ def test_an_error_has_the_lines_that_it_was_made_of(
     def fail(_: list[str]) -> int:
         raise error
 
-    monkeypatch.setattr("barnabas.cli.status.main", fail)
+    monkeypatch.setattr("barnabas.cli.local.status.main", fail)
     assert on_terminal(lambda: main(["status"])) == shown
 
 
 def test_each_stream_of_a_process_is_judged_by_itself(tmp_path: Path) -> None:
     """Standard error is a terminal here, standard output a file."""
     program = (
-        "import sys; from barnabas.cli.standard_streams import prepare_streams; prepare_streams();"
-        "from barnabas.cli.terminal import print; print('a\\x1b\\nb'); print('a\\x1b\\nb', file=sys.stderr);"
+        "import sys; from barnabas.cli.output.standard_streams import prepare_streams; prepare_streams();"
+        "from barnabas.cli.output.terminal import print; print('a\\x1b\\nb'); print('a\\x1b\\nb', file=sys.stderr);"
         "import logging; logging.warning('a\\x1b\\nb'); raise ValueError('a\\x1b')"
     )
     ours, theirs = os.openpty()

@@ -6,20 +6,17 @@ import pytest
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli import (
-    configs,
-    consumer_groups,
-    get_offsets,
-    mirror_maker,
-    producer_perf_test,
-    tail,
-    topics,
-    zookeeper_shell,
-)
-from barnabas.cli.config_changes import parse_changes
-from barnabas.cli.get_offsets import _rules
-from barnabas.cli.reset_offsets import duration_ms, parse_reset_plan, timestamp_ms
-from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError
+from barnabas.cli.configs import configs
+from barnabas.cli.configs.changes import parse_changes
+from barnabas.cli.console import tail
+from barnabas.cli.groups import consumer_groups
+from barnabas.cli.groups.reset_offsets import duration_ms, parse_reset_plan, timestamp_ms
+from barnabas.cli.servers import mirror_maker
+from barnabas.cli.topics import get_offsets, topics
+from barnabas.cli.topics.get_offsets import _rules
+from barnabas.cli.trials import producer_perf_test
+from barnabas.cli.zookeeper import shell as zookeeper_shell
+from barnabas.cli.zookeeper.znode_commands import SHELL_COMMANDS, CommandError
 from barnabas.client.errors import ConnectError
 from barnabas.testing import Cluster
 

@@ -12,15 +12,15 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.settings import properties_text, read_properties
-from barnabas.cli.broker_plan import check_settings
-from barnabas.cli.cluster_plan import ClusterPlan, plan_cluster
-from barnabas.cli.held_cluster import refuse_other_data
-from barnabas.cli.local_clusters import LocalCluster, refuse_started_by_hand, started_by_hand
-from barnabas.cli.local_processes import is_alive
+from barnabas.cli.local.broker_plan import check_settings
+from barnabas.cli.local.cluster_plan import ClusterPlan, plan_cluster
+from barnabas.cli.local.held_cluster import refuse_other_data
+from barnabas.cli.local.options import up_parser
+from barnabas.cli.local.security_plan import client_file
+from barnabas.cli.local.status import _rows
+from barnabas.cli.machine.clusters import LocalCluster, refuse_started_by_hand, started_by_hand
+from barnabas.cli.machine.processes import is_alive
 from barnabas.cli.main import main
-from barnabas.cli.security_plan import client_file
-from barnabas.cli.status import _rows
-from barnabas.cli.up_options import up_parser
 from barnabas.security.jaas import login_module
 from support.needs import needs
 from support.waiting import eventually

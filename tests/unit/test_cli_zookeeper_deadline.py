@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
+from barnabas.cli.output.exit_codes import INCOMPLETE
 from barnabas.testing import Cluster
 from support.typed_lines import TypedLines
 

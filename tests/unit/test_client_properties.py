@@ -4,7 +4,7 @@ import confluent_kafka
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.reachability import require_broker
+from barnabas.cli.connection.reachability import require_broker
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import AuthenticationError, LibrdkafkaOnlyError
 from barnabas.client.properties.translation import EnqueuePolicy, overridden, plan_consumer, plan_producer

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.cli.console_consumer import record_comes
+from barnabas.cli.console.console_consumer import record_comes
 
 TIMEOUT_S = 5.0
 

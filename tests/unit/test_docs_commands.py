@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.main import COMMANDS
+from barnabas.cli.commands import COMMANDS
 from support.pages import DOCS, commands
 
 PAGES = sorted(page for page in [DOCS.parent / "README.md", *DOCS.glob("**/*.md")] if commands(page))

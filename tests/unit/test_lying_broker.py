@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.exit_codes import INCOMPLETE
-from barnabas.cli.main import COMMANDS
+from barnabas.cli.commands import COMMANDS
+from barnabas.cli.output.exit_codes import INCOMPLETE
 from barnabas.client import (
     Admin,
     Producer,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.cli.coordination_status import server_status
+from barnabas.cli.zookeeper.server_status import server_status
 from barnabas.client import ConnectError
 from barnabas.client.cluster.discovery import brokers_in_zookeeper
 from barnabas.client.network.deadline import Deadline

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli import mirror_maker
 from barnabas.cli.main import main
+from barnabas.cli.servers import mirror_maker
 from barnabas.client.properties.translation import plan_producer
 from barnabas.mirror.settings import (
     MirrorSettings,

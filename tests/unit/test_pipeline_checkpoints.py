@@ -201,7 +201,7 @@ def test_as_json_a_reset_and_a_rewind_are_done_when_they_say_so(
 ) -> None:
     """One value on standard output, and one that failed prints none."""
     start = {TopicPartition("a", 0): 1}
-    monkeypatch.setattr("barnabas.cli.pipeline_operations._target", lambda *_: start)
+    monkeypatch.setattr("barnabas.cli.pipelines.operations._target", lambda *_: start)
     (begun / "flow.toml").write_text(FLOW)
     words = ["pipeline", command[0], str(begun / "flow.toml"), *command[1:], "--output", "json"]
     assert main(words) == 2
@@ -222,7 +222,7 @@ def test_status_shows_how_the_last_run_ended_also_if_it_could_not_say_so(
 ) -> None:
     """Killed with kill -9, while it runs, and with a reason of its own; for people and as JSON."""
     (begun / "flow.toml").write_text(FLOW)
-    monkeypatch.setattr("barnabas.cli.pipeline_operations._lags", lambda *_: [])
+    monkeypatch.setattr("barnabas.cli.pipelines.operations._lags", lambda *_: [])
 
     def status() -> tuple[str, dict[str, Any]]:
         words = ["pipeline", "status", str(begun / "flow.toml")]

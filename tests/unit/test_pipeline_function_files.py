@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.pipeline import main
+from barnabas.cli.pipelines.pipeline import main
 from barnabas.pipelines.flow_file.fields import SpecError
 from barnabas.pipelines.flow_file.function_files import ANY_PARAMETERS, FunctionUse, parse_function
 from barnabas.pipelines.specification import spec
@@ -133,7 +133,7 @@ def test_a_flow_is_watched_and_stopped_whatever_its_functions_are(
     action: str, functions: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their file may be gone, or be changed at the moment."""
-    monkeypatch.setattr("barnabas.cli.pipeline._act", lambda *_: 0)
+    monkeypatch.setattr("barnabas.cli.pipelines.pipeline._act", lambda *_: 0)
     (folder / "functions.py").unlink()
     if functions is not None:
         (folder / "functions.py").write_text(functions)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.cli import pipeline
+from barnabas.cli.pipelines import pipeline
 from barnabas.pipelines.connector.letters import (
     CUT,
     NO_KEY,

@@ -13,7 +13,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from barnabas.base.ids import TopicPartition  # noqa: E402
-from barnabas.cli import pipeline  # noqa: E402
+from barnabas.cli.pipelines import pipeline  # noqa: E402
 from barnabas.pipelines.cluster.log_ends import LogEnds  # noqa: E402
 from barnabas.pipelines.cluster.offsets import Range  # noqa: E402
 from barnabas.pipelines.cluster.options import SourceOptions  # noqa: E402

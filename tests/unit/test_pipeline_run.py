@@ -10,8 +10,8 @@ import pytest
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.installation import install_command
-from barnabas.cli.pipeline import main
-from barnabas.cli.pipeline_operations import lag_text, reason_lines
+from barnabas.cli.pipelines.operations import lag_text, reason_lines
+from barnabas.cli.pipelines.pipeline import main
 from barnabas.pipelines.cluster.offsets import Offsets
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.flow_file.masters import require_master

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.pipeline import main
+from barnabas.cli.pipelines.pipeline import main
 from barnabas.pipelines.specification import spec
 from barnabas.pipelines.specification.templates import TEMPLATE_FORMATS, TEMPLATE_SINKS, cases_template, flow_template
 from barnabas.testing.flow_cases import cases_file, load_cases

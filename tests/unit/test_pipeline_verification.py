@@ -20,9 +20,9 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from barnabas.cli import pipeline_verification
-from barnabas.cli.exit_codes import INCOMPLETE
 from barnabas.cli.main import main
+from barnabas.cli.output.exit_codes import INCOMPLETE
+from barnabas.cli.pipelines import verification as pipeline_verification
 from barnabas.pipelines.connector.data_source import SCHEMA_WITH_HEADERS
 from barnabas.pipelines.frames.ordering import last_record
 from barnabas.pipelines.outputs.sqlite_table import SqliteTable

@@ -9,7 +9,7 @@ import pytest
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.base.private_files import make_private_dirs
-from barnabas.cli import up
+from barnabas.cli.local import up
 from barnabas.pipelines.running import guards as run_guards
 from support.broker import DataPath
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.cli.coordination_diagnosis import why_unserved
 from barnabas.cli.main import main
+from barnabas.cli.zookeeper.diagnosis import why_unserved
 from barnabas.testing import Cluster
 from support.ports import free_ports
 from support.typed_lines import TypedLines

@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.user_folders import user_folder, writable_user_folder
-from barnabas.cli.contexts import load_contexts
-from barnabas.cli.local_clusters import LocalCluster, choose_cluster, locked, record
+from barnabas.cli.connection.contexts import load_contexts
+from barnabas.cli.machine.clusters import LocalCluster, choose_cluster, locked, record
 
 VARIABLE = "XDG_STATE_HOME"
 

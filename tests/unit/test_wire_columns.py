@@ -491,5 +491,5 @@ def test_more_objects_than_a_batch_may_have_are_refused_at_once(data: bytes, cou
 
 def test_a_server_starts_without_numpy() -> None:
     """It is imported at the first compaction; until then its time and memory are saved."""
-    program = "import sys, barnabas.broker.server, barnabas.cli.up; sys.exit('numpy' in sys.modules)"
+    program = "import sys, barnabas.broker.server, barnabas.cli.local.up; sys.exit('numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -22,12 +22,12 @@ from barnabas.base.settings import (
     properties_text,
     read_properties,
 )
-from barnabas.cli import shims
-from barnabas.cli.cluster_plan import plan_cluster
-from barnabas.cli.common import properties_file, read_properties_file
-from barnabas.cli.contexts import Context, load_contexts, save_contexts
+from barnabas.cli.commands import by_script
+from barnabas.cli.connection.contexts import Context, load_contexts, save_contexts
+from barnabas.cli.connection.properties import properties_file, read_properties_file
+from barnabas.cli.local.cluster_plan import plan_cluster
+from barnabas.cli.local.options import up_parser
 from barnabas.cli.main import main
-from barnabas.cli.up_options import up_parser
 from barnabas.client.errors import ConfigurationError
 from barnabas.client.librdkafka.clients import FREE_TEXT
 from barnabas.client.properties.translation import plan_consumer, renamed_for_all
@@ -209,7 +209,7 @@ def test_a_script_runs_an_interpreter_of_any_name(tmp_path: Path, monkeypatch: p
     for name, command in (("kafka-topics.sh", "topics"), ("zkCli.sh", "zookeeper-shell")):
         done = subprocess.run([tmp_path / "shims" / name, "a b"], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines() == ["-m", "barnabas", command, "a b"]
-    assert shims.SCRIPTS["kafka-topics"] == "topics"
+    assert by_script()["kafka-topics"] == "topics"
 
 
 def test_a_folder_that_path_cannot_name_gets_no_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,4 @@
+"""The tools for a cluster as a whole.
+
+In Kafka: `ClusterTool`, `BrokerApiVersionsCommand`.
+"""

@@ -1,0 +1,4 @@
+"""Records to and from a terminal, a file or a pipe.
+
+In Kafka: `ConsoleProducer`, `ConsoleConsumer`, `LineMessageReader`, `DefaultMessageFormatter`.
+"""

@@ -1,0 +1,4 @@
+"""The tools for consumer groups.
+
+In Kafka: `ConsumerGroupCommand`.
+"""

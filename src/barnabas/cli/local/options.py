@@ -1,0 +1,105 @@
+"""The options of ``barnabas up``."""
+
+import argparse
+
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.options.tool_parser import ToolParser
+
+__all__ = ["overrides_of", "up_parser", "users_of"]
+
+_DATA_DIR_HELP = (
+    "keep the data here; if a cluster is here already, start it again with the changes that options ask for. "
+    "Without it the data is in a temporary folder and is removed when the cluster stops"
+)
+_DETACH_HELP = "return when the cluster is ready, and leave it in the background; see barnabas status, logs and down"
+_ZK_PORT_HELP = (
+    "the first coordination server's port, the others follow; their own ports follow 707 and 1707 above "
+    "(2888 and 3888); 0: any free (default: those of the data dir, or 2181)"
+)
+_SECURITY_HELP = (
+    "secure the brokers' listeners, with certificates that are made for this cluster; DIR/security/client.properties is what clients "
+    "connect with"
+)
+_USER_HELP = (
+    "a user of --security SASL_PLAINTEXT or SASL_SSL; may be repeated. Others see it among the processes: for tests"
+)
+_METRICS_HELP = (
+    "show metrics to Prometheus on http://HOST:PORT/metrics, the first broker's there, the others' on the ports that follow; "
+    "0: any free (default: nowhere)"
+)
+
+
+def up_parser() -> ToolParser:
+    """The options of ``barnabas up``."""
+    made = ToolParser(
+        "up",
+        "Start a coordination server, or an ensemble of them, and brokers on this machine, print one line "
+        "'ready BOOTSTRAP zk=ADDRESS pids=NAME:PID,...' when clients can work, and stay until Ctrl-C.",
+    )
+    made.add_argument(
+        "--brokers",
+        type=int,
+        metavar="N",
+        help="how many brokers (default: those of the data dir, or 1); more than one per core brings nothing",
+    )
+    made.add_argument(
+        "--host", help="address to listen on and to give to clients (default: that of the data dir, or 127.0.0.1)"
+    )
+    made.add_argument(
+        "--port",
+        type=int,
+        help="the first broker's port, the others follow; 0: any free (default: those of the data dir, or 9092)",
+    )
+    made.add_argument(
+        "--zk-servers",
+        type=int,
+        metavar="N",
+        help="how many coordination servers (default: those of the data dir, or 1)",
+    )
+    made.add_argument(
+        "--zk-port",
+        type=int,
+        help=_ZK_PORT_HELP,
+    )
+    made.add_argument("--zookeeper", metavar="HOST:PORT", help="use this coordination service and start none")
+    made.add_argument("--data-dir", metavar="DIR", help=_DATA_DIR_HELP)
+    made.add_argument(
+        "--security",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        help=_SECURITY_HELP,
+    )
+    made.add_argument(
+        "--user",
+        action="append",
+        default=[],
+        metavar="NAME=PASSWORD",
+        help=_USER_HELP,
+    )
+    made.add_argument("--metrics-port", type=int, metavar="PORT", help=_METRICS_HELP)
+    made.add_argument("--racks", type=int, metavar="N", help="spread the brokers over N racks, in order")
+    made.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a broker property, for all brokers; may be repeated",
+    )
+    made.add_argument("-d", "--detach", action="store_true", help=_DETACH_HELP)
+    return made
+
+
+def _name_value(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise BarnabasError(f"{option} {text if option == '--override' else '...'}: NAME=VALUE is expected")
+    return name.strip(), value
+
+
+def users_of(given: argparse.Namespace) -> dict[str, str]:
+    """The passwords of ``--user``, by the users' names. Raises `BarnabasError`."""
+    return dict(_name_value("--user", text) for text in given.user)
+
+
+def overrides_of(given: argparse.Namespace) -> dict[str, str]:
+    """The properties of ``--override``. Raises `BarnabasError`."""
+    return dict(_name_value("--override", text) for text in given.override)

@@ -1,0 +1,134 @@
+"""Standard input, output and error, whatever the caller left of them, and when what is printed goes out.
+
+A line goes out when it is printed, to a terminal, a pipe and a file alike: somebody may wait for it. Output that is all
+there at once goes out in blocks (`in_blocks`). Where it cannot be written:
+
+- Standard output of a tool is its result. The reader of a pipe is gone: 141, as a process that SIGPIPE ends. A full disk,
+  and the like: an error of one line, and 1. A tool that has failed already keeps its exit code.
+- Standard output of a server is news (`outlive_output`), and so is standard error of every command: it is lost, the command
+  goes on, and its exit code is what it would be.
+
+Streams that the caller closed are opened on nothing; letters that the encoding lacks are written as escapes, which JSON
+readers know.
+"""
+
+import codecs
+import contextlib
+import io
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from barnabas.cli.output.colours import print_error
+from barnabas.cli.output.exit_codes import PIPE_CLOSED
+from barnabas.cli.output.log_lines import LogFormatter
+from barnabas.cli.output.terminal import TerminalStream
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+__all__ = ["finish_output", "forget_output", "in_blocks", "outlive_output", "prepare_streams"]
+
+_ESCAPES = "barnabas.escapes"
+
+
+class _Descriptor(io.FileIO):
+    """Standard output or error."""
+
+    is_news = False
+    """Whether a write that fails has no effect."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            if not self.is_news:
+                raise
+            return memoryview(data).nbytes
+
+
+def prepare_streams() -> None:
+    """Called once, before the command's module is loaded."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # the next socket or file would take the place, and receive what is printed
+            os.open(os.devnull, os.O_RDWR)
+    codecs.register_error(_ESCAPES, _escaped)
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # it stays open until the end
+    if sys.stdout is sys.__stdout__:  # else it goes elsewhere, as in a test
+        sys.stdout = _lines(1, sys.stdout, _ESCAPES)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _lines(2, sys.stderr, "backslashreplace")
+        _outlive(sys.stderr)
+    if logging.lastResort is not None:  # what libraries log in a command that does not set logging up
+        logging.lastResort.setFormatter(LogFormatter())
+    os.environ["PYTHON_COLORS"] = "0"  # those of tracebacks are not marked as ours
+
+
+def _lines(descriptor: int, stream: TextIO | None, errors: str) -> io.TextIOWrapper:
+    """In the place of Python's stream, None for one that was closed."""
+    encoding = "utf-8" if stream is None else stream.encoding
+    output = io.BufferedWriter(_Descriptor(descriptor, "wb", closefd=False))
+    kind = TerminalStream if output.isatty() else io.TextIOWrapper
+    return kind(output, encoding=encoding, errors=errors, line_buffering=True)
+
+
+def outlive_output() -> None:
+    """For servers: from now on standard output is news, and the command goes on where it cannot be written."""
+    _outlive(sys.stdout)
+
+
+def _outlive(stream: object) -> None:
+    descriptor = getattr(getattr(stream, "buffer", None), "raw", None)
+    if isinstance(descriptor, _Descriptor):
+        descriptor.is_news = True
+
+
+@contextlib.contextmanager
+def in_blocks() -> Iterator[None]:
+    """Within, lines go out in blocks, and the last ones at the end: for files, and for records that have come."""
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper) or not stream.line_buffering:
+        yield
+        return
+    stream.reconfigure(line_buffering=False)
+    try:
+        yield
+    finally:
+        stream.reconfigure(line_buffering=True)  # writes what is left
+
+
+def finish_output(code: int) -> int:
+    """Write what is left of standard output; returns the exit code of a tool that ends with this one otherwise."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        forget_output()
+        return code or PIPE_CLOSED
+    except OSError as error:
+        forget_output()
+        if code:
+            return code
+        print_error(f"Error: {error.strerror or error}")
+        return 1
+    return code
+
+
+def forget_output() -> int:
+    """The reader of standard output is gone: drop the rest, which Python would try to write at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    return PIPE_CLOSED
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """The letters that cannot be encoded as JSON writes them."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    pairs = (units[at : at + 2].hex() for at in range(0, len(units), 2))
+    return "".join(f"\\u{pair}" for pair in pairs), error.end

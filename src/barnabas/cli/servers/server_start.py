@@ -1,0 +1,111 @@
+"""``barnabas server-start``: a broker from a server.properties, until SIGTERM or Ctrl-C."""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+
+from barnabas.base.errors import BarnabasError
+from barnabas.broker.configuration.kraft import refuse_kraft
+from barnabas.cli.connection.properties import key_values, read_properties_file
+from barnabas.cli.options.tool_parser import ToolParser
+from barnabas.cli.output.log_lines import log_to_standard_error
+from barnabas.cli.output.standard_streams import outlive_output
+from barnabas.cli.servers.faults import parts_with_faults
+from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
+from barnabas.net.event_loop import budget_of, count_after_start, count_pauses, limit_pauses, new_event_loop
+
+__all__ = ["main"]
+
+logger = logging.getLogger(__name__)
+
+_SWITCH_S = 0.0002
+"""How long a thread that syncs, compacts or copies may keep the event loop waiting for the interpreter (else 5 ms).
+
+A request gives the interpreter up at each call of the system, so it waits for it several times."""
+
+_FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
+
+
+def main(argv: list[str]) -> int:
+    """Run until a signal; 0 after a clean stop, 1 when the broker cannot start, or has to stop."""
+    given = _parser().parse_args(argv)
+    outlive_output()
+    log_to_standard_error(given.log_level.upper(), _FORMAT, "%Y-%m-%d %H:%M:%S")
+    texts = _settings(given.properties, given.override)
+    sys.setswitchinterval(_SWITCH_S)
+    check_descriptor_limit(raise_descriptor_limit())
+    limit_pauses()
+    # Imported here: after the errors above, which then cost no import, and before the event loop runs, which it would hold.
+    import barnabas.broker.server  # noqa: F401
+
+    gc.freeze()  # what was imported lives long
+    return asyncio.Runner(loop_factory=_new_loop).run(_serve(texts))
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("server-start", "Start a broker from a properties file and stay until Ctrl-C.")
+    parser.add_argument("properties", metavar="server.properties", help="the broker's properties file")
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property that takes the place of the file's; may be repeated",
+    )
+    parser.add_argument(
+        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what to log (default info)"
+    )
+    return parser
+
+
+def _settings(path: str, overrides: list[str]) -> dict[str, str]:
+    try:
+        texts = read_properties_file(path, logger.warning)
+    except OSError as error:
+        raise BarnabasError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise BarnabasError(f"{path} is not a properties file: {error}") from error
+    texts |= key_values(overrides, "--override")
+    refuse_kraft(path, texts)
+    return texts
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    loop = new_event_loop(use_uvloop=os.environ.get("BARNABAS_LOOP") != "asyncio")
+    count_pauses(loop)
+    return loop
+
+
+async def _serve(texts: dict[str, str]) -> int:
+    loop = asyncio.get_running_loop()
+    begin_counting = count_after_start(loop)
+    from barnabas.broker.server import BrokerServer
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = BrokerServer(texts, **parts_with_faults(lambda: texts.get("broker.id", "")))
+    starting = loop.create_task(server.start())
+    stopping = loop.create_task(stop.wait())
+    failing = loop.create_task(server.failed.wait())
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+            return 0
+        starting.result()
+        begin_counting()
+        gc.freeze()  # what a start loads lives long
+        await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
+        await server.close()
+        budget = budget_of(loop)
+        if budget is not None and (budget.slow_count or budget.gc_count):
+            logger.info("%s", budget.summary())
+        return 1 if server.failed.is_set() else 0
+    finally:
+        for task in (stopping, failing):
+            task.cancel()
