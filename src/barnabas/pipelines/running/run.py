@@ -51,9 +51,12 @@ __all__ = ["run_flow", "run_on"]
 _POLL_S = 0.3
 _BAD_ROWS_DELAY_S = 30.0
 """For how long the queries of bad rows wait for the first micro-batch of results."""
-_IMPORTED = tuple(
-    f"barnabas.pipelines.{name}"
-    for name in ("checks.analysis", "frames.views", "progress.listener", "progress.progress", "running.batch_sinks")
+_IMPORTED = (
+    "barnabas.pipelines.checks.analysis",
+    "barnabas.pipelines.frames.views",
+    "barnabas.pipelines.progress.listener",
+    "barnabas.pipelines.progress.progress",
+    "barnabas.pipelines.running.batch_sinks",
 )
 """Modules that a run needs once Spark is there."""
 _NO_CONNECTOR = (
