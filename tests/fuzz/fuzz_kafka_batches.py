@@ -22,10 +22,11 @@ from barnabas.wire.kafka.coordinator_records import (
     decode_value,
 )
 from barnabas.wire.kafka.errors import KafkaError
-from barnabas.wire.kafka.records.batch_header import check_batch, read_header, read_headers
+from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, check_batch, read_header, read_headers
 from barnabas.wire.kafka.records.compression import CompressionType, decompress
 from barnabas.wire.kafka.records.contents import check_contents
-from barnabas.wire.kafka.records.records import Record, build_batch, read_records, unpack_records
+from barnabas.wire.kafka.records.packed_contents import check_packed
+from barnabas.wire.kafka.records.records import Record, build_batch, read_records, read_times, unpack_records
 from support.mutations import forever, mutated
 
 LIMIT_BYTES = 1 << 20
@@ -46,6 +47,8 @@ def fuzz(data: bytes) -> None:
             for kind in CompressionType:
                 with contextlib.suppress(KafkaError, CorruptDataError):
                     assert len(decompress(kind, rest, LIMIT_BYTES)) <= LIMIT_BYTES
+                with contextlib.suppress(KafkaError, CorruptDataError):
+                    check_packed(kind, rest, 1 + len(rest) % 9, LIMIT_BYTES)
         elif choice < 6:
             for read in SMALL_READERS:
                 with contextlib.suppress(CorruptDataError):
@@ -64,8 +67,18 @@ def _read_batch(batch: bytes) -> None:
         body = unpack_records(batch, header, limit_bytes=LIMIT_BYTES)
         check_contents(body, header.record_count)
     with contextlib.suppress(KafkaError, CorruptDataError):
+        _check_as_a_leader(batch)
+    with contextlib.suppress(KafkaError, CorruptDataError):
         for record in read_records(batch, limit_bytes=LIMIT_BYTES):
             assert record.key is None or len(record.key) <= LIMIT_BYTES
+
+
+def _check_as_a_leader(batch: bytes) -> None:
+    """What a leader takes, a consumer reads: to the last record, and no other number of them."""
+    header = read_header(batch)
+    check_packed(header.compression, batch[HEADER_BYTES : header.size_bytes], header.record_count, LIMIT_BYTES)
+    offsets = [offset - header.base_offset for offset, _ in read_times(batch, limit_bytes=LIMIT_BYTES)]
+    assert offsets == list(range(header.record_count))
 
 
 def seed_input(random: Random) -> bytes:

@@ -475,7 +475,7 @@ def test_many_records_of_all_shapes_are_accepted(check) -> None:
 @pytest.mark.parametrize(
     ("data", "count"),
     [
-        (b"\x0c\0\0\0\0\0\0", MOST_OBJECTS + 1),
+        (b"\x0c\0\0\0\0\0\0" * (MOST_OBJECTS + 1), MOST_OBJECTS + 1),
         (varint(4_000_009) + b"\0\0\0\0\0" + varint(2_000_000) + bytes(4_000_000), 1),
     ],
     ids=["records", "headers"],

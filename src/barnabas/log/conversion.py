@@ -1,7 +1,7 @@
 """Validates the records of produced batches, and compresses them again for topics with another codec. Kafka: LogValidator.
 
-The records of an uncompressed batch are always read, because a consumer cannot read past damaged records. A compressed batch
-is unpacked and read if the topic has another codec than the producer, is compacted (records need keys), or limits timestamps.
+The records of every batch are read, because a consumer cannot read past damaged records. They are looked at one by one if the
+topic has another codec than the producer, is compacted (records need keys), or limits timestamps.
 """
 
 from collections.abc import Sequence
@@ -23,22 +23,32 @@ from barnabas.wire.kafka.records.batch_header import (
     HeaderFields,
     seal,
 )
-from barnabas.wire.kafka.records.compression import LARGE_BYTES, CompressionType, compress
+from barnabas.wire.kafka.records.compression import (
+    LARGE_BYTES,
+    CompressionType,
+    TooLargeError,
+    compress,
+    decompress_produced,
+)
 from barnabas.wire.kafka.records.contents import (
     Contents,
     TooManyObjectsError,
     are_plain,
     are_uniform,
+    check_body,
     check_contents,
-    is_plain_record,
 )
-from barnabas.wire.kafka.records.records import Record, read_records, unpack_records
+from barnabas.wire.kafka.records.packed_contents import check_packed
+from barnabas.wire.kafka.records.records import Record, read_records
 
 __all__ = [
     "RejectedRecordsError",
     "convert_unpacked",
     "needs_record_validation",
+    "packed_records",
+    "refusal_of",
     "validate_and_convert",
+    "validate_packed_records",
     "validate_plain_records",
 ]
 
@@ -91,14 +101,16 @@ def validate_and_convert(
 
     Records are not taken apart for another codec: they are the same bytes in each.
     Raises `RejectedRecordsError` with INVALID_RECORD (no key on a compacted topic) or INVALID_TIMESTAMP; `KafkaError`
-    with CORRUPT_MESSAGE or INVALID_RECORD for damaged records, and MESSAGE_TOO_LARGE for too many, or for what grew past
-    max.message.bytes. Records that unpack to more than ``limit_bytes`` raise CORRUPT_MESSAGE, too.
+    as `refusal_of` makes it, also of records that unpack to more than ``limit_bytes``, and MESSAGE_TOO_LARGE for what grew past
+    max.message.bytes.
     """
     header = BatchHeader._make(fields)
     try:
-        body = unpack_records(batch, header, limit_bytes=min(limit_bytes, unpacked_limit_bytes(config)))
+        body = decompress_produced(
+            header.compression, packed_records(batch, fields), min(limit_bytes, unpacked_limit_bytes(config))
+        )
     except CorruptDataError as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        raise refusal_of(error) from error
     return convert_unpacked(batch, header, body, config, now_ms)
 
 
@@ -107,7 +119,10 @@ def convert_unpacked(batch: Buffer, header: BatchHeader, body: Buffer, config: L
     keeps_codec = config.codec is None or config.codec == header.compression
     if keeps_codec and _need_no_look(body, header, config, now_ms):
         return batch
-    contents = _checked_contents(body, header.record_count)
+    try:
+        contents = check_contents(body, header.record_count)
+    except CorruptDataError as error:
+        raise refusal_of(error) from error
     if not _is_valid(header, contents, config, now_ms):
         _reject_records(batch, config, now_ms)
     return batch if keeps_codec else _recompressed(body, header, contents, config)
@@ -133,23 +148,33 @@ def _need_no_look(body: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
 
 def validate_plain_records(batch: Buffer, fields: HeaderFields) -> None:
     """Check the records of an uncompressed batch. Raises `KafkaError` INVALID_RECORD or MESSAGE_TOO_LARGE."""
-    count = fields[12]
-    records = memoryview(batch)[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES]
-    if count == 1 and is_plain_record(records):
-        return
-    body = bytes(records)
-    if count < _FEW_RECORDS or not (are_uniform(body, count) or are_plain(body, count)):
-        _checked_contents(body, count)
-
-
-def _checked_contents(body: Buffer, count: int) -> Contents:
-    """See `check_contents`. Raises `KafkaError`; for MESSAGE_TOO_LARGE, producers divide the batch and send it again."""
     try:
-        return check_contents(body, count)
-    except TooManyObjectsError as error:
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+        check_body(packed_records(batch, fields), fields[12])
     except CorruptDataError as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+        raise refusal_of(error) from error
+
+
+def validate_packed_records(batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
+    """Check the records of a compressed batch that is stored as it came. Raises `KafkaError` as `refusal_of` makes it."""
+    kind = CompressionType(fields[5] & COMPRESSION_MASK)
+    try:
+        check_packed(kind, packed_records(batch, fields), fields[12], unpacked_limit_bytes(config))
+    except CorruptDataError as error:
+        raise refusal_of(error) from error
+
+
+def packed_records(batch: Buffer, fields: HeaderFields) -> memoryview:
+    """What stands behind the header of a batch."""
+    return memoryview(batch)[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES]
+
+
+def refusal_of(error: CorruptDataError) -> KafkaError:
+    """The answer to records that cannot be taken. The bytes are those that the producer sent, so sending them again is of no use.
+
+    For MESSAGE_TOO_LARGE, producers divide the batch and send the parts.
+    """
+    is_large = isinstance(error, TooLargeError | TooManyObjectsError)
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE if is_large else ErrorCode.INVALID_RECORD, str(error))
 
 
 def _is_valid(header: BatchHeader, contents: Contents, config: LogConfig, now_ms: int) -> bool:

@@ -1,13 +1,14 @@
 """When the records of a produced batch are checked: at once, or in a thread first if that takes long. Kafka: LogValidator.
 
 An append is given one of three: `AT_ONCE` checks whatever comes. `SHORT_CHECKS` checks what takes some milliseconds at most,
-and raises `LongCheckError` for the rest: many records, large batches of topics that open them, compressed batches that
-grow. Its caller runs the error's check in a thread and appends again, with the third: a `DeferredCheck` that has run.
+and raises `LongCheckError` for the rest: many records, large compressed batches, and those that grow. Its caller runs the
+error's check in a thread and appends again, with the third: a `DeferredCheck` that has run.
 Apache's brokers need no such choice: there each request has a thread.
 
 How long a check takes follows from the number of records, and from the bytes that are unpacked and compressed again. What a
 compressed batch holds is only known by unpacking it, so that stops at a limit. No more than two are unpacked at a time: a few
-hundred bytes may hold megabytes, and the threads of a broker are many.
+hundred bytes may hold megabytes, and the threads of a broker are many. A thread costs 0.1 ms, so what is unpacked in less is
+unpacked at once.
 """
 
 from collections.abc import Callable
@@ -17,11 +18,19 @@ from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.base.threads import AtMost
 from barnabas.log.append_checks import unpacked_limit_bytes
-from barnabas.log.conversion import convert_unpacked, validate_and_convert, validate_plain_records
+from barnabas.log.conversion import (
+    convert_unpacked,
+    packed_records,
+    refusal_of,
+    validate_and_convert,
+    validate_packed_records,
+    validate_plain_records,
+)
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import KafkaError
-from barnabas.wire.kafka.records.batch_header import BatchHeader, HeaderFields
-from barnabas.wire.kafka.records.records import unpack_records
+from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, BatchHeader, HeaderFields
+from barnabas.wire.kafka.records.compression import CompressionType, TooLargeError, decompress_produced
+from barnabas.wire.kafka.records.packed_contents import check_packed
 
 __all__ = ["AT_ONCE", "SHORT_CHECKS", "DeferredCheck", "LongCheckError", "RecordValidator"]
 
@@ -29,7 +38,16 @@ _MANY_RECORDS = 4_096
 """Some 4 ms, if each has to be looked at."""
 _MANY_BYTES = 32 * 1024
 """Some 2 ms for gzip, 7 for the highest levels; headers that fill it take 3."""
-
+_LARGE_BODY_BYTES = 1 << 20
+_LARGE_PACKED_BYTES = {
+    CompressionType.GZIP: 16 * 1024,
+    CompressionType.SNAPPY: _LARGE_BODY_BYTES,
+    CompressionType.LZ4: _LARGE_BODY_BYTES,
+    CompressionType.ZSTD: 64 * 1024,
+}
+"""So many bytes of each codec take half a millisecond to unpack, or what they unpack to is a large body."""
+_MANY_BLOCKS = 1024
+"""Some 1 ms."""
 
 _unpackings = AtMost(2)
 
@@ -39,16 +57,24 @@ class RecordValidator(Protocol):
 
     def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None: ...
 
+    def validate_packed_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None: ...
+
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer: ...
 
 
 class DeferredCheck:
     """The check of one batch apart from its append. `run` it in any thread, then append the batch with it."""
 
-    def __init__(self, check: Callable[[], Buffer | None], config: LogConfig | None = None) -> None:
-        """``check`` has the converted batch, for ``config``, as its result; None for a plain batch."""
+    def __init__(
+        self, check: Callable[[], Buffer | None], config: LogConfig | None = None, *, unpacks: bool = False
+    ) -> None:
+        """``check`` has the converted batch, for ``config``, as its result; None for a batch that is stored as it came.
+
+        ``unpacks`` says that it unpacks one.
+        """
         self._check = check
         self._config = config
+        self._unpacks = unpacks or config is not None
         self._converted: Buffer | None = None
         self._refusal: tuple[type[KafkaError], tuple[object, ...], dict[str, object]] | None = None
         """An error's class, arguments and attributes. The error itself would keep the frames that it passes, and in them what
@@ -57,13 +83,19 @@ class DeferredCheck:
     def run(self) -> None:
         """Check the records. The append shows the outcome."""
         try:
-            self._converted = self._check() if self._config is None else _unpackings.run(self._check)
+            self._converted = _unpackings.run(self._check) if self._unpacks else self._check()
         except KafkaError as error:
             self._refusal = type(error), error.args, error.__dict__
 
     def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
         if self._config is not None:  # the topic's configuration changed meanwhile
             validate_plain_records(batch, fields)
+        else:
+            self._refuse()
+
+    def validate_packed_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
+        if self._config is not None:
+            validate_packed_records(batch, fields, config)
         else:
             self._refuse()
 
@@ -99,6 +131,9 @@ class _AtOnce:
     def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
         validate_plain_records(batch, fields)
 
+    def validate_packed_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
+        validate_packed_records(batch, fields, config)
+
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
         return validate_and_convert(batch, fields, config, now_ms)
 
@@ -109,12 +144,26 @@ class _ShortChecks:
             raise LongCheckError(DeferredCheck(lambda: validate_plain_records(batch, fields)))
         validate_plain_records(batch, fields)
 
+    def validate_packed_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
+        kind, count = CompressionType(fields[5] & COMPRESSION_MASK), fields[12]
+        if count < _MANY_RECORDS and fields[1] <= _LARGE_PACKED_BYTES[kind]:
+            limit = min(_LARGE_BODY_BYTES, unpacked_limit_bytes(config))
+            try:
+                check_packed(kind, packed_records(batch, fields), count, limit, _MANY_BLOCKS)
+            except TooLargeError:
+                pass  # the long check says whether it is too large
+            except CorruptDataError as error:
+                raise refusal_of(error) from None
+            else:
+                return
+        raise LongCheckError(DeferredCheck(lambda: validate_packed_records(batch, fields, config), unpacks=True))
+
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
         header = BatchHeader._make(fields)
         if header.record_count < _MANY_RECORDS and header.length <= _MANY_BYTES:
             limit = min(_MANY_BYTES, unpacked_limit_bytes(config))
             try:
-                body = unpack_records(batch, header, limit_bytes=limit)
+                body = decompress_produced(header.compression, packed_records(batch, fields), limit, _MANY_BLOCKS)
             except CorruptDataError:
                 pass  # it is too large, or damaged: the long check distinguishes
             else:

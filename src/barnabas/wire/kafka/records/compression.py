@@ -2,7 +2,7 @@
 
 `decompress` takes a limit and never makes more than that many bytes: whatever the input claims about its size, output is
 made into a buffer that grows with what really comes, so a bomb costs at most the limit. `decompress_to` uses a buffer
-of the caller's.
+of the caller's. `decompress_produced` also refuses what only some consumers can read.
 
 Snappy comes in two framings. Java clients write blocks after the header of the xerial library (magic, version, least
 compatible version; then per block its length and raw snappy); some others write one bare raw block. Both are read, the
@@ -20,7 +20,16 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.base.memory import new_buffer
 
-__all__ = ["LARGE_BYTES", "CompressionType", "compress", "decompress", "decompress_to"]
+__all__ = [
+    "LARGE_BYTES",
+    "NO_LIMIT",
+    "CompressionType",
+    "TooLargeError",
+    "compress",
+    "decompress",
+    "decompress_produced",
+    "decompress_to",
+]
 
 
 class CompressionType(IntEnum):
@@ -35,6 +44,7 @@ class CompressionType(IntEnum):
 
 _MOST_GZIP_MEMBERS = 64
 """Clients write one; each costs a copy of what follows it, so thousands of empty ones would stall a broker."""
+_GZIP_START = b"\x1f\x8b\x08"
 _GZIP_SIZE_BYTES = 4
 """The end of a member: how many bytes it holds, modulo 2^32. What it says may be a lie, but then the member is damaged."""
 _GZIP_PIECE_BYTES = 1 << 20
@@ -57,12 +67,23 @@ _LZ4_HEADERS = {
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
 _LZ4_LENGTH = struct.Struct("<I")
+_LZ4_START = b"\x04\x22\x4d\x18"
+_LZ4_VERSION, _LZ4_VERSION_1 = 0xC0, 0x40
+_LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUMS, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_DICTIONARY = 0x20, 0x10, 8, 4, 1
+"""Flags of a frame, in the byte behind its start."""
 _FIRST_OUTPUT_BYTES = 64 * 1024
 LARGE_BYTES = 1 << 20
 """More is read where it is: a copy of it would stay with the thread that made it."""
+_MOST_LARGE_ROOMS = 2
+NO_LIMIT = 1 << 63
 _OUTPUT_FULL = "failed to write whole buffer"
-_outputs: list[bytearray] = []
+_small_rooms: list[bytearray] = []
+_large_rooms: list[bytearray] = []
 """Room for what most batches hold, one for each thread that unpacks: new memory for each batch costs more than a copy."""
+
+
+class TooLargeError(CorruptDataError):
+    """There are more bytes, or more blocks, than the caller allows. What comes behind them is not known."""
 
 
 class _OutputFullError(Exception):
@@ -100,6 +121,21 @@ def decompress(kind: CompressionType, data: Buffer, limit_bytes: int) -> Buffer:
             return _decompress_into(cramjam.zstd.decompress_into, data, limit_bytes)
 
 
+def decompress_produced(kind: CompressionType, data: Buffer, limit_bytes: int, most_blocks: int = NO_LIMIT) -> Buffer:
+    """As `decompress`, for what a producer sends: every consumer must be able to read it.
+
+    Java's consumers read one lz4 frame, and only blocks that do not depend on others. Each block takes a microsecond: there may
+    be ``most_blocks``. Raises `TooLargeError` for more bytes or blocks, and `CorruptDataError`.
+    """
+    if kind == CompressionType.LZ4:
+        _check_lz4_frame(memoryview(data), most_blocks)
+    elif kind == CompressionType.SNAPPY and most_blocks < NO_LIMIT:
+        for number, _ in enumerate(_snappy_blocks(memoryview(data))):
+            if number == most_blocks:
+                raise TooLargeError(f"snappy: more than {most_blocks} blocks")
+    return decompress(kind, data, limit_bytes)
+
+
 def decompress_to(kind: CompressionType, data: Buffer, room: memoryview) -> int | None:
     """Decompress to the front of ``room``. Returns how many bytes; None if that cannot be done there, as `decompress` does."""
     try:
@@ -115,13 +151,24 @@ def decompress_to(kind: CompressionType, data: Buffer, room: memoryview) -> int 
     return None
 
 
-def _too_large(limit_bytes: int) -> CorruptDataError:
-    return CorruptDataError(f"compressed records grow beyond the limit of {limit_bytes} bytes")
+def _too_large(limit_bytes: int) -> TooLargeError:
+    return TooLargeError(f"compressed records grow beyond the limit of {limit_bytes} bytes")
 
 
 def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
+    if len(data) <= LARGE_BYTES and bytes(data).count(_GZIP_START) <= _MOST_GZIP_MEMBERS:
+        output = _into_room(cramjam.gzip.decompress_into, data, min(limit_bytes, LARGE_BYTES))
+        if output is not None:
+            return output
+        if limit_bytes <= LARGE_BYTES:
+            raise _too_large(limit_bytes)
+    return _decompress_members(data, limit_bytes)
+
+
+def _decompress_members(data: Buffer, limit_bytes: int) -> Buffer:
     if int.from_bytes(data[-_GZIP_SIZE_BYTES:], "little") > limit_bytes:
-        raise _too_large(limit_bytes)  # it says so itself: no byte needs to be unpacked
+        # A bomb says so itself, and no byte of it needs to be kept. But the end of damaged data says anything.
+        _count_gzip(data, limit_bytes)
     parts: list[Buffer] = []
     left = limit_bytes
     rest: Buffer = data
@@ -141,6 +188,17 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
         parts.append(part)
         rest = member.unused_data
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _count_gzip(data: Buffer, limit_bytes: int) -> None:
+    """Raise `TooLargeError` if the first member holds more than the limit, `CorruptDataError` if it is damaged before."""
+    member = zlib.decompressobj(31)
+    try:
+        part = member.decompress(data, 1)
+        if part and 1 + _count(member, limit_bytes) > limit_bytes:
+            raise _too_large(limit_bytes)
+    except zlib.error as error:
+        raise CorruptDataError(f"gzip: {error}") from error
 
 
 def _gzip_member(member: "zlib._Decompress", data: Buffer, most_bytes: int) -> Buffer | None:
@@ -172,7 +230,7 @@ def _count(member: "zlib._Decompress", most_bytes: int) -> int:
     return counted
 
 
-def _lz4_into(data: Buffer, output: bytearray | memoryview) -> int:
+def _lz4_into(data: Buffer, output: memoryview) -> int:
     """Unpack one frame. Most are unpacked block by block, which takes half the time."""
     if bytes(data[: len(_LZ4_HEADER)]) in _LZ4_HEADERS:
         try:
@@ -207,39 +265,71 @@ def _lz4_blocks_into(data: memoryview, output: memoryview) -> int:
     return at
 
 
-def _decompress_into(into: Callable[[Buffer, bytearray | memoryview], int], data: Buffer, limit_bytes: int) -> Buffer:
-    """Decompress with room that grows fourfold up to the limit; most batches fit at the first or second try."""
-    room = min(limit_bytes, max(_FIRST_OUTPUT_BYTES, 4 * len(data)))
-    if room == _FIRST_OUTPUT_BYTES:
+def _check_lz4_frame(data: memoryview, most_blocks: int) -> None:
+    """Raise `CorruptDataError` unless ``data`` is one frame whose blocks stand for themselves, and `TooLargeError` for many."""
+    if len(data) < len(_LZ4_HEADER) or data[:4] != _LZ4_START:
+        raise CorruptDataError("lz4: the data is not a frame")
+    flags = data[4]
+    if flags & _LZ4_VERSION != _LZ4_VERSION_1 or flags & _LZ4_DICTIONARY:
+        raise CorruptDataError(f"lz4: a frame with flags {flags:#x}")
+    if not flags & _LZ4_INDEPENDENT:
+        raise CorruptDataError("lz4: blocks that depend on others, which Java's consumers do not read")
+    position = len(_LZ4_HEADER) + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    behind = 4 if flags & _LZ4_BLOCK_CHECKSUMS else 0
+    read_length = _LZ4_LENGTH.unpack_from
+    number = 0
+    try:
+        while length := read_length(data, position)[0]:
+            position += 4 + (length & ~_LZ4_STORED) + behind
+            number += 1
+            if number > most_blocks:
+                raise TooLargeError(f"lz4: more than {most_blocks} blocks")
+    except struct.error:
+        raise CorruptDataError("lz4: the frame is cut off") from None
+    rest = len(data) - position - (8 if flags & _LZ4_CONTENT_CHECKSUM else 4)
+    if rest:
+        raise CorruptDataError(f"lz4: {rest} bytes behind the frame" if rest > 0 else "lz4: the frame is cut off")
+
+
+def _decompress_into(into: Callable[[Buffer, memoryview], int], data: Buffer, limit_bytes: int) -> Buffer:
+    """Decompress with room that grows up to the limit; most batches fit at the first or second try."""
+    if 4 * len(data) <= _FIRST_OUTPUT_BYTES or limit_bytes <= _FIRST_OUTPUT_BYTES:
+        output = _into_room(into, data, min(limit_bytes, _FIRST_OUTPUT_BYTES))
+        if output is not None:
+            return output
+    if _FIRST_OUTPUT_BYTES < limit_bytes <= LARGE_BYTES or (limit_bytes > LARGE_BYTES >= len(data)):
+        output = _into_room(into, data, min(limit_bytes, LARGE_BYTES))
+        if output is not None:
+            return output
+    room = 4 * max(LARGE_BYTES, len(data)) if limit_bytes > LARGE_BYTES else 0
+    while room:
+        large = new_buffer(min(limit_bytes, room))
         try:
-            output = _outputs.pop()
-        except IndexError:  # all are in use by other threads
-            output = bytearray(_FIRST_OUTPUT_BYTES)
-        try:
-            return bytes(memoryview(output)[: _decompressed_size(into, data, output)])
+            return large[: _decompressed_size(into, data, large)]
         except _OutputFullError:
-            if room == limit_bytes:
-                raise _too_large(limit_bytes) from None
-            room = min(limit_bytes, 4 * room)
-        finally:
-            _outputs.append(output)
-    while True:
-        large = _new_room(room)
-        try:
-            return memoryview(large)[: _decompressed_size(into, data, large)]
-        except _OutputFullError:
-            if room == limit_bytes:
-                raise _too_large(limit_bytes) from None
-            room = min(limit_bytes, 4 * room)
+            room = 4 * room if room < limit_bytes else 0
+    raise _too_large(limit_bytes)
 
 
-def _new_room(size_bytes: int) -> bytearray | memoryview:
-    return bytearray(size_bytes) if size_bytes <= LARGE_BYTES else new_buffer(size_bytes)
+def _into_room(into: Callable[[Buffer, memoryview], int], data: Buffer, size_bytes: int) -> bytes | None:
+    """Decompress to at most so many bytes; None if there are more. The room is used again."""
+    is_small = size_bytes <= _FIRST_OUTPUT_BYTES
+    rooms = _small_rooms if is_small else _large_rooms
+    try:
+        room = rooms.pop()
+    except IndexError:  # all are in use by other threads
+        room = bytearray(_FIRST_OUTPUT_BYTES if is_small else LARGE_BYTES)
+    view = memoryview(room)[:size_bytes]
+    try:
+        return bytes(view[: _decompressed_size(into, data, view)])
+    except _OutputFullError:
+        return None
+    finally:
+        if is_small or len(rooms) < _MOST_LARGE_ROOMS:
+            rooms.append(room)
 
 
-def _decompressed_size(
-    into: Callable[[Buffer, bytearray | memoryview], int], data: Buffer, output: bytearray | memoryview
-) -> int:
+def _decompressed_size(into: Callable[[Buffer, memoryview], int], data: Buffer, output: memoryview) -> int:
     try:
         return into(data, output)
     except cramjam.DecompressionError as error:
@@ -278,9 +368,13 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
     size = sum(size for _, size in _snappy_blocks(memoryview(data)))
     if size > limit_bytes:
         raise _too_large(limit_bytes)
-    output = _new_room(size)
-    _snappy_into(data, memoryview(output))
-    return output
+    if size <= LARGE_BYTES:
+        output = _into_room(_snappy_into, data, size)
+        assert output is not None  # there is room for all that was counted
+        return output
+    large = new_buffer(size)
+    _snappy_into(data, large)
+    return large
 
 
 def _snappy_into(data: Buffer, room: memoryview) -> int:

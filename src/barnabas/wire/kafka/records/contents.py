@@ -17,6 +17,7 @@ from barnabas.base.files import Buffer
 from barnabas.base.tuples import new_tuple
 from barnabas.wire.kafka.records.compression import LARGE_BYTES
 from barnabas.wire.kafka.records.headers import skip_headers
+from barnabas.wire.kafka.records.records import SMALLEST_RECORD_BYTES
 from barnabas.wire.kafka.records.varints import read_varint, read_varlong, read_zigzag, varint
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "UniformRun",
     "are_plain",
     "are_uniform",
+    "check_body",
     "check_contents",
     "is_plain_record",
     "load_columns",
@@ -38,6 +40,7 @@ __all__ = [
 MOST_OBJECTS = 200_000
 """So many records and headers may be in one batch, compressed or not. A plain batch of 1 MB cannot hold more records."""
 
+_FEW_RECORDS = 4
 _MANY_RECORDS = 300
 _IMPORTING_PAYS = 50_000
 """To walk so many takes about as long as the import."""
@@ -105,6 +108,8 @@ def check_contents(data: Buffer, count: int) -> Contents:
 
     Raises `CorruptDataError`, and `TooManyObjectsError` before much time is spent.
     """
+    if count * SMALLEST_RECORD_BYTES > len(data):
+        raise CorruptDataError(f"{count} records do not fit into {len(data)} bytes")
     if count > MOST_OBJECTS:
         raise TooManyObjectsError(f"{count} records in one batch; at most {MOST_OBJECTS} records and headers are taken")
     if count >= _IMPORTING_PAYS and not _has_columns:
@@ -114,6 +119,16 @@ def check_contents(data: Buffer, count: int) -> Contents:
     if isinstance(data, memoryview) and len(data) <= LARGE_BYTES:
         data = bytes(data)  # which are read faster
     return _check_one_by_one(data, count)
+
+
+def check_body(data: Buffer, count: int) -> None:
+    """As `check_contents`, for less where most batches are plain, and without a result."""
+    if count == 1 and is_plain_record(data):
+        return
+    if isinstance(data, memoryview) and len(data) <= LARGE_BYTES:
+        data = bytes(data)
+    if count < _FEW_RECORDS or isinstance(data, memoryview) or not (are_uniform(data, count) or are_plain(data, count)):
+        check_contents(data, count)
 
 
 def is_plain_record(data: Buffer) -> bool:
