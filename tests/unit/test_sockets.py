@@ -19,9 +19,11 @@ from random import Random
 import pytest
 
 from barnabas.base.files import File, FileSlice, OsFiles
-from barnabas.base.network import Connection, Network, Part, split_frames
+from barnabas.base.network import Connection, Network, Part, Standing, split_frames
 from barnabas.net import cold_reads, descriptors, listeners, socket_sending
+from barnabas.net.receive_buffers import BUFFER_BYTES
 from barnabas.net.sockets import SocketNetwork
+from barnabas.net.waiting_bytes import WaitingBytes
 from support.network_contract import HOST, LIMIT, NetworkContract, Recorder, framed, some_bytes
 
 
@@ -440,6 +442,61 @@ def test_a_connection_gets_room_at_once_for_a_frame_no_larger_than_one_it_has_se
                 connection = handlers[0].connection
                 await until(lambda: held_bytes(connection) == 1)
                 assert (len(connection._frame) == announced) == has_room  # type: ignore[attr-defined]
+
+    asyncio.run(run())
+
+
+class Keeping(Recorder):
+    """A handler that keeps the memory of its frames."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.kept: list[memoryview] = []
+
+    def frame(self, data: memoryview) -> None:
+        super().frame(data)
+        self.kept.append(data)
+
+
+async def send_frames(payloads: Sequence[bytes], standing: Standing) -> Keeping:
+    """Send frames one after another over a connection of its own."""
+    handlers: list[Keeping] = []
+    limits = {each: WaitingBytes(128 << 20, each.name, max_unsent_bytes=1 << 20) for each in Standing}
+
+    def accept(connection: Connection) -> Keeping:
+        connection.standing = standing
+        handlers.append(Keeping(connection))
+        return handlers[-1]
+
+    listener = await SocketNetwork(limits=limits).listen(HOST, 0, accept, max_frame_bytes=LIMIT)
+    with socket.create_connection((HOST, listener.port)) as client:
+        client.setblocking(False)
+        for number, payload in enumerate(payloads, 1):
+            await asyncio.get_running_loop().sock_sendall(client, framed(payload))
+            await until(lambda number=number: handlers and len(handlers[0].frames) == number)
+    handlers[0].connection.close()
+    await listener.close()
+    return handlers[0]
+
+
+def test_a_frame_that_its_handler_keeps_is_not_overwritten_by_later_ones() -> None:
+    """Each of many large frames stays as it came for as long as the handler looks at it."""
+    payloads = [some_bytes(size) for size in (500_000, 1_000_000, 300_000) * 5]
+
+    async def run() -> None:
+        handler = await send_frames(payloads, Standing.CLIENT)
+        assert [bytes(frame) for frame in handler.kept] == payloads
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("standing", "is_lent"), [(Standing.CLIENT, True), (Standing.STRANGER, False)])
+def test_only_a_peer_that_is_known_gets_a_buffer_that_is_used_again(standing: Standing, is_lent: bool) -> None:
+    """The memory of a stranger's frame is made for it, so that strangers cannot keep the buffers from others."""
+
+    async def run() -> None:
+        handler = await send_frames([some_bytes(500_000)], standing)
+        assert (len(handler.kept[0].obj) == BUFFER_BYTES) == is_lent
 
     asyncio.run(run())
 

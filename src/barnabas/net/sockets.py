@@ -8,7 +8,8 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
 - A frame larger than what has arrived gets its own buffer. The first eighth is copied out of the scratch buffer; then
   the buffer gets its full size, and the rest is received straight into it. It is never more than eight times what has
   come: a false length costs the peer bandwidth, not our memory. A connection that has sent a frame of this size before
-  gets the full size at once. A handler may refuse a large frame by its first bytes; then the rest is thrown away as it comes.
+  gets the full size at once. Buffers of up to a megabyte are used again (`barnabas.net.receive_buffers`). A handler may
+  refuse a large frame by its first bytes; then the rest is thrown away as it comes.
 - `barnabas.net.socket_sending` sends: at once what the socket takes, the rest when it is writable. A range of a
   file that is not in memory waits until a thread has read it (`barnabas.net.cold_reads`).
 - Answers to requests that arrived together leave together, up to 16 parts or 64 KiB at a time: one system call costs more
@@ -35,6 +36,7 @@ from barnabas.net.cold_reads import (
 )
 from barnabas.net.listeners import SocketListener
 from barnabas.net.memory_budget import BudgetState
+from barnabas.net.receive_buffers import ReceiveBuffers
 from barnabas.net.socket_sending import SendingSocket
 from barnabas.net.waiting_bytes import Account, WaitingBytes, unlimited
 
@@ -68,6 +70,7 @@ class SocketNetwork:
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._buffers = ReceiveBuffers(self._limits[Standing.CLIENT])
         self._cold_reads = ColdReads()
 
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> "SocketListener":
@@ -157,7 +160,9 @@ class SocketNetwork:
         limits: Mapping[Standing, WaitingBytes],
     ) -> "_SocketConnection":
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = _SocketConnection(loop, connected, self._scratch, max_frame_bytes, limits, self._cold_reads)
+        connection = _SocketConnection(
+            loop, connected, self._scratch, self._buffers, max_frame_bytes, limits, self._cold_reads
+        )
         connection.start(accept(connection))
         return connection
 
@@ -180,6 +185,7 @@ _CLOSED = _Closed()
 
 class _SocketConnection(SendingSocket):
     __slots__ = (
+        "_buffers",
         "_drops",
         "_drops_frame",
         "_filled",
@@ -209,6 +215,7 @@ class _SocketConnection(SendingSocket):
         loop: asyncio.AbstractEventLoop,
         connected: socket.socket,
         scratch: memoryview,
+        buffers: ReceiveBuffers,
         max_frame_bytes: int,
         limits: Mapping[Standing, WaitingBytes],
         cold_reads: ColdReads,
@@ -217,6 +224,7 @@ class _SocketConnection(SendingSocket):
         self._limits = limits
         self._waiting = limits[Standing.CLIENT]
         self._scratch = scratch
+        self._buffers = buffers
         self.max_frame_bytes = max_frame_bytes
         self.is_stream = False
         self._peer: tuple[str, int] = connected.getpeername()[:2]
@@ -404,7 +412,7 @@ class _SocketConnection(SendingSocket):
         """The buffer is full: hand the frame on if it is whole, else make room for all of it once enough has come."""
         if self._filled < self._frame_bytes:
             if self._filled * _GROWTH >= self._frame_bytes:
-                self._frame = _buffer(self._frame_bytes)
+                self._frame = self._whole_buffer()
                 self._frame[: self._filled] = frame
             self.hold_input(self._filled, self._frame_bytes)
             return
@@ -413,6 +421,13 @@ class _SocketConnection(SendingSocket):
         if self._filled > self._largest_bytes:
             self._largest_bytes = self._filled
         self._handler.frame(memoryview(frame))
+
+    def _whole_buffer(self) -> bytearray | memoryview:
+        """A buffer for all of the frame that is arriving."""
+        size_bytes = self._frame_bytes
+        if self.account.standing is not Standing.STRANGER and (lent := self._buffers.take(size_bytes)) is not None:
+            return lent
+        return new_buffer(size_bytes) if size_bytes >= _MAPPED_FROM_BYTES else bytearray(size_bytes)
 
     def _end_drop(self) -> None:
         head, self._frame, self._drops_frame = self._frame, None, False
@@ -463,7 +478,7 @@ class _SocketConnection(SendingSocket):
                         self.hold_input(0)
                         return
                     has_room = frame_bytes <= max(have * _GROWTH, self._largest_bytes)
-                    frame = _buffer(frame_bytes) if has_room else bytearray(have)
+                    frame = self._whole_buffer() if has_room else bytearray(have)
                     frame[:have] = data[position + 4 :]
                     self._frame = frame
                     self.hold_input(have, frame_bytes)
@@ -538,7 +553,3 @@ class _SocketConnection(SendingSocket):
         self.on_drained = self._take_frames = self._take_from = self._drops = None
         handler, self._handler = self._handler, _CLOSED
         handler.closed(error)
-
-
-def _buffer(size_bytes: int) -> bytearray | memoryview:
-    return new_buffer(size_bytes) if size_bytes >= _MAPPED_FROM_BYTES else bytearray(size_bytes)
