@@ -8,7 +8,7 @@ A task is a generator. It is written once, for little and for much work, and it 
 
 The runner decides whether a task is interrupted: where it yields None and some 5 ms have passed. A short task is therefore
 done before `Runner.start` returns, as if it were a plain call. Tasks that are interrupted, or whose thread or effect is
-done, go on one after the other, and together they get one slice of time in each turn of the event loop. While there are any, all tasks that begin in
+done while others wait, go on one after the other, and together they get one slice of time in each turn of the event loop. While there are any, all tasks that begin in
 one turn of the loop share one more slice, so a short task does not wait behind long ones. A task that another task
 starts shares its slice.
 
@@ -246,7 +246,11 @@ class Runner:
             started.task.close()
             return
         started.value, started.error = value, error
-        self._wait(started)
+        if self._is_planned:
+            self._waiting.append(started)
+        else:
+            self._plan()  # others whose thread or effect is done in this turn follow in the next one
+            self._advance(started, self._is_over or self._clock.time_slice())
 
     def _wait(self, started: _Started) -> None:
         """Go on in a later turn of the loop. In order: what was read first is applied first."""
