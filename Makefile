@@ -70,7 +70,7 @@ test-spark: install  ## the tests that run Spark
 
 SEEDS ?= 1-100
 simulate: install  ## whole clusters in virtual time, with faults, from seeds: SEEDS=1-200, or one to run it again
-	@$(BIN)/python -m barnabas.testing.simulation --seeds $(SEEDS) --jobs $(shell nproc 2>/dev/null || echo 1)
+	@$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) --jobs $(shell nproc 2>/dev/null || echo 1)
 
 mutants: install  ## defects put into the code on purpose, each of which the simulation or a unit test must notice
 	@$(BIN)/python tests/simulation/mutants.py

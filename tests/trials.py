@@ -20,7 +20,7 @@ from pathlib import Path
 from xml.etree import ElementTree  # of reports that pytest wrote a moment ago
 
 ROOT = Path(__file__).parents[1]
-SIMULATION = ("-m", "barnabas.testing.simulation", "--jobs", str(os.cpu_count() or 1), "--seeds")
+SIMULATION = ("tests/simulation/run.py", "--jobs", str(os.cpu_count() or 1), "--seeds")
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def trials(seeds: str) -> dict[str, Trial]:
         ),
         "simulated ensembles": Trial(
             "Zab's properties hold in ensembles in virtual time: one leader an epoch, one order of commits, nothing lost",
-            program=(*SIMULATION[:2], "--ensemble", *SIMULATION[2:], seeds),
+            program=(SIMULATION[0], "--ensemble", *SIMULATION[1:], seeds),
         ),
         "mutants": Trial(
             "the simulation notices every defect that is put into the code",
@@ -282,7 +282,7 @@ def run(name: str, trial: Trial, *, small: bool) -> Row:
         got = figures(report) if report.exists() else last
     command = " ".join(["python", *(trial.program or ("-m", "pytest", *trial.tests))])
     if trial.program:
-        asked = {"seeds": trial.program[-1]} if trial.program[:2] == SIMULATION[:2] else {}
+        asked = {"seeds": trial.program[-1]} if trial.program[0] == SIMULATION[0] else {}
     return Row(name, trial.promise, command, asked, got, not failed, round(time.monotonic() - began, 1))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from mutation import patch, rewrite, run_mutants
 
-from barnabas.testing.simulation.ensemble_scenario import EnsemblePlan, run_ensemble_seed
+from simulation.scenarios.ensemble_scenario import EnsemblePlan, run_ensemble_seed
 
 SEEDS = range(1, 26)
 

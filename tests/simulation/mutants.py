@@ -11,9 +11,9 @@ from collections.abc import Callable
 from mutation import patch, rewrite, run_mutants
 from replication_mutants import REPLICATION_MUTANTS, acknowledge_several_partitions_with_the_first
 
-from barnabas.testing.simulation.plan import RunPlan, TopicPlan
-from barnabas.testing.simulation.producers import ProducerKind
-from barnabas.testing.simulation.scenario import run_seed
+from simulation.scenarios.plan import RunPlan, TopicPlan
+from simulation.scenarios.producers import ProducerKind
+from simulation.scenarios.scenario import run_seed
 
 SEEDS = range(1, 21)
 

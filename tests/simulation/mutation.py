@@ -12,9 +12,15 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 __all__ = ["MutantOutdatedError", "patch", "rewrite", "run_in_own_process", "run_mutants"]
+
+
+sys.path.insert(
+    0, str(Path(__file__).parents[1])
+)  # a program of mutants finds `simulation` and `support`, as pytest does
 
 
 class MutantOutdatedError(Exception):

@@ -14,11 +14,11 @@ from os import environ
 
 import pytest
 
-from barnabas.testing.simulation.plan import RunPlan, TopicPlan
-from barnabas.testing.simulation.producers import ProducerKind
-from barnabas.testing.simulation.runs import run_scenario
-from barnabas.testing.simulation.scenario import Scenario
 from barnabas.testing.simulation.simulation import Simulation
+from simulation.scenarios.plan import RunPlan, TopicPlan
+from simulation.scenarios.producers import ProducerKind
+from simulation.scenarios.runs import run_scenario
+from simulation.scenarios.scenario import Scenario
 
 HOURS = float(environ.get("BARNABAS_HOURS", "0.05"))
 pytestmark = [pytest.mark.timeout(3000 + HOURS * 3600)]

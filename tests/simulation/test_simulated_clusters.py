@@ -4,13 +4,15 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from barnabas.testing.simulation.plan import RunPlan, TopicPlan
-from barnabas.testing.simulation.producers import ProducerKind
-from barnabas.testing.simulation.scenario import plan_of, run_seed
+from simulation.scenarios.plan import RunPlan, TopicPlan
+from simulation.scenarios.producers import ProducerKind
+from simulation.scenarios.scenario import plan_of, run_seed
 
+TESTS = str(Path(__file__).parents[1])
 SEEDS = int(os.environ.get("BARNABAS_SEEDS", "500"))
 SEEDS_A_TEST = 10
 
@@ -34,8 +36,8 @@ def test_the_same_seed_gives_the_same_run_byte_for_byte() -> None:
     """Twice in this process and once in another one with other hashes: every event at its microsecond."""
     seeds = (2002, 2009)  # with a disk that is replaced, and topics that are made at the same moment
     here = [[run_seed(seed).digest for seed in seeds] for _ in range(2)]
-    program = f"from barnabas.testing.simulation.scenario import run_seed; print([run_seed(s).digest for s in {seeds}])"
-    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    program = f"from simulation.scenarios.scenario import run_seed; print([run_seed(s).digest for s in {seeds}])"
+    environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": TESTS}
     elsewhere = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )

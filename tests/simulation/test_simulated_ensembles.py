@@ -4,14 +4,16 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import ensemble_mutants
 import pytest
 from ensemble_mutants import ENSEMBLE_MUTANTS
 from mutation import run_in_own_process
 
-from barnabas.testing.simulation.ensemble_scenario import ENSEMBLE_FAULTS, ensemble_plan_of, run_ensemble_seed
+from simulation.scenarios.ensemble_scenario import ENSEMBLE_FAULTS, ensemble_plan_of, run_ensemble_seed
 
+TESTS = str(Path(__file__).parents[1])
 SEEDS = int(os.environ.get("BARNABAS_ENSEMBLE_SEEDS", "150"))
 SEEDS_A_TEST = 10
 
@@ -25,7 +27,7 @@ def test_simulated_ensembles_keep_their_promises(first: int) -> None:
         result = run_ensemble_seed(seed)
         seen.update(result.counts)
         if result.violations:
-            again = f"python -m barnabas.testing.simulation --ensemble --seeds {seed}"
+            again = f"python -m simulation.scenarios --ensemble --seeds {seed}"
             failed.append(f"{again}\n" + "\n".join(result.violations))
     assert not failed, "\n".join(failed)
     assert seen["epochs"] > SEEDS_A_TEST, f"leadership never moved in {SEEDS_A_TEST} runs: {dict(seen)}"
@@ -37,9 +39,9 @@ def test_the_same_ensemble_seed_gives_the_same_run_byte_for_byte() -> None:
     """Twice in this process and once in another one with other hashes: every event at its microsecond."""
     seeds = (3, 7)
     here = [[run_ensemble_seed(seed).digest for seed in seeds] for _ in range(2)]
-    module = "barnabas.testing.simulation.ensemble_scenario"
+    module = "simulation.scenarios.ensemble_scenario"
     program = f"from {module} import run_ensemble_seed; print([run_ensemble_seed(s).digest for s in {seeds}])"
-    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": TESTS}
     elsewhere = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )

@@ -4,13 +4,13 @@ import os
 
 import pytest
 
-from barnabas.testing.simulation.fault_injector import FaultInjector
-from barnabas.testing.simulation.faults import FAULTS
-from barnabas.testing.simulation.losses import Losses
-from barnabas.testing.simulation.plan import RunPlan, TopicPlan
-from barnabas.testing.simulation.producers import ProducerKind
-from barnabas.testing.simulation.runs import Result
-from barnabas.testing.simulation.scenario import run_seed
+from simulation.scenarios.fault_injector import FaultInjector
+from simulation.scenarios.faults import FAULTS
+from simulation.scenarios.losses import Losses
+from simulation.scenarios.plan import RunPlan, TopicPlan
+from simulation.scenarios.producers import ProducerKind
+from simulation.scenarios.runs import Result
+from simulation.scenarios.scenario import run_seed
 
 RUNS = int(os.environ.get("BARNABAS_BLACKOUTS", "5"))
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
-from barnabas.testing.simulation.clients import ClusterClient
-from barnabas.testing.simulation.logs_on_disk import partitions_on_disk
 from barnabas.testing.simulation.simulation import Machine, Simulation, broker_name
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.create_topics import (
@@ -25,6 +23,8 @@ from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRe
 from barnabas.wire.kafka.offset_specs import EARLIEST
 from barnabas.wire.kafka.records.batch_header import check_batch
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
+from simulation.scenarios.clients import ClusterClient
+from simulation.scenarios.logs_on_disk import partitions_on_disk
 from support.damage import Damage, Disks, Outcome, Reports, disks_of, fill
 
 __all__ = ["PARTITION", "StoredCluster", "start_damaged_cluster", "store_cluster"]

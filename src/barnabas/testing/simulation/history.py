@@ -3,7 +3,7 @@
 Records are values that exist once: a producer makes each a single time, whatever it must send again. A value reads
 ``producer:partition:count``, and its key follows from it. What a loss of disks may take is allowed by
 `History.allow_loss`: it removes observations of a partition from an offset on, made before that moment
-(`barnabas.testing.simulation.losses` says when).
+(``tests/simulation/scenarios/losses.py`` says when).
 """
 
 import traceback

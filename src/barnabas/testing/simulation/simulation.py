@@ -2,7 +2,7 @@
 
 Machine ``zk`` runs the production `CoordinationServer`, or machines ``zk-N`` an ensemble of them; machines ``broker-N`` run
 the production `BrokerServer`, others whatever a scenario's clients do. `Simulation` starts and kills them and lets virtual time pass; it decides nothing: a
-scenario does (`barnabas.testing.simulation.scenario`). All randomness comes from generators that are drawn from one
+scenario does (``tests/simulation/scenarios/scenario.py``). All randomness comes from generators that are drawn from one
 seed, one for each purpose, so that a change in one place moves little in others.
 """
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.randomness import Random
-from barnabas.testing.simulation import checks
-from barnabas.testing.simulation.coordination_clients import CoordinationFacts, CoordinationUser
-from barnabas.testing.simulation.fault_injector import FaultInjector
-from barnabas.testing.simulation.faults import FAULTS, cut_off
 from barnabas.testing.simulation.loop import Process
 from barnabas.testing.simulation.reconfigurations import EnsembleOperator
-from barnabas.testing.simulation.runs import Result, close_users, inject_faults, run_scenario
 from barnabas.testing.simulation.simulation import CoordinationLayout, Machine, Simulation
+from simulation.scenarios import checks
+from simulation.scenarios.coordination_clients import CoordinationFacts, CoordinationUser
+from simulation.scenarios.fault_injector import FaultInjector
+from simulation.scenarios.faults import FAULTS, cut_off
+from simulation.scenarios.runs import Result, close_users, inject_faults, run_scenario
 
 __all__ = ["ENSEMBLE_FAULTS", "EnsemblePlan", "ensemble_plan_of", "run_ensemble_seed"]
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
-from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.simulation import broker_name
 from barnabas.wire.kafka.consumer_protocol import (
     AssignedPartitions,
@@ -38,6 +37,7 @@ from barnabas.wire.kafka.messages.offset_fetch import (
 )
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.wire.kafka.records.batch_header import read_headers
+from simulation.scenarios.clients import ClusterClient
 
 __all__ = ["GroupFacts", "SimulatedMember"]
 

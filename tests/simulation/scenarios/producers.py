@@ -17,7 +17,6 @@ from typing import NamedTuple
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Connection
 from barnabas.broker.cluster.channels import ChannelError
-from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.history import key_of
 from barnabas.testing.simulation.simulation import BROKER_PORT, broker_name
 from barnabas.wire.kafka.errors import ErrorCode
@@ -30,6 +29,7 @@ from barnabas.wire.kafka.messages.produce import (
     TopicProduceData,
 )
 from barnabas.wire.kafka.records.records import Record, build_batch
+from simulation.scenarios.clients import ClusterClient
 
 __all__ = ["ProducerKind", "SimulatedProducer"]
 
@@ -345,5 +345,5 @@ class _OneWay:
     def bad_length(self, prefix: bytes) -> None:
         self._client.history.violation(f"{prefix!r} answers a produce with acks 0")
 
-    def closed(self, error: Exception | None) -> None:  # noqa: ARG002  # the seam's signature
+    def closed(self, error: Exception | None) -> None:  # the seam's signature
         self._connection = None

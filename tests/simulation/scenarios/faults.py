@@ -10,10 +10,7 @@ from collections.abc import Callable
 
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.broker.replication.partition import Partition
-from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.disk import DiskFault
-from barnabas.testing.simulation.fault_injector import FaultInjector
-from barnabas.testing.simulation.log_damage import damage_some_log
 from barnabas.testing.simulation.simulation import Machine, broker_name
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.leader_and_isr import (
@@ -23,6 +20,9 @@ from barnabas.wire.kafka.messages.leader_and_isr import (
 )
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
+from simulation.scenarios.clients import ClusterClient
+from simulation.scenarios.fault_injector import FaultInjector
+from simulation.scenarios.log_damage import damage_some_log
 
 __all__ = ["FAULTS", "cut_off"]
 

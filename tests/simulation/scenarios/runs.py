@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from barnabas.testing.simulation.coordination_clients import CoordinationUser
-from barnabas.testing.simulation.fault_injector import FaultInjector
 from barnabas.testing.simulation.simulation import Simulation
+from simulation.scenarios.coordination_clients import CoordinationUser
+from simulation.scenarios.fault_injector import FaultInjector
 
 __all__ = ["Result", "RunnableScenario", "close_users", "inject_faults", "run_scenario"]
 

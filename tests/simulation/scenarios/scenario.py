@@ -10,20 +10,20 @@ import asyncio
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.broker.groups.coordinator import partition_of
-from barnabas.testing.simulation import checks
-from barnabas.testing.simulation.admin import CHURN, Administrator, create_simulated_topic
-from barnabas.testing.simulation.clients import ClusterClient, PartitionReader
 from barnabas.testing.simulation.cluster_view import ClusterView, partition_of_state
-from barnabas.testing.simulation.coordination_clients import CoordinationFacts, CoordinationUser
-from barnabas.testing.simulation.fault_injector import FaultInjector
-from barnabas.testing.simulation.faults import FAULTS
-from barnabas.testing.simulation.group_member import GroupFacts, SimulatedMember
-from barnabas.testing.simulation.losses import Losses
-from barnabas.testing.simulation.plan import RunPlan, TopicPlan
-from barnabas.testing.simulation.producers import SimulatedProducer
-from barnabas.testing.simulation.replication_checks import ReplicationObserver
-from barnabas.testing.simulation.runs import Result, close_users, inject_faults, run_scenario
 from barnabas.testing.simulation.simulation import Machine, Simulation
+from simulation.scenarios import checks
+from simulation.scenarios.admin import CHURN, Administrator, create_simulated_topic
+from simulation.scenarios.clients import ClusterClient, PartitionReader
+from simulation.scenarios.coordination_clients import CoordinationFacts, CoordinationUser
+from simulation.scenarios.fault_injector import FaultInjector
+from simulation.scenarios.faults import FAULTS
+from simulation.scenarios.group_member import GroupFacts, SimulatedMember
+from simulation.scenarios.losses import Losses
+from simulation.scenarios.plan import RunPlan, TopicPlan
+from simulation.scenarios.producers import SimulatedProducer
+from simulation.scenarios.replication_checks import ReplicationObserver
+from simulation.scenarios.runs import Result, close_users, inject_faults, run_scenario
 
 __all__ = ["Scenario", "plan_of", "run_seed"]
 

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.simulation import Machine, Simulation
+from simulation.scenarios.clients import ClusterClient
 
 __all__ = ["FaultInjector"]
 
 
 class FaultInjector:
-    """The hands of the functions in `barnabas.testing.simulation.faults`."""
+    """The hands of the functions in `simulation.scenarios.faults`."""
 
     def __init__(
         self,

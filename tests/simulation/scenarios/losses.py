@@ -20,8 +20,8 @@ from barnabas.base.ids import TopicPartition
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.disk import Disk
 from barnabas.testing.simulation.history import History
-from barnabas.testing.simulation.logs_on_disk import end_of_batches, partitions_on_disk, synced_end_offset
 from barnabas.testing.simulation.simulation import Machine
+from simulation.scenarios.logs_on_disk import end_of_batches, partitions_on_disk, synced_end_offset
 
 __all__ = ["Losses"]
 

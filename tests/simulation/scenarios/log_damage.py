@@ -12,9 +12,9 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from barnabas.testing.simulation.disk import Disk, SimulatedFiles
-from barnabas.testing.simulation.logs_on_disk import partitions_on_disk
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader, check_batch
+from simulation.scenarios.logs_on_disk import partitions_on_disk
 
 __all__ = ["damage_some_log"]
 

@@ -1,4 +1,4 @@
-"""One broker's death as a readable story: ``python -m barnabas.testing.simulation.failover --seed 3``.
+"""One broker's death as a readable story: ``python -m simulation.scenarios.failover --seed 3``.
 
 Three brokers, one partition with three replicas, three records with acks=all. The partition's leader is killed, as by
 SIGKILL; a record is produced to the new leader; the old one comes back. The lines say when a znode changed, when a
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.broker.cluster.znodes import BROKER_IDS, CONTROLLER, decode_controller, partition_state_path
-from barnabas.testing.simulation.admin import create_simulated_topic
-from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.cluster_view import ClusterView
-from barnabas.testing.simulation.plan import TopicPlan
 from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.records import Record, build_batch
+from simulation.scenarios.admin import create_simulated_topic
+from simulation.scenarios.clients import ClusterClient
+from simulation.scenarios.plan import TopicPlan
 
 __all__ = ["SEED", "failover_trace"]
 
@@ -176,7 +176,7 @@ def failover_trace(seed: int = SEED) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Print the story; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m barnabas.testing.simulation.failover", description="Print one broker's death, step by step"
+        prog="python -m simulation.scenarios.failover", description="Print one broker's death, step by step"
     )
     parser.add_argument("--seed", type=int, default=SEED)
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Run simulated clusters: ``python -m barnabas.testing.simulation --seeds 1-200``; with ``--ensemble``, ensembles alone.
+"""Run simulated clusters: ``python tests/simulation/run.py --seeds 1-200``; with ``--ensemble``, ensembles alone.
 
 Each failing seed is printed with what was wrong and with the command that runs it again; ``--trace FILE`` writes
 all its events to a file. The exit status is 1 if a seed failed.
@@ -11,18 +11,20 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from barnabas.testing.simulation.ensemble_scenario import run_ensemble_seed
-from barnabas.testing.simulation.runs import Result
-from barnabas.testing.simulation.scenario import run_seed
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder in which pytest finds these packages, too
+
+from simulation.scenarios.ensemble_scenario import run_ensemble_seed
+from simulation.scenarios.runs import Result
+from simulation.scenarios.scenario import run_seed
 
 _SHOWN_VIOLATIONS = 3
 _CLUSTER = "make simulate SEEDS="
-_ENSEMBLE = "python -m barnabas.testing.simulation --ensemble --seeds "
+_ENSEMBLE = "python tests/simulation/run.py --ensemble --seeds "
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the seeds asked for; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m barnabas.testing.simulation", description="Run simulated clusters")
+    parser = argparse.ArgumentParser(prog="python tests/simulation/run.py", description="Run simulated clusters")
     parser.add_argument("--seeds", default="1-50", help="one seed, or FIRST-LAST (default 1-50)")
     parser.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time")
     parser.add_argument("--ensemble", action="store_true", help="ensembles of coordination servers, without brokers")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from barnabas.base.randomness import Random
-from barnabas.testing.simulation.producers import ProducerKind
+from simulation.scenarios.producers import ProducerKind
 
 __all__ = ["RunPlan", "TopicPlan"]
 

@@ -8,8 +8,6 @@ import asyncio
 
 from barnabas.base.randomness import Random
 from barnabas.broker.cluster.channels import ChannelError
-from barnabas.testing.simulation.clients import ClusterClient
-from barnabas.testing.simulation.plan import TopicPlan
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -20,6 +18,8 @@ from barnabas.wire.kafka.messages.create_partitions import CreatePartitionsReque
 from barnabas.wire.kafka.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest
+from simulation.scenarios.clients import ClusterClient
+from simulation.scenarios.plan import TopicPlan
 
 __all__ = ["Administrator", "create_simulated_topic", "topic_creation"]
 

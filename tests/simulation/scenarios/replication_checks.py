@@ -10,7 +10,7 @@ Throughout (`ReplicationObserver.look`):
 - the leader in a state znode is in its in-sync set.
 
 Partitions that allow unclean elections are left out of the first two, and so are those that lost records with their
-disks (`barnabas.testing.simulation.losses`): a replica that had them may keep them for a while. At the end
+disks (`simulation.scenarios.losses`): a replica that had them may keep them for a while. At the end
 (`check_replicas_agree`): all replicas are back in sync, and equal.
 """
 
@@ -24,10 +24,10 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.log.partition_log import PartitionLog
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.history import History
-from barnabas.testing.simulation.losses import Losses
 from barnabas.testing.simulation.simulation import Machine, Simulation
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import BatchHeader, read_headers
+from simulation.scenarios.losses import Losses
 
 __all__ = ["ReplicationObserver"]
 

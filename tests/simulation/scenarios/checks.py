@@ -8,13 +8,13 @@ offsets; the coordination service's tree holds all that was acknowledged, and it
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import TopicPartition
 from barnabas.coordination.storage.storage import Storage
-from barnabas.testing.simulation.coordination_clients import CoordinationFacts
 from barnabas.testing.simulation.disk import SimulatedFiles
 from barnabas.testing.simulation.history import History, PartitionHistory, key_of, producer_of
-from barnabas.testing.simulation.logs_on_disk import partitions_on_disk
 from barnabas.testing.simulation.simulation import Machine, Simulation
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import check_batch
+from simulation.scenarios.coordination_clients import CoordinationFacts
+from simulation.scenarios.logs_on_disk import partitions_on_disk
 
 __all__ = ["check_acknowledged_records", "check_coordination", "check_disks", "check_sessions"]
 
