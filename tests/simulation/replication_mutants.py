@@ -10,32 +10,34 @@ from mutation import patch, rewrite
 
 def acknowledge_before_the_isr_has_it() -> None:
     """acks=all is answered when the leader alone has the record."""
-    from barnabas.broker.replication import delayed_produce
+    from barnabas.broker.replication.partition import Partition
 
-    rewrite(delayed_produce, "commit_error", "log.high_watermark <= last_offset or ", "")
+    rewrite(Partition, "acknowledgement", "log.high_watermark <= last_offset", "False")
 
 
-def acknowledge_fast_before_the_isr_has_it() -> None:
-    """The fast path answers acks=all when the leader alone has the records."""
-    from barnabas.broker.apis import fast_produce_answers
+def acknowledge_requests_that_came_together_with_the_first() -> None:
+    """Requests for one partition that wait together are all answered when the in-sync replicas have what the first one brought."""
+    from barnabas.broker.replication.delayed_produce import DelayedProduce
 
-    old = "acknowledgement(services.replicas, topic_partition, last_offset, ALL_IN_SYNC)"
-    rewrite(fast_produce_answers, "answers_of", old, "ErrorCode.NONE")
+    old = "code = self._acknowledgement(topic_partition, last_offset, acks)"
+    rewrite(DelayedProduce, "_settle_first", old, f"{old} if not has_settled else ErrorCode.NONE")
 
 
 def acknowledge_several_partitions_with_the_first() -> None:
     """A request for several partitions is answered when the in-sync replicas have what it brought to one of them."""
-    from barnabas.broker.apis.fast_produce_answers import UnacknowledgedRequests
+    from barnabas.broker.replication.delayed_produce import DelayedProduce
 
-    rewrite(UnacknowledgedRequests, "wait", "answer.waits_for,", "dict([*answer.waits_for.items()][:1]),")
+    rewrite(
+        DelayedProduce, "add_request", "if appended.error is None and", "if not number and appended.error is None and"
+    )
 
 
 def acknowledge_what_a_lost_leadership_left() -> None:
     """Who waits for the commit hears of success when another broker became leader."""
-    from barnabas.broker.replication import delayed_produce
+    from barnabas.broker.replication.partition import Partition
 
-    old = "if type(role) is not Leader:\n        return ErrorCode.NOT_LEADER_OR_FOLLOWER"
-    rewrite(delayed_produce, "commit_error", old, old.replace("NOT_LEADER_OR_FOLLOWER", "NONE"))
+    old = "return ErrorCode.NOT_LEADER_OR_FOLLOWER"
+    rewrite(Partition, "acknowledgement", old, old.replace("NOT_LEADER_OR_FOLLOWER", "NONE"))
 
 
 def advance_the_watermark_early() -> None:
@@ -173,7 +175,7 @@ _LEADERS_FAIL = ("leader", "kill", "partition")
 
 REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     acknowledge_before_the_isr_has_it: _LEADERS_FAIL,
-    acknowledge_fast_before_the_isr_has_it: _LEADERS_FAIL,
+    acknowledge_requests_that_came_together_with_the_first: _LEADERS_FAIL,
     acknowledge_several_partitions_with_the_first: _LEADERS_FAIL,
     acknowledge_what_a_lost_leadership_left: ("partition", "split"),
     advance_the_watermark_early: (),

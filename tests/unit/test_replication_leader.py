@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.slices import in_this_thread
-from barnabas.broker.replication.delayed_produce import when_committed
+from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.partition import FollowerProgress, Leader, Partition
 from barnabas.log.lost_data import LostData
 from barnabas.log.settings import LogConfig
@@ -34,6 +34,13 @@ def lead(broker: DataPath, isr: tuple[int, ...] = (0, 1), epoch: int = 0) -> Par
 
 def write(broker: DataPath, *values: bytes, acks: int = 1) -> None:
     broker.replicas.append(T0, batch(*values), acks=acks, now_ms=broker.clock.wall_ms())
+
+
+def when_committed(broker: DataPath, codes: list[ErrorCode], timeout_ms: int) -> None:
+    """Wait as a producer with acks=all for the first record; ``codes`` gets the result."""
+    delayed = DelayedProduce(broker.replicas)
+    delayed.add(T0, 0, -1, codes.append)
+    delayed.wait(broker.purgatory, timeout_ms, lambda: None)
 
 
 def fetched(broker: DataPath, replica: int, offset: int) -> None:
@@ -143,7 +150,8 @@ def test_a_follower_that_is_refused_and_goes_silent_holds_no_producer_up(broker:
     answer(broker, ErrorCode.INELIGIBLE_REPLICA)
     assert partition.log.high_watermark == 0, "it may be let in at its next fetch"
     waiting: list[ErrorCode] = []
-    assert when_committed(broker.replicas, broker.purgatory, T0, 0, waiting.append, 10 * LAG_MS) is not None
+    when_committed(broker, waiting, 10 * LAG_MS)
+    assert waiting == []
     broker.clock.now_ms += LAG_MS + 1
     in_this_thread(broker.replicas.shrink_isrs(broker.clock.wall_ms()))
     broker.purgatory.try_complete_actions()
@@ -267,7 +275,7 @@ def test_below_min_insync_replicas_nothing_is_appended_or_committed(broker: Data
     partition = lead(broker, isr=(0, 1))
     write(broker, b"a", acks=-1)
     codes: list[ErrorCode] = []
-    when_committed(broker.replicas, broker.purgatory, T0, 0, codes.append, 1000)
+    when_committed(broker, codes, 1000)
     partition.role.isr = frozenset({0})
     fetched(broker, 1, 1)
     assert partition.log.high_watermark == 0
@@ -284,7 +292,7 @@ def test_a_parked_produce_is_answered_when_the_followers_have_it_and_not_before(
     lead(broker, isr=(0, 1, 2))
     write(broker, b"a", acks=-1)
     codes: list[ErrorCode] = []
-    when_committed(broker.replicas, broker.purgatory, T0, 0, codes.append, 1000)
+    when_committed(broker, codes, 1000)
     for replica in (1, 2):
         assert codes == []
         fetched(broker, replica, 1)

@@ -390,7 +390,9 @@ def test_the_fast_paths_serve_nothing_before_the_authentication(tmp_path: Path) 
 
         served_count = 1
 
-        def serve(self, data: memoryview, start: int, stop: int, *_: object) -> tuple[int, list[bytes], None]:
+        def serve(
+            self, _: object, data: memoryview, start: int, stop: int, *_others: object
+        ) -> tuple[int, list[bytes], None]:
             return stop, [b"served"], None
 
     key = int(ApiKey.PRODUCE).to_bytes(2, "big")

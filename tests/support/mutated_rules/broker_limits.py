@@ -195,11 +195,11 @@ RULES = [
         "test_tls_layer.py::TestTlsLayer::test_a_length_out_of_bounds_is_reported_and_never_allocated",
     ),
     Rule(
-        "fast produce frames are bounded",
-        "broker/apis/fast_produce.py",
+        "produce frames that came together are bounded",
+        "broker/apis/produce_together.py",
         "        if not 0 <= size <= max_frame_bytes or stop > end:\n",
         "        if stop > end:\n",
-        "test_broker_fast_produce.py::test_frames_behind_a_request_are_taken_up_to_one_that_is_too_large",
+        "test_broker_produce_together.py::test_frames_behind_a_request_are_taken_up_to_one_that_is_too_large",
     ),
     Rule(
         "group.max.size",

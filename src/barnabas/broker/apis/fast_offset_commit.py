@@ -24,6 +24,7 @@ from collections.abc import Callable
 from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.commits import CommitSender, PlainCommit
 from barnabas.broker.groups.records import MOST_PLAIN_OFFSETS
+from barnabas.broker.requests.request import ClientFacts
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["FastOffsetCommit"]
@@ -84,7 +85,7 @@ class _Request:
         if send is not None:
             send([answer], True)
 
-    def wait(self, _listener: str, send: Callable[[list[bytes], bool], None], _close: Callable[[], None]) -> None:
+    def wait(self, send: Callable[[list[bytes], bool], None], _close: Callable[[], None]) -> None:
         self._send = send
 
     def abandon(self) -> None:
@@ -119,7 +120,7 @@ class FastOffsetCommit:
         self._senders: dict[bytes, CommitSender] = {}
 
     def serve(
-        self, data: memoryview, start: int, stop: int, _max_frame_bytes: int, now_ms: int
+        self, _client: ClientFacts, data: memoryview, start: int, stop: int, _max_frame_bytes: int, now_ms: int
     ) -> tuple[int, list[bytes], _Request | None]:
         """See `barnabas.broker.requests.dispatch.FastPath`. Frames behind the first are left."""
         if self._metadata.is_loading:

@@ -20,24 +20,23 @@ NOT_ENOUGH_REPLICAS_AFTER_APPEND, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches, which no coordinator here could end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import partial
 
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import Beside, Sliced
+from barnabas.base.tasks import Task
 from barnabas.base.tuples import new_tuple
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.services import Services
-from barnabas.broker.replication.delayed_produce import acknowledgement, wait_for_acknowledgements
-from barnabas.broker.replication.produce_rules import validate_request
+from barnabas.broker.replication.delayed_produce import DelayedProduce
+from barnabas.broker.replication.produce_append import Batch, Produce, ProduceOptions, ProduceTopic, append
 from barnabas.broker.requests.request import Request
 from barnabas.log.conversion import RejectedRecordsError
-from barnabas.log.record_checks import SHORT_CHECKS, LongCheckError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
-from barnabas.wire.kafka.frames import encode_response
 from barnabas.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -49,121 +48,70 @@ from barnabas.wire.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES
+from barnabas.wire.kafka.schema import Records
 
-PRODUCE_TOPIC_IDS = 13
-"""The first version that names topics by their ids."""
-PRODUCE_FLEXIBLE = 9
-"""The first flexible version."""
-PRODUCE_ZSTD = 7
-"""The first version that takes batches in zstd."""
+_TOPIC_IDS = 13
 _LEADER_HINTS = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-_NOT_COUNTED = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.RECORD_LIST_TOO_LARGE,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-)
-"""Errors that Kafka does not count as failed requests."""
-
-_Waiting = tuple[TopicPartition, PartitionProduceResponse, int]
-"""An append with its answer and its last offset."""
 
 
 def handle(services: Services, request: Request) -> None:
     """Append what the request carries, then answer as its acks ask."""
-    message: ProduceRequest = request.message
-    if message.transactional_id is not None:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    serve(services, request, _append(services, request))
+    serve(services, request, _produce(services, request))
 
 
-def _append(services: Services, request: Request) -> Sliced[None]:
-    message: ProduceRequest = request.message
-    acks, now_ms = message.acks, services.clock.wall_ms()
-    topics = []
-    waiting: list[_Waiting] = []
-    failed = False
-    for topic_data in (yield from _without_repeats(message.topic_data)):
-        yield None  # it may have no partitions
-        name: str | None = topic_data.name
-        if request.version >= PRODUCE_TOPIC_IDS:
-            name = services.metadata.topic_name(topic_data.topic_id)
-        partitions = []
-        for data in topic_data.partition_data:
-            yield None
-            answer = PartitionProduceResponse(index=data.index)
-            partitions.append(answer)
-            if name is None:
-                refuse(answer, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
-                failed = True
-                continue
-            topic_partition = new_tuple(TopicPartition, (name, data.index))
-            services.replicas.topic_stats.find(name).total_produce_requests += 1
-            try:
-                records = validate_request(name, data.records, acks, request.client_id, request.version)
-                append = services.replicas.append
-                try:
-                    info = append(topic_partition, records, acks=acks, now_ms=now_ms, checks=SHORT_CHECKS)
-                except LongCheckError as unchecked:
-                    yield Beside(unchecked.check.run)
-                    info = append(topic_partition, records, acks=acks, now_ms=now_ms, checks=unchecked.check)
-            except KafkaError as error:
-                _refuse_append(services, name, answer, error)
-                failed = True
-                continue
-            answer.base_offset = info.first_offset
-            answer.log_append_time_ms = info.log_append_time_ms
-            answer.log_start_offset = info.log_start_offset
-            code = acknowledgement(services.replicas, topic_partition, info.last_offset, acks)
-            if code is None:
-                waiting.append((topic_partition, answer, info.last_offset))
-            elif code is not ErrorCode.NONE:
-                refuse(answer, KafkaError(code))
-                failed = True
-        topics.append(
-            TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
+def _produce(services: Services, request: Request) -> Task[None]:
+    produce = yield from read_message(request.message, request.version, request.client_id, services.metadata.topic_name)
+    yield from append(services.replicas, [produce], services.clock.wall_ms())
+    delayed = DelayedProduce(services.replicas)
+    reply = partial(_reply, services, request, produce)
+    if delayed.add_request(produce):
+        reply()
+    elif not request.is_abandoned:
+        request.waiter = delayed.wait(
+            services.purgatory, produce.options.timeout_ms, lambda: None if produce.waiting else reply()
         )
-    response = ProduceResponse(responses=topics)
-    if len(waiting) > 1:
-        # Others have had their turn since the first append: what is committed by now wakes none that begins to wait.
-        waiting, some_failed = _still_waiting(services, waiting, acks)
-        failed = failed or some_failed
-    if acks == 0:
-        if failed:
-            request.fail(ErrorCode.NONE)
-        else:
-            request.no_reply()
-    elif waiting:
-        _wait(services, request, response, waiting, failed)
+
+
+def _reply(services: Services, request: Request, produce: Produce) -> None:
+    if produce.options.acks:
+        request.reply(response_to(services, request.client.listener, produce))
+    elif produce.has_failed:
+        request.fail(ErrorCode.NONE)
     else:
-        _reply(services, request, response, failed)
+        request.no_reply()
 
 
-def _refuse_append(services: Services, topic: str, answer: PartitionProduceResponse, error: KafkaError) -> None:
-    if error.code not in _NOT_COUNTED:
-        services.replicas.topic_stats.find(topic).failed_produce_requests += 1
-    refuse(answer, error)
+def read_message(
+    message: ProduceRequest, version: int, client_id: str | None, topic_name: Callable[[Uuid], str | None]
+) -> Task[Produce]:
+    """The third reader: what a decoded request asks for."""
+    topics: list[ProduceTopic] = []
+    partitions: list[TopicPartition] = []
+    batches: list[Batch] = []
+    for topic in (yield from _without_repeats(message.topic_data)):
+        yield None  # it may have no partitions
+        name = (topic_name(topic.topic_id) or "") if version >= _TOPIC_IDS else topic.name
+        topics.append(new_tuple(ProduceTopic, (topic.name, topic.topic_id, len(topic.partition_data))))
+        for data in topic.partition_data:
+            yield None
+            partitions.append(new_tuple(TopicPartition, (name, data.index)))
+            batches.append(_batch(data.records))
+    options = ProduceOptions(version, client_id, message.transactional_id, message.acks, message.timeout_ms)
+    return Produce(options, topics, partitions, batches, borrows=False)
 
 
-def _still_waiting(services: Services, waiting: list[_Waiting], acks: int) -> tuple[list[_Waiting], bool]:
-    """The appends that are still to be acknowledged, and whether others failed meanwhile."""
-    left = []
-    failed = False
-    for each in waiting:
-        topic_partition, answer, last_offset = each
-        code = acknowledgement(services.replicas, topic_partition, last_offset, acks)
-        if code is None:
-            left.append(each)
-        elif code is not ErrorCode.NONE:
-            refuse(answer, KafkaError(code))
-            failed = True
-    return left, failed
+def _batch(records: Records) -> Batch:
+    if records is None or isinstance(records, FileSlice):
+        return memoryview(b""), None
+    view = memoryview(records)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    return view, HEADER.unpack_from(view) if len(view) >= HEADER_BYTES else None
 
 
-def _without_repeats(topics: list[TopicProduceData]) -> Sliced[list[TopicProduceData]]:
+def _without_repeats(topics: list[TopicProduceData]) -> Task[list[TopicProduceData]]:
     """As Apache's brokers do it: where a request names a partition twice, only the last records are appended."""
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return topics
@@ -187,7 +135,7 @@ def _without_repeats(topics: list[TopicProduceData]) -> Sliced[list[TopicProduce
     return list(merged.values())
 
 
-def refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
+def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
     """Let an answer say that nothing is acknowledged, and why."""
     answer.error_code = error.code
     answer.base_offset = -1
@@ -202,13 +150,34 @@ def refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
     answer.error_message = None if error.message == error.code.message else error.message
 
 
-def _reply(services: Services, request: Request, response: ProduceResponse, failed: bool) -> None:
-    if failed:
-        add_leader_hints(services, request.client.listener, request.version, response)
-    request.reply(response)
+def response_to(services: Services, listener: str, produce: Produce) -> ProduceResponse:
+    """The message that says what became of a request."""
+    response = ProduceResponse(responses=[])
+    outcomes = zip(produce.partitions, produce.outcomes, strict=True)
+    has_failed = False
+    for topic in produce.topics:
+        answers = []
+        for _ in range(topic.partitions):
+            (_, index), (appended, first_offset, _) = next(outcomes)
+            answer = PartitionProduceResponse(
+                index=index,
+                base_offset=first_offset,
+                log_append_time_ms=appended.log_append_time_ms,
+                log_start_offset=appended.log_start_offset,
+            )
+            if appended.error is not None:
+                has_failed = True
+                _refuse(answer, appended.error)
+            answers.append(answer)
+        response.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+    if has_failed:
+        _add_leader_hints(services, listener, produce.options.version, response)
+    return response
 
 
-def add_leader_hints(services: Services, listener: str, version: int, response: ProduceResponse) -> None:
+def _add_leader_hints(services: Services, listener: str, version: int, response: ProduceResponse) -> None:
     """Add the current leaders of partitions that this broker does not lead (KIP-951)."""
     if version < _LEADER_HINTS:
         return
@@ -224,49 +193,6 @@ def add_leader_hints(services: Services, listener: str, version: int, response: 
         NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
         for node_id, host, port, rack in hints.endpoints()
     ]
-
-
-def unacknowledged_response(
-    services: Services, listener: str, version: int, topic: TopicProduceData, index: int, code: ErrorCode
-) -> ProduceResponse:
-    """The response to a request for one partition whose records were appended and are not acknowledged."""
-    answer = PartitionProduceResponse(index=index)
-    refuse(answer, KafkaError(code))
-    refused = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
-    response = ProduceResponse(responses=[refused])
-    add_leader_hints(services, listener, version, response)
-    return response
-
-
-def join_response(response: ProduceResponse, version: int, correlation_id: int) -> bytes:
-    """The frame of a response."""
-    parts = encode_response(response, version, correlation_id)
-    return b"".join(bytes(part) for part in parts if not isinstance(part, FileSlice))
-
-
-def _wait(
-    services: Services,
-    request: Request,
-    response: ProduceResponse,
-    waiting: list[_Waiting],
-    failed: bool,
-) -> None:
-    """Reply when every partition's records are acknowledged, or will not be."""
-    answers = {topic_partition: answer for topic_partition, answer, _ in waiting}
-
-    def respond(errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        for topic_partition, code in errors.items():
-            refuse(answers[topic_partition], KafkaError(code))
-        _reply(services, request, response, failed or bool(errors))
-
-    request.waiter = wait_for_acknowledgements(
-        services.replicas,
-        services.purgatory,
-        {topic_partition: last_offset for topic_partition, _, last_offset in waiting},
-        request.message.acks,
-        respond,
-        request.message.timeout_ms,
-    )
 
 
 def fail(message: ProduceRequest, _: int, code: ErrorCode) -> ProduceResponse | None:

@@ -31,8 +31,8 @@ from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.records import encode_batch
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.replication.delayed_produce import commit_error, when_committed
-from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.delayed_produce import DelayedProduce
+from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
 from barnabas.broker.replication.reads import LOG_END
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import Purgatory
@@ -216,20 +216,17 @@ class GroupService:
 
     def _write(self, append: Append, batch: Buffer, wall_ms: int) -> None:
         topic_partition = TopicPartition(OFFSETS_TOPIC, append.partition)
-        self._replicas.topic_stats.find(OFFSETS_TOPIC).total_produce_requests += 1  # as in Kafka
         try:
             result = self._replicas.append(
                 topic_partition,
                 batch,
-                acks=-1,
+                acks=ALL_IN_SYNC,
                 now_ms=wall_ms,
                 origin=Origin.COORDINATOR,
             )
         except KafkaError as error:
+            self._replicas.topic_stats.find(OFFSETS_TOPIC).total_produce_requests += 1  # as in Kafka
             self._perform(self.coordinator.failed(append, error.code, self._now()))
-            return
-        if commit_error(self._replicas.get(topic_partition), result.last_offset) is ErrorCode.NONE:
-            self._perform(self.coordinator.committed(append, result.first_offset, self._now()))
             return
         self._await_commit(append, topic_partition, result, self._commit_timeout_ms)
 
@@ -245,7 +242,10 @@ class GroupService:
             elif error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
                 self._perform(self.coordinator.committed(append, result.first_offset, self._now()))
 
-        when_committed(self._replicas, self._purgatory, topic_partition, result.last_offset, outcome, timeout_ms)
+        delayed = DelayedProduce(self._replicas)
+        delayed.add(topic_partition, result.last_offset, ALL_IN_SYNC, outcome)
+        if not delayed.is_over:
+            delayed.wait(self._purgatory, timeout_ms, lambda: None)
 
     # Time
 

@@ -1,119 +1,104 @@
-"""When an append may be acknowledged, and the wait until then (Kafka's `DelayedProduce`).
+"""The wait for acknowledgements: until the in-sync replicas have what was appended, or the disk, or the time is up.
 
-acks -1 waits until all in-sync replicas have the records, acks 1 for this broker's own disk where the topic's settings
-ask for a sync, acks 0 for nothing.
+`Partition.acknowledgement` says when records may be acknowledged. Here is who waits for that: appends of Produce requests and
+of the group coordinator. Each partition's are looked at whenever it changes, in the order of their offsets.
+
+In Kafka: `DelayedProduce`, one for each request; here requests of one connection that were appended together wait together.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections import deque
+from collections.abc import Callable, Hashable
+from functools import partial
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.replication.partition import Leader, Partition
+from barnabas.broker.replication.partition import ALL_IN_SYNC
+from barnabas.broker.replication.produce_append import Produce, not_appended
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["ALL_IN_SYNC", "acknowledgement", "commit_error", "wait_for_acknowledgements", "when_committed"]
+__all__ = ["DelayedProduce"]
 
-ALL_IN_SYNC = -1
-"""acks of a producer that waits for all in-sync replicas."""
-
-
-def acknowledgement(
-    replicas: ReplicaManager, topic_partition: TopicPartition, last_offset: int, acks: int
-) -> ErrorCode | None:
-    """NONE when an append may be acknowledged now, None when that must wait, otherwise why it never will be."""
-    if acks == 0:
-        return ErrorCode.NONE
-    partition = replicas.get(topic_partition)
-    if acks == ALL_IN_SYNC:
-        return commit_error(partition, last_offset)
-    return None if partition is not None and partition.log.awaits_sync(last_offset) else ErrorCode.NONE
+_Wait = tuple[int, int, Callable[[ErrorCode], None]]
+"""The last offset of an append, its acks, and what is called with the result."""
 
 
-def commit_error(partition: Partition | None, last_offset: int) -> ErrorCode | None:
-    """None while all in-sync replicas do not have ``last_offset`` yet; NONE when they do; else the error that prevents it.
+class DelayedProduce:
+    """Appends that are not acknowledged yet."""
 
-    In Kafka: `Partition.checkEnoughReplicasReachOffset`.
-    """
-    if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    role = partition.role
-    if partition.offline:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    if type(role) is not Leader:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    log = partition.log
-    if log.high_watermark <= last_offset or log.awaits_sync(last_offset):
-        return None
-    if partition.is_under_min_isr(role):
-        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    return ErrorCode.NONE
+    __slots__ = ("_appends", "_replicas")
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+        self._appends: dict[TopicPartition, deque[_Wait]] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing waits."""
+        return not self._appends
+
+    def add(
+        self, topic_partition: TopicPartition, last_offset: int, acks: int, settle: Callable[[ErrorCode], None]
+    ) -> None:
+        """Wait for an append, unless it is settled already; ``settle`` gets NONE or the error."""
+        code = self._acknowledgement(topic_partition, last_offset, acks)
+        if code is None:
+            self._appends.setdefault(topic_partition, deque()).append((last_offset, acks, settle))
+        else:
+            settle(code)
+
+    def add_request(self, produce: Produce) -> bool:
+        """Wait for what a request has appended. Returns whether it is settled already, with what its outcomes say then."""
+        acks = produce.options.acks
+        if acks:
+            for number, (appended, _, last_offset) in enumerate(produce.outcomes):
+                if appended.error is None and (acks == ALL_IN_SYNC or not appended.is_durable):
+                    produce.waiting += 1
+                    self.add(produce.partitions[number], last_offset, acks, partial(_settle, produce, number))
+        return not produce.waiting
+
+    def wait(self, purgatory: Purgatory, timeout_ms: int, progress: Callable[[], None]) -> DelayedOperation:
+        """Settle the appends as their partitions change, or at the timeout; ``progress`` is called when some were settled."""
+
+        def try_complete(key: Hashable) -> bool:
+            assert isinstance(key, TopicPartition)
+            if self._settle_first(key):
+                progress()
+            return self.is_over
+
+        def on_expiration() -> None:
+            while self._appends:
+                _, appends = self._appends.popitem()
+                for _, _, settle in appends:
+                    settle(ErrorCode.REQUEST_TIMED_OUT)
+            progress()
+
+        return purgatory.watch(tuple(self._appends), try_complete, on_expiration, timeout_ms, "Produce")
+
+    def _settle_first(self, topic_partition: TopicPartition) -> bool:
+        """Settle the appends to a partition up to the first that must wait; whether there were any."""
+        appends = self._appends.get(topic_partition)
+        has_settled = False
+        while appends:
+            last_offset, acks, settle = appends[0]
+            code = self._acknowledgement(topic_partition, last_offset, acks)
+            if code is None:
+                return has_settled
+            appends.popleft()
+            if not appends:
+                del self._appends[topic_partition]
+            settle(code)
+            has_settled = True
+        return has_settled
+
+    def _acknowledgement(self, topic_partition: TopicPartition, last_offset: int, acks: int) -> ErrorCode | None:
+        replica = self._replicas.get(topic_partition)
+        if replica is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return replica.acknowledgement(last_offset, acks)
 
 
-def _sync_error(partition: Partition | None, last_offset: int) -> ErrorCode | None:
-    """As `commit_error`, for a request that waits only for this broker's disk (acks 1)."""
-    if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.offline:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    if type(partition.role) is not Leader:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return None if partition.log.awaits_sync(last_offset) else ErrorCode.NONE
-
-
-def wait_for_acknowledgements(
-    replicas: ReplicaManager,
-    purgatory: Purgatory,
-    last_offsets: dict[TopicPartition, int],
-    acks: int,
-    respond: Callable[[Mapping[TopicPartition, ErrorCode]], None],
-    timeout_ms: int,
-) -> DelayedOperation:
-    """Call ``respond`` with the errors by partition, when every append is acknowledged or failed, or at the timeout."""
-    error_of = commit_error if acks == ALL_IN_SYNC else _sync_error
-    errors: dict[TopicPartition, ErrorCode] = {}
-
-    def try_complete(key: Hashable) -> bool:
-        assert isinstance(key, TopicPartition)
-        last_offset = last_offsets.get(key)
-        if last_offset is not None:
-            code = error_of(replicas.get(key), last_offset)
-            if code is not None:
-                del last_offsets[key]
-                if code is not ErrorCode.NONE:
-                    errors[key] = code
-        if not last_offsets:
-            respond(errors)
-        return not last_offsets
-
-    def on_expiration() -> None:
-        errors.update(dict.fromkeys(last_offsets, ErrorCode.REQUEST_TIMED_OUT))
-        respond(errors)
-
-    return purgatory.watch(last_offsets, try_complete, on_expiration, timeout_ms, "Produce")
-
-
-def when_committed(
-    replicas: ReplicaManager,
-    purgatory: Purgatory,
-    topic_partition: TopicPartition,
-    last_offset: int,
-    callback: Callable[[ErrorCode], None],
-    timeout_ms: int,
-) -> DelayedOperation | None:
-    """Call ``callback`` with NONE once all in-sync replicas have one append, or with the error that prevents it.
-
-    If the result is known already, the callback runs before this returns None.
-    """
-    code = acknowledgement(replicas, topic_partition, last_offset, ALL_IN_SYNC)
-    if code is not None:
-        callback(code)
-        return None
-    return wait_for_acknowledgements(
-        replicas,
-        purgatory,
-        {topic_partition: last_offset},
-        ALL_IN_SYNC,
-        lambda errors: callback(errors.get(topic_partition, ErrorCode.NONE)),
-        timeout_ms,
-    )
+def _settle(produce: Produce, number: int, code: ErrorCode) -> None:
+    produce.waiting -= 1
+    if code:
+        produce.outcomes[number] = not_appended(KafkaError(code))

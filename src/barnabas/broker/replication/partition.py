@@ -21,8 +21,18 @@ from barnabas.broker.replication.topic_stats import TopicCounters
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["FetchSessionActivity", "Follower", "FollowerProgress", "Leader", "Partition", "StateChange"]
+__all__ = [
+    "ALL_IN_SYNC",
+    "FetchSessionActivity",
+    "Follower",
+    "FollowerProgress",
+    "Leader",
+    "Partition",
+    "StateChange",
+]
 
+ALL_IN_SYNC = -1
+"""acks of a producer that waits for all in-sync replicas."""
 _NO_EPOCH = -1
 
 
@@ -357,7 +367,40 @@ class Partition:
     def not_leader_text(self) -> str:
         return f"Leader not local for partition {self.topic_partition} on broker {self.broker_id}"
 
-    # The high watermark
+    # What acks=all asks of the in-sync set
+
+    def check_append(self, acks: int) -> None:
+        """Whether this replica takes appends now. Raises `KafkaError`.
+
+        NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS for acks -1 and an in-sync set below min.insync.replicas.
+        In Kafka: `Partition.appendRecordsToLeader`.
+        """
+        role = self.leading()
+        if acks == ALL_IN_SYNC and self.is_under_min_isr(role):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {sorted(role.isr)} is insufficient to satisfy the min.isr requirement of "
+                f"{self.log.config.min_insync_replicas} for partition {self.topic_partition}",
+            )
+
+    def acknowledgement(self, last_offset: int, acks: int) -> ErrorCode | None:
+        """NONE when records up to an offset may be acknowledged, None while that must wait, else why they never will be.
+
+        acks -1 waits until all in-sync replicas have them, -1 and 1 for this broker's own disk where the topic's settings ask
+        for a sync. In Kafka: `Partition.checkEnoughReplicasReachOffset`.
+        """
+        role, log = self.role, self.log
+        if log.offline is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if type(role) is not Leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if log.awaits_sync(last_offset):
+            return None
+        if acks != ALL_IN_SYNC:
+            return ErrorCode.NONE
+        if log.high_watermark <= last_offset:
+            return None
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.is_under_min_isr(role) else ErrorCode.NONE
 
     def is_under_min_isr(self, role: Leader) -> bool:
         """Whether the in-sync set is smaller than min.insync.replicas, or than all replicas if there are fewer of them."""
@@ -366,6 +409,8 @@ class Partition:
     def is_at_min_isr(self, role: Leader) -> bool:
         """Whether the in-sync set is under that as soon as a member leaves it."""
         return len(role.isr) == min(self.log.config.min_insync_replicas, len(role.followers) + 1)
+
+    # The high watermark
 
     def advance_high_watermark(
         self, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = always_alive

@@ -16,7 +16,6 @@ from barnabas.broker.replication.partition import FetchSessionActivity, Leader, 
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
 from barnabas.broker.replication.topic_stats import BrokerTopicStats
 from barnabas.broker.requests.purgatory import Purgatory
-from barnabas.log.append_run import AppendRun
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.dirs.new_folders import FolderTask
 from barnabas.log.leader_epochs import EpochsToWrite
@@ -146,52 +145,41 @@ class ReplicaManager:
         Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks -1 and an ISR
         below min.insync.replicas), KAFKA_STORAGE_ERROR, and what the log finds wrong with the batches.
         """
+        partition = self.appendable(topic_partition, acks)
+        info: AppendInfo = partition.log.append_as_leader(
+            records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, checks=checks
+        )
+        count = 0 if info.duplicate else info.last_offset - info.first_offset + 1
+        self.appended(partition, 1, info.last_offset, count, len(records) if count else 0, now_ms)
+        return info
+
+    def appendable(self, topic_partition: TopicPartition, acks: int) -> Partition:
+        """Our replica, if it takes appends now; else raises `KafkaError`, see `append`."""
         partition = self._partitions.get(topic_partition)
         if partition is None or partition.offline:
             partition = self.partition(topic_partition)
-        role = partition.leading()
-        log = partition.log
-        if acks == -1 and partition.is_under_min_isr(role):
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"The size of the current ISR {sorted(role.isr)} is insufficient to satisfy the min.isr requirement of "
-                f"{log.config.min_insync_replicas} for partition {topic_partition}",
-            )
-        info: AppendInfo = log.append_as_leader(
-            records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, checks=checks
-        )
-        if not info.duplicate:
-            counters = partition.counters
-            counters.messages_in += info.last_offset - info.first_offset + 1
-            counters.bytes_in += len(records)
-        if log.awaits_sync(info.last_offset):
-            self._sync(log)
-        self._advance(partition, now_ms)
-        self._purgatory.check_and_complete(topic_partition)
-        return info
+        partition.check_append(acks)
+        return partition
 
-    def begin_run(self, topic_partition: TopicPartition, acks: int, now_ms: int) -> AppendRun | None:
-        """A run for usual batches; None where they might be refused."""
-        partition = self._partitions.get(topic_partition)
-        if partition is None or type(partition.role) is not Leader:
-            return None
-        if acks == -1 and partition.is_under_min_isr(partition.role):
-            return None
-        return partition.log.begin_run(partition.leader_epoch, now_ms)
+    def appended(
+        self, partition: Partition, batches: int, last_offset: int, count: int, size_bytes: int, now_ms: int
+    ) -> bool:
+        """Batches are in the log: count them, sync them if they need that, and complete what waited for them.
 
-    def append_run(self, topic_partition: TopicPartition, run: AppendRun, now_ms: int) -> int:
-        """Append what a run has taken since `begin_run`. Returns the log start offset.
-
-        Raises `KafkaError` KAFKA_STORAGE_ERROR."""
-        partition = self._partitions[topic_partition]
-        batches, records, size_bytes = run.write()
+        Returns whether they are as durable as the topic asks for before they are acknowledged.
+        """
         counters = partition.counters
         counters.total_produce_requests += batches
-        counters.messages_in += records
+        counters.messages_in += count
         counters.bytes_in += size_bytes
+        log = partition.log
+        is_durable = not log.awaits_sync(last_offset)
+        if not is_durable:
+            self._sync(log)
+            is_durable = not log.awaits_sync(last_offset)
         self._advance(partition, now_ms)
-        self._purgatory.check_and_complete(topic_partition)
-        return partition.log.bounds.log_start_offset
+        self._purgatory.check_and_complete(partition.topic_partition)
+        return is_durable
 
     def synced(self, log: PartitionLog, now_ms: int) -> None:
         """A log's ``durable_offset`` has moved: raise the high watermark, and complete requests that waited."""

@@ -59,7 +59,7 @@ class Unanswered(Protocol):
     count: int
     """How many. Constant in a class whose objects are one request each."""
 
-    def wait(self, listener: str, send: Callable[[list[bytes], bool], None], close: Callable[[], None]) -> None:
+    def wait(self, send: Callable[[list[bytes], bool], None], close: Callable[[], None]) -> None:
         """Call ``send`` with answers, in the order of the requests, and whether they are the last; or ``close``, for a
         request whose only answer is the end of the connection."""
         ...
@@ -78,7 +78,7 @@ class FastPath(Protocol):
     Constant in a class that serves one at a time."""
 
     def serve(
-        self, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
+        self, client: ClientFacts, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
     ) -> tuple[int, list[bytes], Unanswered | None]:
         """Serve the request in ``data[start:stop]`` and whole frames behind it. The buffer may be changed and is not kept.
 
@@ -166,7 +166,7 @@ class Dispatcher:
         purgatory.hold()
         try:
             served, replies, unanswered = fast_path.serve(
-                data, start, stop, connection.max_frame_bytes, self.clock.wall_ms()
+                client.client, data, start, stop, connection.max_frame_bytes, self.clock.wall_ms()
             )
             if replies:
                 connection.send(replies if len(replies) == 1 else [b"".join(replies)])
@@ -334,7 +334,7 @@ class ClientConnection:
         """Deliver no other request until these are answered."""
         self._request = unanswered
         self._connection.pause()
-        unanswered.wait(self.client.listener, partial(self._answer_some, unanswered), self.close)
+        unanswered.wait(partial(self._answer_some, unanswered), self.close)
 
     def _answer_some(self, unanswered: Unanswered, answers: list[bytes], are_last: bool) -> None:
         if self._request is not unanswered:

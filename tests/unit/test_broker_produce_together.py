@@ -1,4 +1,4 @@
-"""The fast path of usual Produce requests does what the general path does: answers, bytes of the log, and state."""
+"""Produce requests that arrive together are appended and answered together, as if each had come alone."""
 
 import contextlib
 import errno
@@ -14,12 +14,18 @@ from hypothesis import strategies as st
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.apis import fast_produce
-from barnabas.broker.apis.fast_produce import _frames
-from barnabas.log.append_run import AppendRun
+from barnabas.base.tasks import done_here
+from barnabas.broker.apis import produce_template, produce_together
+from barnabas.broker.apis.produce import read_message, response_to
+from barnabas.broker.apis.produce_parts import ReadProduce, read_parts
+from barnabas.broker.apis.produce_template import Templates
+from barnabas.broker.apis.produce_together import _frames
+from barnabas.broker.replication.produce_append import Appended, Produce
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
-from barnabas.wire.kafka.frames import encode_request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.codec import reader
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
+from barnabas.wire.kafka.frames import decode_request_header, encode_request, encode_response
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.messages.update_metadata import (
@@ -297,7 +303,9 @@ class Run:
 
         What it got differs: records that came together are readable together.
         """
-        return b"".join(self.producer.sent), self.producer.is_closed, self.producer.is_paused, bool(self.consumer.sent)
+        producer = self.producer
+        is_waiting = producer.is_paused and not producer.is_closed
+        return b"".join(producer.sent), producer.is_closed, is_waiting, bool(self.consumer.sent)
 
     def counted(self) -> list[object]:
         """What metrics show of the producers' side."""
@@ -443,10 +451,10 @@ def directory() -> Path:
 
 @given(st.sampled_from([True, True, False]), st.lists(steps, min_size=1, max_size=12))
 @settings(max_examples=50, deadline=None)
-def test_both_paths_leave_the_same_answers_and_logs(
+def test_requests_together_leave_what_each_alone_leaves(
     directory: Path, has_records: bool, plan: list[tuple[str, object]]
 ) -> None:
-    """Usual and hostile requests, alone and together, at every version, in topics of every kind."""
+    """Usual and hostile requests, at every version, in topics of every kind; alone they are read by the general decoder."""
     runs = []
     for name in ("fast", "slow"):
         shutil.rmtree(directory / name, ignore_errors=True)
@@ -461,6 +469,93 @@ def test_both_paths_leave_the_same_answers_and_logs(
             encoder.now_ms += what
     fast, general = (run.state() for run in runs)
     assert fast == general
+
+
+def values_of(read: ReadProduce) -> object:
+    """All that a reader has found in a request, and the answer to it."""
+    correlation_id, produce, words = read
+    outcomes = []
+    for number in range(len(produce.partitions)):
+        appended = Appended()
+        appended.log_append_time_ms, appended.log_start_offset = 1_000 + number, number
+        outcomes.append((appended, 70 + number, 80 + number))
+    answer = words.encode(correlation_id, outcomes)
+    return correlation_id, *produce_values(produce), answer
+
+
+def produce_values(produce: Produce) -> tuple[object, ...]:
+    topics = [(topic.name, topic.partitions, topic.topic_id) for topic in produce.topics]
+    batches = [(bytes(records), header) for records, header in produce.batches]
+    return produce.options, topics, list(produce.partitions), batches
+
+
+def decoded_values(frame: memoryview) -> object:
+    """What the general decoder finds in a request; None if that is no Produce request."""
+    try:
+        api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
+        if api_key != ApiKey.PRODUCE or version not in range(3, 14):
+            return None
+        message = reader(ProduceRequest, version)(frame, offset)[0]
+    except MalformedMessageError:
+        return None
+    produce = done_here(read_message(message, version, client_id, NAMES.get))
+    values = produce_values(produce)
+    for number in range(len(produce.partitions)):
+        appended = Appended()
+        appended.log_append_time_ms, appended.log_start_offset = 1_000 + number, number
+        produce.outcomes.append((appended, 70 + number, 80 + number))
+    response = response_to(None, "", produce)  # without an error it asks for no leaders
+    return correlation_id, *values, b"".join(map(bytes, encode_response(response, version, correlation_id)))
+
+
+NAMES = {topic_id: topic for topic, topic_id in IDS.items()}
+
+
+@given(st.lists(st.one_of(usual_requests, requests, several_partitions, odd_partitions), min_size=1, max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_all_readers_find_the_same_in_a_request(wanted: list[dict]) -> None:
+    """From templates, part by part and decoded: what a reader does not leave is equal, and so is the answer to it."""
+    templates, encoder = Templates(NAMES.get), Encoder()
+    for request in wanted:
+        first = memoryview(encoder.frame(request))[4:]
+        # The second one comes from the template that the first one has left, if it has left one.
+        for frame in (first, memoryview(encoder.frame(request))[4:]):
+            data = memoryview(bytes(frame) + b"\0\0\1\0\0\0")  # another one follows, and has not come whole
+            parts = read_parts(data, 0, len(frame), range(3, 14), NAMES.get)
+            from_template = templates.read(data, 0, len(frame))
+            if parts is not None or from_template is not None:
+                general = decoded_values(frame)
+                assert parts is None or values_of(parts) == general
+                assert from_template is None or values_of(from_template) == general
+            if parts is not None:
+                templates.learn(data, 0, len(frame), parts)
+        is_usual = request["damage"] is None and request.get("form") == "usual" and request["client"] != "b" * 600
+        if is_usual and (request["version"] < 13 or request["topic"] in IDS):
+            assert from_template is not None
+
+
+@pytest.mark.parametrize("version", [3, 8, 9])
+def test_a_reader_finds_a_transactional_id(version: int) -> None:
+    """It is a part of what the request asks for; no request with one becomes a template."""
+    frame = memoryview(Encoder().frame({**USUAL, "version": version, "form": "transaction"}))[4:]
+    read = read_parts(frame, 0, len(frame), range(3, 14), NAMES.get)
+    assert read is not None
+    assert read[1].options.transactional_id == "x"
+    assert values_of(read) == decoded_values(frame)
+    templates = Templates(NAMES.get)
+    templates.learn(frame, 0, len(frame), read)
+    assert templates.read(frame, 0, len(frame)) is None
+
+
+def test_a_template_is_of_no_use_when_its_topic_is_gone() -> None:
+    """Another topic of the same name has another id."""
+    names = dict(NAMES)
+    frame = memoryview(Encoder().frame({**USUAL, "version": 13}))[4:]
+    templates = Templates(names.get)
+    templates.learn(frame, 0, len(frame), read_parts(frame, 0, len(frame), range(3, 14), names.get))
+    assert templates.read(frame, 0, len(frame)) is not None
+    del names[IDS["t"]]
+    assert templates.read(frame, 0, len(frame)) is None
 
 
 def frames_in(wire: Wire) -> list[bytes]:
@@ -519,7 +614,7 @@ USUAL = {
 
 PARTS = [(topic, index, USUAL_BATCH) for topic, partitions in PARTITIONS.items() for index in range(partitions)]
 FIRST_RECORDS = [("together", [{**USUAL, "version": 7, "parts": PARTS}])]
-"""The first records of a segment take the general path."""
+"""The first records of a segment are appended by themselves."""
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -528,7 +623,7 @@ def test_requests_that_came_together_are_served_fast_in_one_write(tmp_path: Path
     """Plain, compressed, of idempotent producers and of others: after the first batch of a segment."""
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
     run.step("together", [encoder.frame({**USUAL, "version": version})])
-    assert run.served_fast == 0
+    run.served_fast = 0
     segment = run.broker.replicas.get(TopicPartition("t", 0)).log.segments.active
     file = segment._open_files._open[segment.path] = CountingFile(segment.file)
     frames = [
@@ -540,27 +635,26 @@ def test_requests_that_came_together_are_served_fast_in_one_write(tmp_path: Path
     assert (run.served_fast, file.writes, len(run.producer.sent)) == (1, [4], 1 if acks else 0)
 
 
-def test_batches_for_a_compacted_topic_are_served_fast_if_their_records_have_keys(tmp_path: Path) -> None:
-    """Plain and compressed, of one record and of many. Without keys, and where the check takes long, they are left."""
+def test_batches_for_a_compacted_topic_share_a_write_if_their_records_have_keys(tmp_path: Path) -> None:
+    """Plain and compressed, of one record and of many. Those without keys are refused, and a bomb is opened in a thread."""
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
 
-    def send(*changes: dict) -> tuple[int, list[int]]:
-        """How many calls served fast, and each answer's error."""
-        run.served_fast = 0
+    def send(*changes: dict) -> list[int]:
+        """Each answer's error."""
         run.producer.sent.clear()
         batches = [{**USUAL_BATCH, **change} for change in changes]
         run.step(
             "together",
             [encoder.frame({**USUAL, "version": 8, "topic": "compacted", "batch": each}) for each in batches],
         )
-        return run.served_fast, [error for _, [(_, _, error, _)] in partition_answers(run.producer, 8)]
+        return [error for _, [(_, _, error, _)] in partition_answers(run.producer, 8)]
 
-    assert send({}) == (0, [0])
+    assert send({}) == [0]
     log = run.broker.replicas.get(TopicPartition("compacted", 0)).log
     (file,) = count_writes(run, ("compacted", 0))
     many = {"values": [b"%d" % at for at in range(500)]}
     lz4, gzip = {"codec": CompressionType.LZ4}, {"codec": CompressionType.GZIP}
-    assert send({}, lz4, {"values": [b"one"]}, many, {**many, **lz4}, {**many, **gzip}) == (1, [0] * 6)
+    assert send({}, lz4, {"values": [b"one"]}, many, {**many, **lz4}, {**many, **gzip}) == [0] * 6
     assert (file.writes, log.log_end_offset) == ([6], 2 + 2 + 2 + 1 + 3 * 500)
     refused = int(ErrorCode.INVALID_RECORD)
     for change in (
@@ -568,9 +662,9 @@ def test_batches_for_a_compacted_topic_are_served_fast_if_their_records_have_key
         {"values": [KEYLESS, b"a"], **lz4},
         {"values": [KEYLESS] * 9, "producer": (-1, -1, -1)},
     ):
-        assert send(change) == (0, [refused])
+        assert send(change) == [refused]
     bomb = {"values": [b"x" + bytes(100_000)], **lz4, "producer": (-1, -1, -1)}
-    assert send(bomb)[0] == 0
+    assert send(bomb, {"producer": (-1, -1, -1)}) == [0, 0]
 
 
 def test_requests_for_several_partitions_are_answered_in_their_order(tmp_path: Path) -> None:
@@ -731,18 +825,21 @@ def test_a_log_dir_that_fails_between_two_partitions_takes_the_second_and_what_i
     assert not run.producer.is_paused
 
 
-def test_a_request_with_one_unusual_batch_is_left_whole(tmp_path: Path) -> None:
-    """What was taken of it is taken back, and the requests behind it have their place in the producer's order."""
+def test_a_batch_that_is_refused_holds_up_no_other(tmp_path: Path) -> None:
+    """Neither in its request nor behind it; those of its partition that came together are two writes then."""
     run, encoder = with_records(tmp_path)
-    unusual = several(9, [("t", 0), ("t", 1)])
-    unusual["parts"][1] = ("t", 1, {**USUAL_BATCH, "header": (57, b"\0\0\0\3")})
-    requests = [several(9, [("t", 0), ("t", 2)]), unusual, several(9, [("t", 0), ("t", 2)])]
+    wrong = several(9, [("t", 0), ("t", 1)])
+    wrong["parts"][1] = ("t", 1, {**USUAL_BATCH, "header": (57, b"\0\0\0\3")})
+    alone = {**USUAL_BATCH, "producer": (-1, -1, -1)}
+    behind = {**several(9, []), "parts": [("t", 1, alone), ("t", 0, USUAL_BATCH)]}
+    requests = [several(9, [("t", 0), ("t", 2)]), wrong, behind]
+    files = count_writes(run, ("t", 0), ("t", 1), ("t", 2))
     run.deliver(b"".join(map(encoder.frame, requests)))
-    assert run.served_fast == 2
+    assert (run.served_fast, [file.writes for file in files]) == (1, [[3], [1], [1]])
     assert partition_answers(run.producer, 9) == [
         (11, [("t", 0, 0, 2), ("t", 2, 0, 2)]),
         (12, [("t", 0, 0, 4), ("t", 1, ErrorCode.INVALID_RECORD, -1)]),
-        (13, [("t", 0, 0, 6), ("t", 2, 0, 4)]),
+        (13, [("t", 1, 0, 2), ("t", 0, 0, 6)]),
     ]
 
 
@@ -757,18 +854,20 @@ def test_a_frame_of_another_api_behind_a_produce_request_writes_nothing(tmp_path
     assert run.broker.replicas.get(TopicPartition("t", 0)).log.log_end_offset == 4
 
 
-def test_a_request_for_very_many_records_in_several_partitions_is_left_to_the_general_path(tmp_path: Path) -> None:
-    """Which appends them in slices; two that are too much together are served in two calls."""
+def test_a_request_for_very_many_records_in_several_partitions_is_appended_in_slices(tmp_path: Path) -> None:
+    """And answered by itself. What came behind it is served in the next call, and everything is appended in order."""
     run, encoder = with_records(tmp_path)
     many = {**USUAL_BATCH, "values": [b""] * 1_900}
-    for topics, calls in ((["t"] * 3, 0), (["t"] * 2, 1)):
-        parts = [(topic, index, many) for index, topic in enumerate(topics)]
-        run.deliver(encoder.frame({**several(9, []), "parts": parts}))
-        assert run.served_fast == calls
-    run.served_fast = 0
-    two = {**several(9, []), "parts": [("t", 0, many), ("t", 1, USUAL_BATCH)]}
-    run.deliver(b"".join(encoder.frame(two) for _ in range(3)))
+    parts = [("t", index, many) for index in range(3)]
+    requests = [several(9, [("t", 0)]), {**several(9, []), "parts": parts}, several(9, [("t", 2)])]
+    run.deliver(b"".join(map(encoder.frame, requests)))
+    run.broker.timers.advance(0)
     assert run.served_fast == 2
+    assert partition_answers(run.producer, 9) == [
+        (11, [("t", 0, 0, 2)]),
+        (12, [("t", 0, 0, 4), ("t", 1, 0, 2), ("t", 2, 0, 2)]),
+        (13, [("t", 2, 0, 1_902)]),
+    ]
 
 
 def answers_of(wire: Wire, version: int) -> list[tuple[int, int, int]]:
@@ -797,17 +896,18 @@ def begun(directory: Path, *topics: str) -> tuple[Run, Encoder]:
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_requests_for_all_in_sync_replicas_wait_together(tmp_path: Path, version: int) -> None:
-    """One write, and one answer to all when the follower has the last record; meanwhile the connection delivers nothing."""
+    """One write, and the answers to all that the follower has leave together; meanwhile the connection delivers nothing."""
     run, encoder = begun(tmp_path, "replicated")
     log = run.broker.replicas.get(TopicPartition("replicated", 0)).log
     request = {**USUAL, "version": version, "topic": "replicated", "acks": -1}
     run.deliver(b"".join(encoder.frame(request) for _ in range(4)), is_followed=False)
     assert (run.served_fast, log.log_end_offset, run.producer.is_paused, run.producer.sent) == (1, 10, True, [])
-    run.follow("replicated", 8)
-    assert (run.producer.is_paused, run.producer.sent) == (True, [])
+    run.follow("replicated", 5)
+    assert (run.producer.is_paused, len(run.producer.sent)) == (True, 1)
+    assert answers_of(run.producer, version) == [(11, 0, 2)]
     run.follow("replicated", 10)
     assert (run.producer.is_paused, len(run.producer.sent)) == (False, 1)
-    assert answers_of(run.producer, version) == [(11, 0, 2), (12, 0, 4), (13, 0, 6), (14, 0, 8)]
+    assert answers_of(run.producer, version) == [(12, 0, 4), (13, 0, 6), (14, 0, 8)]
     assert not len(run.broker.purgatory)
 
 
@@ -818,10 +918,9 @@ def test_at_the_timeout_those_are_acknowledged_that_the_follower_has(tmp_path: P
     run.deliver(b"".join(encoder.frame(request) for _ in range(3)), is_followed=False)
     run.follow("replicated", 6)
     run.broker.timers.advance(499)
-    assert run.producer.sent == []
+    assert answers_of(run.producer, 9) == [(11, 0, 2), (12, 0, 4)]
     run.broker.timers.advance(1)
-    timed_out = ErrorCode.REQUEST_TIMED_OUT
-    assert answers_of(run.producer, 9) == [(11, 0, 2), (12, 0, 4), (13, timed_out, -1)]
+    assert answers_of(run.producer, 9) == [(13, ErrorCode.REQUEST_TIMED_OUT, -1)]
     assert not run.producer.is_paused
 
 
@@ -877,7 +976,7 @@ def test_a_client_that_leaves_takes_what_waits_for_it_along(tmp_path: Path) -> N
     run, encoder = begun(tmp_path, "replicated", "replicated-too")
     requests = [{**USUAL, "version": 9, "topic": topic, "acks": -1} for topic in ("replicated", "replicated-too")]
     run.deliver(b"".join(map(encoder.frame, requests)), is_followed=False)
-    assert len(run.broker.purgatory) == 2
+    assert len(run.broker.purgatory) == 1
     assert run.producer.handler.busy
     run.producer.close()
     assert not len(run.broker.purgatory)
@@ -902,7 +1001,7 @@ def test_requests_that_have_waited_leave_nothing_to_the_garbage_collector(tmp_pa
     for _ in range(2):  # the first time warms caches
         gc.collect()
         run.deliver(b"".join(map(encoder.frame, requests)), is_followed=False)
-        assert len(run.broker.purgatory) == 2
+        assert len(run.broker.purgatory) == 1
         if ending == "answered":
             for topic in REPLICATED:
                 run.follow(topic)
@@ -928,7 +1027,7 @@ def test_each_request_of_a_run_gets_a_storage_error_when_the_write_fails(tmp_pat
     log.segments.active.file.close()
     run.producer.sent.clear()
     run.step("together", [encoder.frame(request) for _ in range(3)])
-    assert len(run.producer.sent) == 3
+    run.producer.sent = frames_in(run.producer)
     run.producer.asked = [(0, version)] * 3
     answers = [run.producer.answer().responses[0].partition_responses[0] for _ in range(3)]
     assert [(answer.error_code, answer.base_offset) for answer in answers] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 3
@@ -936,19 +1035,19 @@ def test_each_request_of_a_run_gets_a_storage_error_when_the_write_fails(tmp_pat
     assert (state_of(run.broker, "t")[2], state_of(run.broker, "t")[5]) == (bounds, producers)
 
 
-def test_batches_that_came_together_are_as_they_came_when_descriptors_are_short(tmp_path: Path) -> None:
-    """The log stays online then, and the requests are served when the general path finds a descriptor."""
+def test_batches_that_came_together_can_be_sent_again_when_descriptors_were_short(tmp_path: Path) -> None:
+    """The log stays online, and has none of them; each is answered with the error of their write."""
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
-    request = {**USUAL, "version": 9}
+    request = {**USUAL, "version": 9, "batch": {**USUAL_BATCH, "producer": (-1, -1, -1)}}
     run.step("together", [encoder.frame(request)])
     segment = run.broker.replicas.get(TopicPartition("t", 0)).log.segments.active
     segment._open_files._open[segment.path] = ShortOfDescriptors(segment.file)
-    run.producer.sent.clear()
-    run.step("together", [encoder.frame(request) for _ in range(3)])
-    run.producer.sent = frames_in(run.producer)
-    run.producer.asked = [(0, 9)] * 3
-    answers = [run.producer.answer().responses[0].partition_responses[0] for _ in range(3)]
-    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 2), (0, 4), (0, 6)]
+    found = []
+    for _ in range(2):
+        run.producer.sent.clear()
+        run.step("together", [encoder.frame(request) for _ in range(2)])
+        found.append([error for _, [(_, _, error, _)] in partition_answers(run.producer, 9)])
+    assert found == [[ErrorCode.KAFKA_STORAGE_ERROR] * 2, [0, 0]]
 
 
 def test_batches_keep_the_leader_epoch_they_came_with_when_the_write_fails(tmp_path: Path) -> None:
@@ -991,10 +1090,9 @@ def test_an_index_that_cannot_be_written_after_a_run_takes_the_log_offline(tmp_p
 
 
 def test_a_call_takes_no_more_records_than_the_loop_can_wait_for(tmp_path: Path) -> None:
-    """The first batch of a call may have many; compressed ones, whose records are not checked, are not counted."""
+    """Compressed batches, whose records are not checked, are not counted."""
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
-    run.step("together", [encoder.frame({**USUAL, "version": 9})])
-    many = {**USUAL, "version": 9, "batch": {**USUAL_BATCH, "values": [b""] * 1_500}}
+    many = {**USUAL, "version": 9, "batch": {**USUAL_BATCH, "values": [b""] * 1_100}}
     run.step("together", [encoder.frame(many) for _ in range(5)])
     assert run.served_fast == 3
     run.served_fast = 0
@@ -1021,49 +1119,65 @@ def test_a_partition_of_a_request_is_counted_once(
     assert stats.elsewhere.total_produce_requests == elsewhere
 
 
-@pytest.mark.parametrize("version", [8, 9, 13])
-def test_a_prefix_is_read_without_what_follows_it(tmp_path: Path, version: int) -> None:
-    """A large batch behind a new prefix is served fast, and so is the next."""
-    run, encoder = Run(tmp_path, is_fast=True), Encoder()
-    run.step("together", [encoder.frame({**USUAL, "version": version})])
-    large = {**USUAL, "version": version, "client": "new", "batch": {**USUAL_BATCH, "values": [b"x" * 100_000]}}
-    run.step("together", [encoder.frame(large)])
-    run.step("together", [encoder.frame(large)])
-    assert run.served_fast == 2
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_records_that_take_long_to_check_are_appended_in_their_turn(tmp_path: Path, acks: int) -> None:
+    """In a thread, from memory of their own, while what came before them is appended and what came behind them waits."""
+    run, encoder = with_records(tmp_path)
+    long = {**USUAL_BATCH, "values": [b"x"] * 5_000}
+    batches = [USUAL_BATCH, USUAL_BATCH, long, USUAL_BATCH]
+    received = bytearray(
+        b"".join(encoder.frame({**USUAL, "version": 9, "acks": acks, "batch": each}) for each in batches)
+    )
+    held = []
+    run.broker.dispatcher.slices._in_thread = lambda work, then: held.append((work, then))
+    taken = run.producer.handler.take_from(memoryview(received), 0)
+    log = run.broker.replicas.get(TopicPartition("t", 0)).log
+    assert (log.log_end_offset, run.producer.is_paused, len(held)) == (6, True, 1)
+    rest = bytes(received[taken:])
+    received[:] = bytes(len(received))  # a connection reads the next bytes into the same memory
+    ((work, then),) = held
+    work()
+    then(None)
+    assert (log.log_end_offset, run.producer.is_paused) == (5_006, False)
+    run.deliver(rest)
+    answers = [(11, 0, 2), (12, 0, 4), (13, 0, 6), (14, 0, 5_006)]
+    assert answers_of(run.producer, 9) == (answers if acks else [])
+    assert run.counted()[0] == 5  # of them the first records of all partitions
 
 
-def test_routes_in_use_stay_when_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The requests of most producers without a route are read part by part, and those that go on get one."""
-    monkeypatch.setattr(fast_produce, "_MOST_ROUTES", 8)
+def test_a_client_that_leaves_while_its_records_are_checked_has_them_appended(tmp_path: Path) -> None:
+    """And nothing waits for it."""
+    run, encoder = with_records(tmp_path)
+    long = {**USUAL_BATCH, "values": [b"x"] * 5_000}
+    held = []
+    run.broker.dispatcher.slices._in_thread = lambda work, then: held.append((work, then))
+    run.deliver(
+        encoder.frame({**USUAL, "version": 9, "topic": "replicated", "acks": -1, "batch": long}), is_followed=False
+    )
+    run.producer.close()
+    ((work, then),) = held
+    work()
+    then(None)
+    assert run.broker.replicas.get(TopicPartition("replicated", 0)).log.log_end_offset == 5_002
+    assert (len(run.broker.purgatory), run.producer.sent) == (0, [])
+
+
+def test_templates_in_use_stay_when_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The requests of most producers without a template are read part by part, and those that go on get one."""
+    monkeypatch.setattr(produce_template, "_MOST_TEMPLATES", 8)
     read = []
-    whole = fast_produce.read_partitions
-    monkeypatch.setattr(fast_produce, "read_partitions", lambda *wanted: read.append(1) or whole(*wanted))
+    whole = produce_together.read_parts
+    monkeypatch.setattr(produce_together, "read_parts", lambda *wanted: read.append(1) or whole(*wanted))
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
-    run.step("together", [encoder.frame({**USUAL, "version": 9})])
     for _ in range(2):
         for client in range(10):
             run.step("together", [encoder.frame({**USUAL, "version": 9, "client": f"client {client}"})])
-    # The first request, which the log was not ready for, has one route.
-    assert (run.served_fast, len(read)) == (20, 6)
+    assert (run.served_fast, len(read)) == (20, 12)
     read.clear()
     for _ in range(64):
         run.step("together", [encoder.frame({**USUAL, "version": 9, "client": "busy"})])
     assert run.served_fast == 84
     assert 1 <= len(read) < 64
-
-
-def test_a_request_that_the_fast_path_leaves_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The general path gets it at once, and the fast path the next request."""
-    run, encoder = Run(tmp_path, is_fast=True), Encoder()
-    run.step("together", [encoder.frame({**USUAL, "version": 9})])
-    tried = []
-    add = AppendRun.add
-    monkeypatch.setattr(AppendRun, "add", lambda self, *batch: tried.append(1) or add(self, *batch))
-    wrong = {**USUAL_BATCH, "header": (57, b"\0\0\0\3")}
-    run.step("together", [encoder.frame({**USUAL, "version": 9, "batch": wrong})])
-    assert len(tried) == 1
-    run.step("together", [encoder.frame({**USUAL, "version": 9, "batch": {**USUAL_BATCH, "producer": (-1, -1, -1)}})])
-    assert (len(tried), run.served_fast) == (2, 1)
 
 
 def test_a_short_write_together_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,197 @@
+"""The second reader of Produce requests: part by part, into a batch and its header for each partition.
+
+It makes no objects of the parts as the general decoder does, and puts the answer together from the request's own bytes. Java's
+producers send requests for several partitions, for others each time. Layout before and since version 9 (sizes in
+bytes; (n) is a length and what it counts):
+
+   client id (2+n) | transactional id (2+n) | acks (2) | timeout (4) | topics (4)
+   of each topic: name (2+n) | partitions (4); of each partition: index (4) | records (4+n)
+
+   client id (2+n) | tagged fields 0 (1) | transactional id (varint+n) | acks (2) | timeout (4) | topics (varint)
+   of each topic: name (varint+n), or topic id (16) since version 13 | partitions (varint) ... tagged fields 0 (1)
+   of each partition: index (4) | records (varint+n) | tagged fields 0 (1); at the end tagged fields 0 (1)
+
+A request with anything else, such as tagged fields or a partition that is named twice, or with nothing is left to the general decoder
+(`produce`), which knows what it means.
+
+In Kafka: the generated `ProduceRequestData.read`, and `ProduceResponseData.write`.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.tuples import new_tuple
+from barnabas.broker.replication.produce_append import Batch, BatchOutcome, Produce, ProduceOptions, ProduceTopic
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import MalformedMessageError
+from barnabas.wire.kafka.primitives import read_uvarint, uvarint
+from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES
+
+__all__ = ["FLEXIBLE", "LOG_START_OFFSET", "TOPIC_IDS", "ReadProduce", "Words", "read_parts"]
+
+LOG_START_OFFSET = 5
+"""The first version whose answers have the log start offset."""
+FLEXIBLE = 9
+"""The first flexible version."""
+TOPIC_IDS = 13
+"""The first version that names topics by their ids."""
+
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_START = struct.Struct(">hhih")
+_OPTIONS = struct.Struct(">hi")
+_HEAD = struct.Struct(">ii")
+_UUID_BYTES = 16
+_ANSWERS = (
+    (3, struct.Struct(">ihqq"), ()),
+    (LOG_START_OFFSET, struct.Struct(">ihqqq"), ()),
+    (8, struct.Struct(">ihqqqih"), (0, -1)),
+    (FLEXIBLE, struct.Struct(">ihqqqbbb"), (1, 0, 0)),
+)
+"""The answer for a partition since a version, and its end: neither record errors nor a message nor tagged fields."""
+
+
+class Words(Protocol):
+    """How a request is answered if nothing has failed."""
+
+    def encode(self, correlation_id: int, outcomes: Sequence[BatchOutcome]) -> bytes:
+        """The frame of the answer."""
+        ...
+
+
+ReadProduce = tuple[int, Produce, Words]
+"""A request, its correlation id, and its answer."""
+
+
+def read_parts(
+    data: memoryview, start: int, stop: int, versions: range, topic_name: Callable[[Uuid], str | None]
+) -> ReadProduce | None:
+    """Read the Produce request in ``data[start:stop]``; None if it is not usual."""
+    try:
+        return _read(data, start, stop, versions, topic_name)
+    except (struct.error, IndexError, UnicodeDecodeError, MalformedMessageError):
+        return None
+
+
+def _read(
+    data: memoryview, start: int, stop: int, versions: range, topic_name: Callable[[Uuid], str | None]
+) -> ReadProduce | None:
+    api_key, version, correlation_id, size = _START.unpack_from(data, start)
+    if api_key != ApiKey.PRODUCE or version not in versions or size < -1:
+        return None
+    is_flexible = version >= FLEXIBLE
+    at = start + _START.size + max(size, 0)
+    client_id = str(data[at - size : at], "utf-8") if size >= 0 else None
+    if is_flexible:
+        at = _skip_no_tags(data, at)
+    transactional_id, at = _string(data, at, is_flexible)
+    acks, timeout_ms = _OPTIONS.unpack_from(data, at)
+    left, at = _count(data, at + _OPTIONS.size, is_flexible)
+    topics: list[ProduceTopic] = []
+    partitions: list[TopicPartition] = []
+    batches: list[Batch] = []
+    heads: list[bytes] = []
+    for _ in range(left):
+        topic_at = at
+        if version >= TOPIC_IDS:
+            topic_id, at = Uuid(bytes(data[at : at + _UUID_BYTES])), at + _UUID_BYTES
+            asked, name = "", topic_name(topic_id) or ""
+        else:
+            topic_id = ZERO_UUID
+            text, at = _string(data, at, is_flexible)
+            if text is None:
+                return None
+            asked = name = text
+        count, at = _count(data, at, is_flexible)
+        heads.append(bytes(data[topic_at:at]))
+        topics.append(new_tuple(ProduceTopic, (asked, topic_id, count)))
+        for _ in range(count):
+            (index,) = _INT.unpack_from(data, at)
+            size, at = _count(data, at + _INT.size, is_flexible)
+            end = at + size
+            if size < HEADER_BYTES or end > stop:
+                return None
+            partitions.append(new_tuple(TopicPartition, (name, index)))
+            batches.append((data[at:end], HEADER.unpack_from(data, at)))
+            at = _skip_no_tags(data, end) if is_flexible else end
+        if is_flexible:
+            at = _skip_no_tags(data, at)
+    if is_flexible:
+        at = _skip_no_tags(data, at)
+    if at != stop or not partitions or len(set(partitions)) != len(partitions):
+        return None
+    options = ProduceOptions(version, client_id, transactional_id, acks, timeout_ms)
+    produce = Produce(options, topics, partitions, batches, borrows=True)
+    return correlation_id, produce, _Parts(version, heads, topics, partitions)
+
+
+def _skip_no_tags(data: memoryview, at: int) -> int:
+    if data[at]:
+        raise MalformedMessageError("tagged fields are read by the general decoder")
+    return at + 1
+
+
+def _count(data: memoryview, at: int, is_flexible: bool) -> tuple[int, int]:
+    """How many elements or bytes follow, and where."""
+    if is_flexible:
+        count, at = read_uvarint(data, at)
+        return count - 1, at
+    return _INT.unpack_from(data, at)[0], at + _INT.size
+
+
+def _string(data: memoryview, at: int, is_flexible: bool) -> tuple[str | None, int]:
+    """A string, which may be null, and what is behind it."""
+    if is_flexible:
+        size, at = read_uvarint(data, at)
+        size -= 1
+    else:
+        (size,) = _SHORT.unpack_from(data, at)
+        at += _SHORT.size
+    if size < 0:
+        if size < -1:
+            raise MalformedMessageError(f"a string cannot have {size} bytes")
+        return None, at
+    return str(data[at : at + size], "utf-8"), at + size
+
+
+@lru_cache(64)
+def _answer_format(version: int) -> tuple[Callable[..., bytes], tuple[int, ...]]:
+    """Packs the answer for a partition; what stands at its end."""
+    return next((answer.pack, end) for since, answer, end in reversed(_ANSWERS) if version >= since)
+
+
+class _Parts:
+    """The parts of a request that its answer repeats (`Words`)."""
+
+    __slots__ = ("_heads", "_partitions", "_topics", "_version")
+
+    def __init__(
+        self, version: int, heads: list[bytes], topics: list[ProduceTopic], partitions: list[TopicPartition]
+    ) -> None:
+        """``heads`` has of each topic the name or the id, and the number of partitions, as the request has them."""
+        self._version = version
+        self._heads = heads
+        self._topics = topics
+        self._partitions = partitions
+
+    def encode(self, correlation_id: int, outcomes: Sequence[BatchOutcome]) -> bytes:
+        version = self._version
+        pack, end = _answer_format(version)
+        is_flexible = version >= FLEXIBLE
+        has_log_start = version >= LOG_START_OFFSET
+        parts = [b"\0" + uvarint(len(self._topics) + 1) if is_flexible else _INT.pack(len(self._topics))]
+        answers = zip(self._partitions, outcomes, strict=True)
+        for head, topic in zip(self._heads, self._topics, strict=True):
+            parts.append(head)
+            for _ in range(topic.partitions):
+                (_, index), (appended, first_offset, _) = next(answers)
+                starts = (appended.log_start_offset,) if has_log_start else ()
+                parts.append(pack(index, 0, first_offset, appended.log_append_time_ms, *starts, *end))
+            if is_flexible:
+                parts.append(b"\0")
+        parts.append(b"\0\0\0\0\0" if is_flexible else b"\0\0\0\0")  # not throttled
+        body = b"".join(parts)
+        return _HEAD.pack(len(body) + _INT.size, correlation_id) + body

@@ -1,0 +1,362 @@
+"""What a Produce request asks for, the rules that it must keep, and its appends to the logs.
+
+A `Produce` says what is to be done, whoever read it from the request's bytes (`barnabas.broker.apis.produce`). `append` does it,
+for all requests that arrived together, and leaves an `BatchOutcome` for each of their partitions.
+
+- Each batch is decided here: what the request may ask for (`check_request`), for a topic (`check_topic`) and with a batch
+  (`check_attributes`), whether this broker takes appends there (`ReplicaManager.appendable`), and what the log makes of the batch.
+- The batches of one partition that come one after the other are a run: they become one write. A batch about which the
+  log must decide more than its offsets is appended by itself, behind those before it.
+- A failure is the outcome of its batch, or of all batches of its write. The others are appended.
+- The records of some batches take long to check. That is done in a thread, after what comes before them has been written. The
+  request keeps its turn: nothing that came behind it on its connection is read meanwhile.
+
+In Kafka: `ReplicaManager.appendRecords` and `appendToLocalLog`, `ProduceRequest.validateRecords`.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.tasks import Beside, Task
+from barnabas.broker.metadata.cache import INTERNAL_TOPICS
+from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.log.append_run import AppendRun
+from barnabas.log.record_checks import SHORT_CHECKS, LongCheckError, RecordValidator
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, TRANSACTIONAL, HeaderFields
+from barnabas.wire.kafka.records.compression import CompressionType
+
+__all__ = [
+    "PARTITION_RECORDS",
+    "Appended",
+    "Batch",
+    "BatchOutcome",
+    "Produce",
+    "ProduceOptions",
+    "ProduceTopic",
+    "append",
+    "not_appended",
+]
+
+logger = logging.getLogger(__name__)
+
+PARTITION_RECORDS = 16
+"""To append to a partition takes as long as to check so many records."""
+_RECORDS_A_TURN = 2_048
+"""Some 2 ms. A count, because what was taken is written before others have their turn: one write for each of them."""
+_TOPIC_IDS = 13
+_ZSTD = 7
+_ADMIN_CLIENT = "__admin_client"
+_NOT_COUNTED = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
+"""Errors that Kafka does not count as failed requests."""
+
+Batch = tuple[memoryview, HeaderFields | None]
+"""What a request has for a partition, writable, and the header with which it begins; None if it is too short for one."""
+
+
+class ProduceOptions(NamedTuple):
+    """What a request says of all its records."""
+
+    version: int
+    client_id: str | None
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+
+
+class ProduceTopic(NamedTuple):
+    """A topic as a request names it."""
+
+    name: str
+    """Empty where topics have ids."""
+    topic_id: Uuid
+    partitions: int
+    """How many of the request's partitions are this topic's."""
+
+
+class Appended:
+    """One write of one batch or several to a partition, or why there was none."""
+
+    __slots__ = ("error", "is_durable", "log_append_time_ms", "log_start_offset")
+
+    def __init__(self, error: KafkaError | None = None) -> None:
+        self.error = error
+        self.log_append_time_ms = -1
+        self.log_start_offset = -1
+        self.is_durable = False
+        """Whether the records are in the log, as durable as the topic asks for before they are acknowledged."""
+
+
+BatchOutcome = tuple[Appended, int, int]
+"""What became of a batch, and its first and last offset."""
+
+
+def not_appended(error: KafkaError) -> BatchOutcome:
+    """The outcome of a batch that was not appended, or is not acknowledged."""
+    return Appended(error), -1, -1
+
+
+class Produce:
+    """One request."""
+
+    __slots__ = ("_borrows", "batches", "options", "outcomes", "partitions", "topics", "waiting")
+
+    def __init__(
+        self,
+        options: ProduceOptions,
+        topics: Sequence[ProduceTopic],
+        partitions: Sequence[TopicPartition],
+        batches: list[Batch],
+        *,
+        borrows: bool,
+    ) -> None:
+        """``borrows`` says whether the batches lie in a connection's buffer, which is used again in the next turn."""
+        self.options = options
+        self.topics = topics
+        self.partitions = partitions
+        """All of the topics, each once. The topic's name is empty for an id that is not known."""
+        self.batches = batches
+        """One for each partition, until they are appended."""
+        self.outcomes: list[BatchOutcome] = []
+        """Of the partitions that have one."""
+        self.waiting = 0
+        """How many partitions wait for their acknowledgement."""
+        self._borrows = borrows
+
+    @property
+    def is_appended(self) -> bool:
+        """Whether nothing is left to append."""
+        return len(self.outcomes) == len(self.partitions)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an outcome is an error."""
+        return any(appended.error for appended, _, _ in self.outcomes)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is appended, without an error, and it asks for no more than that."""
+        acks = self.options.acks
+        if acks < 0 or len(self.outcomes) != len(self.partitions):
+            return False
+        for appended, _, _ in self.outcomes:
+            if not appended.is_durable and (acks or appended.error is not None):
+                return False
+        return True
+
+    def own_batches(self) -> bool:
+        """Copy what is not appended yet out of the connection's buffer. Returns whether that was to be done."""
+        if not self._borrows:
+            return False
+        self._borrows = False
+        for number in range(len(self.outcomes), len(self.batches)):
+            records, header = self.batches[number]
+            self.batches[number] = memoryview(bytearray(records)), header
+        return True
+
+
+def check_request(options: ProduceOptions) -> None:
+    """Whether a request may be served. Raises `KafkaError`.
+
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because no coordinator here could end a transaction; INVALID_REQUIRED_ACKS.
+    In Kafka: the first lines of `KafkaApis.handleProduceRequest`, and `ReplicaManager.isValidRequiredAcks`.
+    """
+    if options.transactional_id is not None:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not ALL_IN_SYNC <= options.acks <= 1:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+
+
+def check_topic(options: ProduceOptions, topic: str) -> None:
+    """Whether a request may append to a topic. Raises `KafkaError`: UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION (internal)."""
+    if not topic and options.version >= _TOPIC_IDS:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if topic in INTERNAL_TOPICS and options.client_id != _ADMIN_CLIENT:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+
+
+def check_attributes(options: ProduceOptions, header: HeaderFields) -> None:
+    """Whether a request may have a batch with attributes. Raises `KafkaError`.
+
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transactional batch; UNSUPPORTED_COMPRESSION_TYPE for zstd in versions that do
+    not have it.
+    """
+    attributes = header[5]
+    if attributes & TRANSACTIONAL:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if options.version < _ZSTD and attributes & COMPRESSION_MASK == CompressionType.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {options.version} are not allowed to use ZStandard compression",
+        )
+
+
+def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -> Task[None]:
+    """Append what requests have, in their order; their outcomes say what came of it. ``now_ms`` is wall time.
+
+    Others may have their turn at each yield. What is behind the request under way may be taken from ``requests`` then. Nothing
+    is appended behind a failed request with acks 0, whose answer is the end of its connection.
+    """
+    runs = _Runs(replicas, now_ms)
+    left = _RECORDS_A_TURN
+    for produce in requests:
+        options, outcomes = produce.options, produce.outcomes
+        try:
+            check_request(options)
+        except KafkaError as error:
+            outcomes += [not_appended(error) for _ in produce.partitions]
+            if not options.acks:
+                break
+            continue
+        for topic_partition, (records, header) in zip(produce.partitions, produce.batches, strict=True):
+            try:
+                outcome = runs.add(topic_partition, records, header, options)
+                if outcome is None:
+                    outcome = yield from _append_alone(runs, produce, topic_partition)
+            except KafkaError as error:
+                outcome = runs.refuse(topic_partition.topic, error)
+            except Exception:
+                logger.exception("Records for %s cannot be appended", topic_partition)
+                outcome = runs.refuse(topic_partition.topic, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            outcomes.append(outcome)
+            left -= PARTITION_RECORDS if header is None or header[5] else header[12]
+            if left < 0:
+                runs.write()
+                produce.own_batches()
+                yield None
+                left = _RECORDS_A_TURN
+        produce.batches.clear()  # it lives on while it waits for followers; the memory in which it came does not
+        if not options.acks and produce.has_failed:
+            break
+    runs.write()
+
+
+def _append_alone(runs: "_Runs", produce: Produce, topic_partition: TopicPartition) -> Task[BatchOutcome]:
+    """Append the next batch of a request in a write of its own.
+
+    If its records take long to check, that is done in a thread first. What came before it is written before that, because
+    others may append to the same log meanwhile.
+    """
+    number, acks = len(produce.outcomes), produce.options.acks
+    try:
+        return runs.append_alone(topic_partition, produce.batches[number][0], acks, SHORT_CHECKS)
+    except LongCheckError as unchecked:
+        check = unchecked.check
+    runs.write()
+    if produce.own_batches():
+        try:
+            return runs.append_alone(topic_partition, produce.batches[number][0], acks, SHORT_CHECKS)
+        except LongCheckError as unchecked:
+            check = unchecked.check
+    yield Beside(check.run)
+    return runs.append_alone(topic_partition, produce.batches[number][0], acks, check)
+
+
+class _Run:
+    """Batches of one partition that are not written yet, of requests with the same options."""
+
+    __slots__ = ("add", "appended", "batches", "options", "partition")
+
+    def __init__(self, partition: Partition, batches: AppendRun, options: ProduceOptions) -> None:
+        self.partition = partition
+        self.batches = batches
+        self.add = batches.add
+        self.options = options
+        self.appended = Appended()
+
+
+class _Runs:
+    """The runs of one turn."""
+
+    __slots__ = ("_now_ms", "_replicas", "_runs")
+
+    def __init__(self, replicas: ReplicaManager, now_ms: int) -> None:
+        self._replicas = replicas
+        self._now_ms = now_ms
+        self._runs: dict[TopicPartition, _Run] = {}
+
+    def add(
+        self, topic_partition: TopicPartition, records: memoryview, header: HeaderFields | None, options: ProduceOptions
+    ) -> BatchOutcome | None:
+        """Add a batch to the run of its partition. None if the log must decide more than its offsets. Raises `KafkaError`."""
+        run: _Run | None = self._runs.get(topic_partition)
+        if run is None or (run.options is not options and run.options != options):
+            run = self._begin(topic_partition, options)
+        if header is None:
+            return None  # the log refuses it
+        if header[5]:
+            check_attributes(options, header)
+        if run is None:
+            return None
+        first_offset = run.add(records, header)
+        if first_offset >= 0:
+            return run.appended, first_offset, first_offset + header[6]
+        self._write(topic_partition)
+        return None
+
+    def _begin(self, topic_partition: TopicPartition, options: ProduceOptions) -> _Run | None:
+        """A run for a partition; None if its log takes none now."""
+        if topic_partition in self._runs:
+            self._write(topic_partition)
+        check_topic(options, topic_partition.topic)
+        partition = self._replicas.appendable(topic_partition, options.acks)
+        batches = partition.log.begin_run(partition.leader_epoch, self._now_ms)
+        if batches is None:
+            return None
+        run = self._runs[topic_partition] = _Run(partition, batches, options)
+        return run
+
+    def append_alone(
+        self, topic_partition: TopicPartition, records: memoryview, acks: int, checks: RecordValidator
+    ) -> BatchOutcome:
+        """Append a batch in a write of its own. Raises `KafkaError` and `LongCheckError`."""
+        info = self._replicas.append(topic_partition, records, acks=acks, now_ms=self._now_ms, checks=checks)
+        appended = Appended()
+        appended.log_append_time_ms = info.log_append_time_ms
+        appended.log_start_offset = info.log_start_offset
+        appended.is_durable = not self._replicas.partition(topic_partition).log.awaits_sync(info.last_offset)
+        return appended, info.first_offset, info.last_offset
+
+    def write(self) -> None:
+        """Write all runs. Those that cannot be written know it afterwards."""
+        for topic_partition in tuple(self._runs):
+            self._write(topic_partition)
+
+    def _write(self, topic_partition: TopicPartition) -> None:
+        run = self._runs.pop(topic_partition)
+        number = len(run.batches)
+        if not number:
+            return
+        appended, partition, replicas = run.appended, run.partition, self._replicas
+        try:
+            if partition.offline:  # what was written to another partition took their log dir
+                replicas.partition(topic_partition)
+            _, count, size_bytes = run.batches.write()
+        except KafkaError as error:
+            appended.error = error
+            replicas.topic_stats.find(topic_partition.topic).total_produce_requests += number
+            return
+        last_offset = run.batches.last_offset
+        appended.is_durable = replicas.appended(partition, number, last_offset, count, size_bytes, self._now_ms)
+        appended.log_start_offset = partition.log.bounds.log_start_offset
+
+    def refuse(self, topic: str, error: KafkaError) -> BatchOutcome:
+        """The outcome of a batch that was not appended. It counts, too."""
+        counters = self._replicas.topic_stats.find(topic)
+        counters.total_produce_requests += 1
+        if error.code not in _NOT_COUNTED:
+            counters.failed_produce_requests += 1
+        return not_appended(error)
