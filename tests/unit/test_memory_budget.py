@@ -12,6 +12,7 @@ from barnabas.net.memory_budget import (
     PATIENCE_MS,
     PATIENCE_TURN_MS,
     SMALL_FRAME_BYTES,
+    TURN_BYTES_A_S,
     BudgetState,
     MemoryBudget,
     Pile,
@@ -100,7 +101,7 @@ def test_a_turn_has_an_end_for_a_peer_that_only_trickles() -> None:
     budget = MemoryBudget(LIMIT)
     pile_of(budget, PileKind.SERVICE, LIMIT // 2)
     pile = pile_of(budget, PileKind.INPUT, 1)
-    assert not budget.ask(pile, 100 * LIMIT, 0)
+    assert not budget.ask(pile, LONGEST_TURN_MS * TURN_BYTES_A_S // 1000, 0)
     assert budget.settle(0) == ([], [pile])
     for now_ms in range(0, LONGEST_TURN_MS, 100):
         budget.hold(pile, pile.held_bytes + 10 * KIB, now_ms)
@@ -109,14 +110,55 @@ def test_a_turn_has_an_end_for_a_peer_that_only_trickles() -> None:
     assert budget.settle(LONGEST_TURN_MS + 1) == ([pile], [])
 
 
-def test_a_full_budget_has_little_patience() -> None:
-    """Nothing else is served meanwhile; only what waits for the server itself stays."""
+def test_the_turn_of_a_larger_frame_may_take_longer() -> None:
+    """An upload of 35 MB at 1 MB/s comes to its end."""
     budget = MemoryBudget(LIMIT)
-    still, slow = (pile_of(budget, PileKind.OUTPUT, LIMIT) for _ in range(2))
+    pile_of(budget, PileKind.OUTPUT, LIMIT // 2)
+    pile = pile_of(budget, PileKind.INPUT, 1)
+    frame_bytes = 35 * TURN_BYTES_A_S
+    assert not budget.ask(pile, frame_bytes, 0)
+    assert budget.settle(0) == ([], [pile])
+    for now_ms in range(0, 35_000, 500):
+        budget.hold(pile, 1 + now_ms * TURN_BYTES_A_S // 1000, now_ms)
+        assert pile not in budget.settle(now_ms)[0]
+    budget.hold(pile, frame_bytes - 1, 35_001)
+    pile_of(budget, PileKind.SERVICE, LIMIT, 35_001)
+    assert budget.settle(35_001) == ([pile], [])
+
+
+def test_a_reader_is_not_late_because_of_what_the_server_has_yet_to_serve() -> None:
+    """Its answer may lie as long as what waits for all readers leaves room, however full the budget is."""
+    budget = MemoryBudget(LIMIT)
     served = pile_of(budget, PileKind.SERVICE, LIMIT)
     queued = pile_of(budget, PileKind.INPUT, LIMIT)
     budget.excuse(queued, True, 0)
-    budget.hold(slow, LIMIT - 100 * KIB, PATIENCE_FULL_MS)
+    unread = pile_of(budget, PileKind.OUTPUT, LIMIT // 2 - 1)
+    assert budget.state is BudgetState.FULL
+    assert budget.settle(1_000_000) == ([], [])
+    other = pile_of(budget, PileKind.OUTPUT, 2, 1_000_000)
+    assert budget.settle(1_000_000 + PATIENCE_FULL_MS + 1) == ([unread], [])
+    assert budget.held_bytes == served.held_bytes + queued.held_bytes + other.held_bytes
+
+
+def test_only_so_many_are_closed_that_the_others_have_their_patience_again() -> None:
+    """When those who stood still longest are gone, there is no need for little patience."""
+    budget = MemoryBudget(LIMIT)
+    pile_of(budget, PileKind.SERVICE, LIMIT)
+    still = pile_of(budget, PileKind.OUTPUT, LIMIT // 2)
+    other = pile_of(budget, PileKind.OUTPUT, LIMIT // 2, 10)
+    assert budget.settle(PATIENCE_FULL_MS + 11) == ([still], [])
+    assert budget.settle(PATIENCE_MS + 10) == ([], [])
+    assert budget.settle(PATIENCE_MS + 11) == ([other], [])
+
+
+def test_a_full_budget_has_little_patience() -> None:
+    """Nothing else is served meanwhile; only what waits for the server itself stays."""
+    budget = MemoryBudget(LIMIT)
+    still, slow = (pile_of(budget, PileKind.OUTPUT, 2 * LIMIT) for _ in range(2))
+    served = pile_of(budget, PileKind.SERVICE, LIMIT)
+    queued = pile_of(budget, PileKind.INPUT, LIMIT)
+    budget.excuse(queued, True, 0)
+    budget.hold(slow, 2 * LIMIT - 100 * KIB, PATIENCE_FULL_MS)
     assert budget.state is BudgetState.FULL
     assert budget.settle(PATIENCE_FULL_MS + 1) == ([still], [])
     for now_ms in range(PATIENCE_FULL_MS, LONGEST_FULL_MS, 50):

@@ -6,11 +6,15 @@ peer does not read. A pile belongs to one connection. The budget has one limit f
 - Below half of it (`BudgetState.FREE`) piles grow as they like.
 - From there on (`SHORT`) small frames are still taken, but a larger one begins or goes on only in its turn: in the order of
   asking, as soon as the rest of it has room. Frames of more than an eighth of the limit have their turns one at a time, however
-  little room there is, so each request can be served in the end. A pile that has moved less than `LEAST_BYTES_A_S` for
-  `PATIENCE_MS`, or for `PATIENCE_TURN_MS` in its turn, is late, and so is a turn of more than `LONGEST_TURN_MS`: such
-  connections are closed, the latest first, until the sum is below half.
-- From the limit on (`FULL`) only the frames that have their turn are read. What has not moved for `PATIENCE_FULL_MS` is late,
-  and whatever has waited for `LONGEST_FULL_MS` without a turn.
+  little room there is, so each request can be served in the end. A pile in its turn that has moved less than
+  `LEAST_BYTES_A_S` for `PATIENCE_TURN_MS` is late, because others wait for it, and so is a turn of more than
+  `LONGEST_TURN_MS`, or of a larger frame than comes in this time with `TURN_BYTES_A_S`.
+- From the limit on (`FULL`) only the frames that have their turn are read.
+
+The connections of late piles are closed, the latest first, until the sum is below half. How long a pile without a turn may
+stand still depends on what waits for peers alone, because a peer is not to blame for what the server has yet to serve. From
+half of the limit on a pile is late that has moved less than `LEAST_BYTES_A_S` for `PATIENCE_MS`. From the limit on it is late
+when it has not moved for `PATIENCE_FULL_MS`, or has waited for `LONGEST_FULL_MS`.
 
 So a slow peer costs others nothing: while there is room it may be slow, and when others need the room it goes. A pile that
 waits for the server, not for its peer, is not late. One that waits for its turn is late after ``longest_wait_ms``.
@@ -28,6 +32,7 @@ __all__ = [
     "PATIENCE_MS",
     "PATIENCE_TURN_MS",
     "SMALL_FRAME_BYTES",
+    "TURN_BYTES_A_S",
     "BudgetState",
     "MemoryBudget",
     "Pile",
@@ -41,6 +46,7 @@ PATIENCE_TURN_MS = 500
 PATIENCE_FULL_MS = 100
 LONGEST_FULL_MS = 1000
 LONGEST_TURN_MS = 10_000
+TURN_BYTES_A_S = 1024 * 1024
 SMALL_FRAME_BYTES = 16 * 1024
 _LONGEST_WAIT_MS = 10_000
 _LARGE_SHARE = 8
@@ -119,9 +125,12 @@ class MemoryBudget:
     @property
     def state(self) -> BudgetState:
         """Whether there is room."""
-        if 2 * self.held_bytes < self.limit_bytes:
+        return self._state_of(self.held_bytes)
+
+    def _state_of(self, held_bytes: int) -> BudgetState:
+        if 2 * held_bytes < self.limit_bytes:
             return BudgetState.FREE
-        return BudgetState.SHORT if self.held_bytes < self.limit_bytes else BudgetState.FULL
+        return BudgetState.SHORT if held_bytes < self.limit_bytes else BudgetState.FULL
 
     @property
     def has_room_for_answers(self) -> bool:
@@ -185,26 +194,34 @@ class MemoryBudget:
         return late, self._give_turns(now_ms)
 
     def _take_late(self, now_ms: int) -> list[Pile]:
-        lateness = {pile: self._lateness_ms(pile, now_ms) for pile in self._piles}
+        for_peers_bytes = sum([pile.held_bytes for pile in self._piles if not pile.is_excused])
+        lateness = {pile: self._lateness_ms(pile, self._state_of(for_peers_bytes), now_ms) for pile in self._piles}
         late: list[Pile] = []
         for pile in sorted((pile for pile in lateness if lateness[pile] > 0), key=lateness.__getitem__, reverse=True):
             if self.state is BudgetState.FREE:
                 break
+            if self._lateness_ms(pile, self._state_of(for_peers_bytes), now_ms) <= 0:
+                continue  # those before it have left room enough for its patience
+            for_peers_bytes -= pile.held_bytes
             self.hold(pile, 0, now_ms)
             late.append(pile)
         return late
 
-    def _lateness_ms(self, pile: Pile, now_ms: int) -> int:
+    def _lateness_ms(self, pile: Pile, for_peers: BudgetState, now_ms: int) -> int:
+        """``for_peers`` is whether there is room beside what waits for peers."""
         if pile.is_excused:
             return 0
         if pile._turn is _Turn.ASKED:
             return now_ms - self._asking[pile] - self._longest_wait_ms
         stood_ms = now_ms - pile.moved_ms
         age_ms = now_ms - pile.began_ms
-        is_full = self.state is BudgetState.FULL
+        is_full = for_peers is BudgetState.FULL
         if pile.has_turn:
-            return max(stood_ms - (PATIENCE_FULL_MS if is_full else PATIENCE_TURN_MS), age_ms - LONGEST_TURN_MS)
-        return max(stood_ms - PATIENCE_FULL_MS, age_ms - LONGEST_FULL_MS) if is_full else stood_ms - PATIENCE_MS
+            longest_ms = max(LONGEST_TURN_MS, pile.wanted_bytes * 1000 // TURN_BYTES_A_S)
+            return max(stood_ms - (PATIENCE_FULL_MS if is_full else PATIENCE_TURN_MS), age_ms - longest_ms)
+        if is_full:
+            return max(stood_ms - PATIENCE_FULL_MS, age_ms - LONGEST_FULL_MS)
+        return 0 if for_peers is BudgetState.FREE else stood_ms - PATIENCE_MS
 
     def _give_turns(self, now_ms: int) -> list[Pile]:
         given: list[Pile] = []
