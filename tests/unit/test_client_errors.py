@@ -66,6 +66,7 @@ def test_no_module_of_the_client_raises_another_error() -> None:
         "_unreadable",
         "_transaction_error",
         "no_answer",
+        "no_leader",
         "self._rights.lookup_error",
         "self._rights.reading_error",
         "AttributeError",

@@ -25,6 +25,7 @@ __all__ = [
     "CommitError",
     "ConfigurationError",
     "ConnectError",
+    "DamagedBatchError",
     "DeliveryError",
     "DeserializationError",
     "DroppedError",
@@ -196,6 +197,19 @@ class DeserializationError(ClientError):
     def __init__(self, message: str, record: "Record[bytes, bytes]", *, remedy: str = "") -> None:
         super().__init__(message, name="_VALUE_DESERIALIZATION", remedy=remedy)
         self.record = record
+
+
+class DamagedBatchError(ClientError):
+    """A batch in a partition that cannot be read; the records before it were handed out. Each call raises it again, until the
+    consumer seeks to an offset behind the batch."""
+
+    def __init__(self, message: str, topic: str, partition: int, offset: int, *, name: str, code: int) -> None:
+        remedy = f"barnabas console-consumer --topic {topic} --partition {partition} --offset {offset} shows how to step over it"
+        super().__init__(f"{topic}-{partition} offset {offset}: {message}", code=code, name=name, remedy=remedy)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        """The first offset that cannot be read."""
 
 
 _ASK_FOR_THE_RIGHT = "ask for the right, or check the principal"

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from barnabas.client.errors import ClientError
     from barnabas.client.network.deadline import Deadline
 
-__all__ = ["ANSWER_S", "LIBRDKAFKA_S", "bounds_of", "existing_partitions", "require_broker", "topics_of"]
+__all__ = [
+    "ANSWER_S",
+    "LIBRDKAFKA_S",
+    "admin_connection",
+    "bounds_of",
+    "existing_partitions",
+    "require_broker",
+    "topics_of",
+]
 
 ANSWER_S = 5.0
 """The deadline of a command, unless the user gives another one."""
@@ -36,7 +44,7 @@ def require_broker(
     What reading or writing ``topics`` has to wait for is said on standard error: a partition's lack of a leader at once, a
     leader's silence when it is known.
     """
-    connection = _connection(bootstrap, properties, timeout_s)
+    connection = admin_connection(bootstrap, properties, timeout_s)
     if connection is not None:
         names = [topic for topic in topics if topic]
         try:
@@ -60,7 +68,7 @@ def require_broker(
         probe.topics(timeout_s)
 
 
-def _connection(bootstrap: str, properties: Mapping[str, Any], timeout_s: float) -> "AdminConnection | None":
+def admin_connection(bootstrap: str, properties: Mapping[str, Any], timeout_s: float) -> "AdminConnection | None":
     """With the deadline; None where only librdkafka has the protection that the properties ask for."""
     from barnabas.client.cluster.admin_connection import AdminConnection
     from barnabas.client.errors import LibrdkafkaOnlyError
@@ -153,7 +161,7 @@ def bounds_of(
     from barnabas.client.admin.offsets import bounds_in_part
     from barnabas.client.errors import AuthorizationError, ClientError, UnknownTopicError
 
-    connection = _connection("", properties, deadline.left_s())
+    connection = admin_connection("", properties, deadline.left_s())
     with connection or contextlib.nullcontext():
         if connection is None:
             outcomes = _bounds_by_librdkafka(consumer, partitions, deadline)

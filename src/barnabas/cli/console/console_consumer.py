@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.connection.damaged_batches import explained
 from barnabas.cli.connection.properties import client_properties_file, key_values, properties_file
 from barnabas.cli.connection.reachability import require_broker
 from barnabas.cli.console.formatters import Formatter, formatter
@@ -22,7 +23,7 @@ from barnabas.cli.options.tool_parser import BROKERS_HELP, ToolParser, add_conne
 from barnabas.cli.output.terminal import print
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer.consumer import Consumer
-from barnabas.client.errors import TimedOutError
+from barnabas.client.errors import DamagedBatchError, TimedOutError
 from barnabas.client.properties.translation import OFFSET_RESETS
 
 __all__ = ["main", "record_comes"]
@@ -56,7 +57,10 @@ def main(argv: list[str]) -> int:
     else:
         # The time without records counts from here on, not from before the group's delay.
         consumer.subscribe([given.topic] if given.topic else [_whole(pattern)], on_assign=lambda _: joined.set())
-    return _print_records(given, consumer, write, joined)
+    try:
+        return _print_records(given, consumer, write, joined)
+    except DamagedBatchError as error:
+        raise BarnabasError(explained(error, given.bootstrap_server, properties)) from error
 
 
 def _print_records(

@@ -68,6 +68,9 @@ _PASSING = frozenset(
     ("_PARTITION_EOF", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_MAX_POLL_EXCEEDED")
 )
 
+# A batch that cannot be opened, or whose records cannot be read.
+_DAMAGE = frozenset(("_BAD_COMPRESSION", "_BAD_MSG"))
+
 
 class Consumer(Generic[K, V]):
     """Reads records. Not for several threads at once.
@@ -296,6 +299,7 @@ class Consumer(Generic[K, V]):
             return True
         _check_open(closed=self.closed)
         self._store()  # everything handed out is processed by now
+        self._fetched.check_damage()
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while not self.closed:
             wait_s = _WAKE_S if end is None else max(0.0, min(_WAKE_S, end - time.monotonic()))
@@ -304,6 +308,9 @@ class Consumer(Generic[K, V]):
                 if error is None:
                     self._fetched.add(message)
                     continue
+                if error.name() in _DAMAGE:
+                    self._fetched.add_damage(message)
+                    continue
                 self._errors(error)
                 if error.name() in UNKNOWN_TOPIC_NAMES:
                     self._unknown.add(message.topic() or "")
@@ -311,6 +318,7 @@ class Consumer(Generic[K, V]):
                     raise self._rights.reading_error(error, message.topic() or "")
             if self._fetched.waiting:
                 return True
+            self._fetched.check_damage()
             self._unknown.check(self.librdkafka)
             if self._errors.refusal is not None:
                 raise self._errors.refusal

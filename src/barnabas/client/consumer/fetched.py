@@ -10,7 +10,7 @@ from typing import Any
 
 from barnabas.base.record_times import known_time
 from barnabas.client.codecs import Decoder
-from barnabas.client.errors import DeserializationError
+from barnabas.client.errors import DamagedBatchError, DeserializationError
 from barnabas.client.records import Record
 
 __all__ = ["FetchedRecords", "Place"]
@@ -30,6 +30,22 @@ class FetchedRecords:
         self.handed_out: dict[Place, Any] = {}
         """Each partition's last message that was handed out, until its offset is stored."""
         self._positions: dict[Place, int] = {}
+        self._damage: DamagedBatchError | None = None
+        """To be raised when all that waits is handed out."""
+
+    def add_damage(self, message: Any) -> None:
+        """A batch came that cannot be read, in place of its records. It comes again and again."""
+        if self._damage is None:
+            error = message.error()
+            self._damage = DamagedBatchError(
+                error.str(), *_place(message), message.offset(), name=error.name(), code=error.code()
+            )
+
+    def check_damage(self) -> None:
+        """Raise `DamagedBatchError` if a partition has ended at such a batch. The records before it have been handed out."""
+        damage, self._damage = self._damage, None
+        if damage is not None:
+            raise damage
 
     def add(self, message: Any) -> None:
         """A message arrived."""
@@ -52,6 +68,7 @@ class FetchedRecords:
         self.waiting = deque(message for message in self.waiting if _place(message) not in places)
         self._held = [message for message in self._held if _place(message) not in places]
         self.paused -= places
+        self._forget_damage(places)
         for place in places:
             self.handed_out.pop(place, None)
             self._positions.pop(place, None)
@@ -62,6 +79,11 @@ class FetchedRecords:
         self._held.clear()
         self.paused.clear()
         self._positions.clear()
+        self._damage = None
+
+    def _forget_damage(self, places: set[Place]) -> None:
+        if self._damage is not None and (self._damage.topic, self._damage.partition) in places:
+            self._damage = None
 
     def positions(self, places: Iterable[Place]) -> dict[Place, int | None]:
         """The offset of each partition's next record to be handed out; None before the first."""
