@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Any, assert_type
 
 from barnabas.client import (
     BYTES,
@@ -23,7 +24,7 @@ from barnabas.client import (
     TopicPartition,
     UnknownTopicError,
 )
-from barnabas.testing import Cluster, VirtualCluster, VirtualConsumer, simulate
+from barnabas.testing import Cluster, VirtualCluster, VirtualConsumer, VirtualProducer, simulate
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 
@@ -163,3 +164,67 @@ def break_it(barnabas_cluster: Cluster) -> None:
     barnabas_cluster.partition([0, "zookeeper"], [1, 2])
     barnabas_cluster.slow_disk(0, 0.2)
     barnabas_cluster.heal()
+
+
+def decode_number(data: bytes) -> int:
+    return int(data)
+
+
+def encode_number(value: int) -> bytes:
+    return str(value).encode()
+
+
+def types_of_clients() -> None:
+    """Keys and values are text, or what the codecs make of them."""
+    assert_type(Consumer(SERVERS), Consumer[str, str])
+    assert_type(Consumer(SERVERS, deserializer=decode_number), Consumer[str, int])
+    assert_type(Consumer(SERVERS, deserializer=OrderCodec), Consumer[str, Order])
+    assert_type(Consumer(SERVERS, key_deserializer=INTEGER), Consumer[int, str])
+    assert_type(Consumer(SERVERS, deserializer=BYTES, key_deserializer=OrderCodec()), Consumer[Order, bytes])
+    assert_type(Consumer(SERVERS, deserializer=None, key_deserializer=INTEGER), Consumer[int, str])
+    assert_type(AsyncConsumer(SERVERS), AsyncConsumer[str, str])
+    assert_type(AsyncConsumer(SERVERS, deserializer=OrderCodec()), AsyncConsumer[str, Order])
+    assert_type(AsyncConsumer(SERVERS, key_deserializer=decode_number), AsyncConsumer[int, str])
+    assert_type(Producer(SERVERS), Producer[str | bytes, str | bytes])
+    assert_type(Producer(SERVERS, serializer=encode_number), Producer[str | bytes, int])
+    assert_type(Producer(SERVERS, key_serializer=INTEGER), Producer[int, str | bytes])
+    assert_type(Producer(SERVERS, serializer=OrderCodec(), key_serializer=STRING), Producer[str, Order])
+    assert_type(AsyncProducer(SERVERS), AsyncProducer[str | bytes, str | bytes])
+    assert_type(AsyncProducer(SERVERS, serializer=OrderCodec), AsyncProducer[str | bytes, Order])
+
+
+def types_of_virtual_clients(cluster: VirtualCluster) -> None:
+    assert_type(cluster.consumer(), VirtualConsumer[str, str])
+    assert_type(cluster.consumer({}, deserializer=OrderCodec()), VirtualConsumer[str, Order])
+    assert_type(cluster.consumer(key_deserializer=INTEGER), VirtualConsumer[int, str])
+    assert_type(cluster.producer(), VirtualProducer[str | bytes, str | bytes])
+    assert_type(cluster.producer({}, serializer=OrderCodec()), VirtualProducer[str | bytes, Order])
+    assert_type(cluster.producer(serializer=OrderCodec(), key_serializer=INTEGER), VirtualProducer[int, Order])
+
+
+async def types_of_methods(consumer: AsyncConsumer[int, Order], producer: AsyncProducer[int, Order]) -> None:
+    """The methods for asyncio have the signatures of the blocking ones."""
+    place = TopicPartition("orders", 0)
+    assert_type(await consumer.poll(1.0), Record[int, Order] | None)
+    assert_type(await consumer.consume(10, timeout_s=1.0), list[Record[int, Order]])
+    assert_type(consumer.assignment(), list[TopicPartition])
+    assert_type(consumer.position([place]), dict[TopicPartition, int | None])
+    assert_type(await consumer.committed([place], timeout_s=3.0), dict[TopicPartition, int | None])
+    assert_type(await consumer.lag(), dict[TopicPartition, int])
+    assert_type(await consumer.watermarks("orders", 0), tuple[int, int])
+    assert_type(await consumer.topics(), dict[str, int])
+    await consumer.commit({place: 1}, wait=False)
+    await consumer.seek("orders", 0, 5)
+    metadata: Any = await consumer.group_metadata()
+    await producer.send_offsets_to_transaction({place: 1}, metadata, timeout_s=1.0)
+    assert_type(await producer.partitions_for("orders"), int)
+
+
+async def what_type_checkers_refuse(consumer: AsyncConsumer[int, Order]) -> None:
+    """A comment that suppresses nothing is an error, so each of these lines is refused without it."""
+    Producer(SERVERS).send("orders", 5)  # type: ignore[arg-type]
+    Producer(SERVERS, serializer=encode_number).send("orders", "text")  # type: ignore[arg-type]
+    Consumer(SERVERS, deserializer=5)  # type: ignore[arg-type]
+    await consumer.lag(timeout=1.0)  # type: ignore[call-arg]
+    await consumer.seek("orders", 0, "5")  # type: ignore[arg-type]
+    consumer.assign("orders")  # type: ignore[arg-type]

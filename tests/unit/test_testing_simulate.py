@@ -434,13 +434,13 @@ def test_where_there_is_no_leader_there_is_none_to_kill():
 
 @pytest.mark.parametrize(("real", "virtual"), [(AsyncProducer, VirtualProducer), (AsyncConsumer, VirtualConsumer)])
 def test_the_clients_have_the_methods_of_the_real_ones(real, virtual):
-    """With the same arguments; only transactions, which brokers do not have, and librdkafka's reports are left out."""
+    """With the same signatures; only transactions, which brokers do not have, and librdkafka's reports are left out."""
     left_out = {"init_transactions", "begin_transaction", "commit_transaction", "abort_transaction", "transaction"}
     left_out |= {"send_offsets_to_transaction", "group_metadata", "last_problem", "dropped"}
 
-    def surface(kind: type) -> dict[str, list[str]]:
+    def surface(kind: type) -> dict[str, list[tuple[Any, ...]]]:
         return {
-            name: list(inspect.signature(method).parameters)
+            name: [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
             for name, method in vars(kind).items()
             if not name.startswith("_") and name not in left_out
         }

@@ -8,81 +8,55 @@ Kafka has no counterpart; its `KafkaProducer` returns futures.
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from barnabas.base.ids import TopicPartition
 from barnabas.client.codecs import Serializer
 from barnabas.client.errors import ClientError
 from barnabas.client.producer.producer import CLOSE_TIMEOUT_S, Producer, pairs
 from barnabas.client.records import Delivery, Headers
+from barnabas.client.type_variables import K_contra, V_contra
 
 __all__ = ["AsyncProducer"]
 
-K_contra = TypeVar("K_contra", contravariant=True)
-V_contra = TypeVar("V_contra", contravariant=True)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _POLL_S = 0.1
 _ROOM_S = 0.02
 
 
+def _in_a_thread(
+    method: Callable[Concatenate[Producer[Any, Any], P], T],
+) -> Callable[Concatenate["AsyncProducer[Any, Any]", P], Coroutine[Any, Any, T]]:
+    """The same method, to be awaited; unlike a consumer's calls, those of a producer may run at the same time."""
+
+    @functools.wraps(method)
+    async def call(self: "AsyncProducer[Any, Any]", /, *arguments: P.args, **named: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self.blocking, *arguments, **named)
+
+    return call
+
+
 class AsyncProducer(Generic[K_contra, V_contra]):
     """Sends records to topics; make it inside a running loop. See `barnabas.client.producer.producer.Producer`."""
 
-    @overload
-    def __init__(
-        self: "AsyncProducer[str | bytes, str | bytes]",
-        properties: Mapping[str, Any],
-        *,
-        partitioner: Any = None,
-        close_timeout_s: float = CLOSE_TIMEOUT_S,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: "AsyncProducer[str | bytes, V_contra]",
-        properties: Mapping[str, Any],
-        *,
-        serializer: Serializer[V_contra],
-        partitioner: Any = None,
-        close_timeout_s: float = CLOSE_TIMEOUT_S,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: "AsyncProducer[K_contra, str | bytes]",
-        properties: Mapping[str, Any],
-        *,
-        key_serializer: Serializer[K_contra],
-        partitioner: Any = None,
-        close_timeout_s: float = CLOSE_TIMEOUT_S,
-    ) -> None: ...
-
-    @overload
     def __init__(
         self,
         properties: Mapping[str, Any],
         *,
-        serializer: Serializer[V_contra] | None,
-        key_serializer: Serializer[K_contra] | None,
-        partitioner: Any = None,
-        close_timeout_s: float = CLOSE_TIMEOUT_S,
-    ) -> None: ...
-
-    def __init__(
-        self,
-        properties: Mapping[str, Any],
-        *,
-        serializer: Any = None,
-        key_serializer: Any = None,
+        serializer: Serializer[V_contra] | None = None,
+        key_serializer: Serializer[K_contra] | None = None,
         partitioner: Any = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._producer: Producer[K_contra, V_contra] = Producer(
+        self.blocking: Producer[K_contra, V_contra] = Producer(
             properties,
             serializer=serializer,
             key_serializer=key_serializer,
@@ -100,7 +74,7 @@ class AsyncProducer(Generic[K_contra, V_contra]):
     @property
     def dropped(self) -> int:
         """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
-        return self._producer.dropped
+        return self.blocking.dropped
 
     async def send(
         self,
@@ -135,18 +109,18 @@ class AsyncProducer(Generic[K_contra, V_contra]):
                 self._wake_is_due = True
                 self._loop.call_soon_threadsafe(self._report)
 
-        if not self._producer.is_ready(topic) or (self._waiting and topic in self._waiting):
+        if not self.blocking.is_ready(topic) or (self._waiting and topic in self._waiting):
             await self._get_ready(topic)
-        receipt, offer = self._producer.prepare(topic, value, key, partition, timestamp_ms, headers, delivered)
+        receipt, offer = self.blocking.prepare(topic, value, key, partition, timestamp_ms, headers, delivered)
         if offer():
             return future
-        wait_ms = self._producer.enqueue.wait_ms
+        wait_ms = self.blocking.enqueue.wait_ms
         end = None if wait_ms is None else self._loop.time() + wait_ms / 1000
         while end is None or self._loop.time() < end:
             await asyncio.sleep(_ROOM_S)
             if offer():
                 return future
-        self._producer.give_up(receipt)
+        self.blocking.give_up(receipt)
         return future
 
     async def _get_ready(self, topic: str) -> None:
@@ -155,8 +129,8 @@ class AsyncProducer(Generic[K_contra, V_contra]):
         self._waiting[topic] += 1
         try:
             async with lock:
-                if not self._producer.is_ready(topic):
-                    await asyncio.to_thread(self._producer.get_ready, topic)
+                if not self.blocking.is_ready(topic):
+                    await asyncio.to_thread(self.blocking.get_ready, topic)
         finally:
             self._waiting[topic] -= 1
             if not self._waiting[topic]:
@@ -164,7 +138,7 @@ class AsyncProducer(Generic[K_contra, V_contra]):
 
     def _serve(self) -> None:
         while not self._stopped:
-            self._producer.poll(_POLL_S)
+            self.blocking.poll(_POLL_S)
 
     def _report(self) -> None:
         # Cleared first: a report that arrives during the callbacks asks for another turn.
@@ -189,7 +163,7 @@ class AsyncProducer(Generic[K_contra, V_contra]):
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of every record is known; see `Producer.flush`."""
-        await asyncio.to_thread(self._producer.flush, timeout_s)
+        await asyncio.to_thread(self.blocking.flush, timeout_s)
         self._report()
 
     async def close(self, timeout_s: float | None = None) -> None:
@@ -197,37 +171,30 @@ class AsyncProducer(Generic[K_contra, V_contra]):
         if self._stopped:
             return
         try:
-            await asyncio.to_thread(self._producer.close, timeout_s)
+            await asyncio.to_thread(self.blocking.close, timeout_s)
         finally:
             self._stopped = True
             await asyncio.to_thread(self._thread.join)
             self._report()
 
-    async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has; raises `UnknownTopicError`."""
-        return await asyncio.to_thread(self._producer.partitions_for, topic)
+    partitions_for = _in_a_thread(Producer.partitions_for)
+    """How many partitions a topic has; raises `UnknownTopicError`."""
 
-    async def init_transactions(self, timeout_s: float = 30.0) -> None:
-        """See `Producer.init_transactions`."""
-        await asyncio.to_thread(self._producer.init_transactions, timeout_s)
+    init_transactions = _in_a_thread(Producer.init_transactions)
+    """See `Producer.init_transactions`."""
 
     async def begin_transaction(self) -> None:
         """See `Producer.begin_transaction`."""
-        self._producer.begin_transaction()
+        self.blocking.begin_transaction()
 
-    async def commit_transaction(self, timeout_s: float = 30.0) -> None:
-        """See `Producer.commit_transaction`."""
-        await asyncio.to_thread(self._producer.commit_transaction, timeout_s)
+    commit_transaction = _in_a_thread(Producer.commit_transaction)
+    """See `Producer.commit_transaction`."""
 
-    async def abort_transaction(self, timeout_s: float = 30.0) -> None:
-        """See `Producer.abort_transaction`."""
-        await asyncio.to_thread(self._producer.abort_transaction, timeout_s)
+    abort_transaction = _in_a_thread(Producer.abort_transaction)
+    """See `Producer.abort_transaction`."""
 
-    async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, int], group_metadata: Any, timeout_s: float = 30.0
-    ) -> None:
-        """See `Producer.send_offsets_to_transaction`."""
-        await asyncio.to_thread(self._producer.send_offsets_to_transaction, offsets, group_metadata, timeout_s)
+    send_offsets_to_transaction = _in_a_thread(Producer.send_offsets_to_transaction)
+    """See `Producer.send_offsets_to_transaction`."""
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -242,7 +209,7 @@ class AsyncProducer(Generic[K_contra, V_contra]):
             raise
 
     async def __aenter__(self) -> Self:
-        self._producer.__enter__()
+        self.blocking.__enter__()
         return self
 
     async def __aexit__(

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self
 
 import confluent_kafka
 
@@ -43,11 +43,10 @@ from barnabas.client.network.bootstrap import check_hosts
 from barnabas.client.properties.names import check_properties, property_hint
 from barnabas.client.properties.translation import ConsumerPlan, plan_consumer
 from barnabas.client.records import Record
+from barnabas.client.type_variables import K, V
 
 __all__ = ["CLOSE_CONSUMER_TIMEOUT_S", "Consumer", "OnCommit"]
 
-K = TypeVar("K")
-V = TypeVar("V")
 
 OnCommit = Callable[[dict[TopicPartition, int], ClientError | None], None]
 """Receives the offsets of a commit in the background and, where it failed, why."""
@@ -81,52 +80,12 @@ class Consumer(Generic[K, V]):
     ``with`` block. Without ``group.id`` it can `assign` but not `subscribe`.
     """
 
-    @overload
-    def __init__(
-        self: "Consumer[str, str]",
-        properties: Mapping[str, Any],
-        *,
-        on_commit: OnCommit | None = None,
-        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: "Consumer[str, V]",
-        properties: Mapping[str, Any],
-        *,
-        deserializer: Deserializer[V],
-        on_commit: OnCommit | None = None,
-        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: "Consumer[K, str]",
-        properties: Mapping[str, Any],
-        *,
-        key_deserializer: Deserializer[K],
-        on_commit: OnCommit | None = None,
-        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
-    ) -> None: ...
-
-    @overload
     def __init__(
         self,
         properties: Mapping[str, Any],
         *,
-        deserializer: Deserializer[V] | None,
-        key_deserializer: Deserializer[K] | None,
-        on_commit: OnCommit | None = None,
-        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
-    ) -> None: ...
-
-    def __init__(
-        self,
-        properties: Mapping[str, Any],
-        *,
-        deserializer: Any = None,
-        key_deserializer: Any = None,
+        deserializer: Deserializer[V] | None = None,
+        key_deserializer: Deserializer[K] | None = None,
         on_commit: OnCommit | None = None,
         close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
     ) -> None:

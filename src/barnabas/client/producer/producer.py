@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar
 
 import confluent_kafka
 
@@ -48,13 +48,12 @@ from barnabas.client.producer.transactions import Transactions
 from barnabas.client.properties.names import check_properties, property_hint
 from barnabas.client.properties.translation import plan_producer
 from barnabas.client.records import Delivery, Headers
+from barnabas.client.type_variables import K_contra, V_contra
 
 __all__ = ["CLOSE_TIMEOUT_S", "OnDelivery", "Producer", "Receipt"]
 
 K = TypeVar("K")
 V = TypeVar("V")
-K_contra = TypeVar("K_contra", contravariant=True)
-V_contra = TypeVar("V_contra", contravariant=True)
 
 OnDelivery = Callable[[Delivery | None, ClientError | None], None]
 """Receives where a record went, or why it did not; called from send, flush, poll or result."""
@@ -161,56 +160,12 @@ class Producer(Generic[K_contra, V_contra]):
     callback of their own. ``close_timeout_s`` limits `close` and the end of a ``with`` block.
     """
 
-    @overload
-    def __init__(
-        self: "Producer[str | bytes, str | bytes]",
-        properties: Mapping[str, Any],
-        *,
-        partitioner: Any = None,
-        on_failure: OnFailure | None = None,
-        close_timeout_s: float = CLOSE_TIMEOUT_S,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: "Producer[str | bytes, V_contra]",
-        properties: Mapping[str, Any],
-        *,
-        serializer: Serializer[V_contra],
-        partitioner: Any = None,
-        on_failure: OnFailure | None = None,
-        close_timeout_s: float = CLOSE_TIMEOUT_S,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: "Producer[K_contra, str | bytes]",
-        properties: Mapping[str, Any],
-        *,
-        key_serializer: Serializer[K_contra],
-        partitioner: Any = None,
-        on_failure: OnFailure | None = None,
-        close_timeout_s: float = CLOSE_TIMEOUT_S,
-    ) -> None: ...
-
-    @overload
     def __init__(
         self,
         properties: Mapping[str, Any],
         *,
-        serializer: Serializer[V_contra] | None,
-        key_serializer: Serializer[K_contra] | None,
-        partitioner: Any = None,
-        on_failure: OnFailure | None = None,
-        close_timeout_s: float = CLOSE_TIMEOUT_S,
-    ) -> None: ...
-
-    def __init__(
-        self,
-        properties: Mapping[str, Any],
-        *,
-        serializer: Any = None,
-        key_serializer: Any = None,
+        serializer: Serializer[V_contra] | None = None,
+        key_serializer: Serializer[K_contra] | None = None,
         partitioner: Any = None,
         on_failure: OnFailure | None = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,

@@ -8,14 +8,16 @@ import asyncio
 import errno
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.codecs import Deserializer, Serializer
-from barnabas.client.consumer.consumer import OnCommit
+from barnabas.client.consumer.consumer import CLOSE_CONSUMER_TIMEOUT_S, OnCommit
 from barnabas.client.errors import TimedOutError
+from barnabas.client.producer.producer import CLOSE_TIMEOUT_S
 from barnabas.client.records import Record
+from barnabas.client.type_variables import K, K_contra, V, V_contra
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.disk import DiskFault
 from barnabas.testing.simulation.loop import current_process
@@ -36,8 +38,6 @@ from barnabas.wire.kafka.messages.create_topics import CreatableTopic, Creatable
 __all__ = ["SimulatedRunError", "VirtualCluster", "VirtualRun", "simulate"]
 
 T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
 Server = int | str | None
 """A broker's id, or the name of a server or program; None is what `VirtualCluster.leader` and `controller` give without one."""
 
@@ -237,89 +237,43 @@ class VirtualCluster:
 
     # Clients and programs
 
-    @overload
-    def producer(
-        self, properties: Mapping[str, Any] | None = None, *, partitioner: Any = None, close_timeout_s: float = ...
-    ) -> VirtualProducer[str | bytes, str | bytes]: ...
-
-    @overload
     def producer(
         self,
         properties: Mapping[str, Any] | None = None,
         *,
-        serializer: Serializer[V],
+        serializer: Serializer[V_contra] | None = None,
+        key_serializer: Serializer[K_contra] | None = None,
         partitioner: Any = None,
-        close_timeout_s: float = ...,
-    ) -> VirtualProducer[str | bytes, V]: ...
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> VirtualProducer[K_contra, V_contra]:
+        """A producer of the program that calls; its options are those of `barnabas.client.AsyncProducer`."""
+        return VirtualProducer(
+            self._link(),
+            properties or {},
+            serializer=serializer,
+            key_serializer=key_serializer,
+            partitioner=partitioner,
+            close_timeout_s=close_timeout_s,
+        )
 
-    @overload
-    def producer(
-        self,
-        properties: Mapping[str, Any] | None = None,
-        *,
-        key_serializer: Serializer[K],
-        partitioner: Any = None,
-        close_timeout_s: float = ...,
-    ) -> VirtualProducer[K, str | bytes]: ...
-
-    @overload
-    def producer(
-        self,
-        properties: Mapping[str, Any] | None = None,
-        *,
-        serializer: Serializer[V],
-        key_serializer: Serializer[K],
-        partitioner: Any = None,
-        close_timeout_s: float = ...,
-    ) -> VirtualProducer[K, V]: ...
-
-    def producer(self, properties: Mapping[str, Any] | None = None, **options: Any) -> VirtualProducer[Any, Any]:
-        """A producer of the program that calls; ``options`` are those of `barnabas.client.AsyncProducer`."""
-        return VirtualProducer(self._link(), properties or {}, **options)
-
-    @overload
     def consumer(
         self,
         properties: Mapping[str, Any] | None = None,
         *,
+        deserializer: Deserializer[V] | None = None,
+        key_deserializer: Deserializer[K] | None = None,
         on_commit: OnCommit | None = None,
-        close_timeout_s: float = ...,
-    ) -> VirtualConsumer[str, str]: ...
-
-    @overload
-    def consumer(
-        self,
-        properties: Mapping[str, Any] | None = None,
-        *,
-        deserializer: Deserializer[V],
-        on_commit: OnCommit | None = None,
-        close_timeout_s: float = ...,
-    ) -> VirtualConsumer[str, V]: ...
-
-    @overload
-    def consumer(
-        self,
-        properties: Mapping[str, Any] | None = None,
-        *,
-        key_deserializer: Deserializer[K],
-        on_commit: OnCommit | None = None,
-        close_timeout_s: float = ...,
-    ) -> VirtualConsumer[K, str]: ...
-
-    @overload
-    def consumer(
-        self,
-        properties: Mapping[str, Any] | None = None,
-        *,
-        deserializer: Deserializer[V],
-        key_deserializer: Deserializer[K],
-        on_commit: OnCommit | None = None,
-        close_timeout_s: float = ...,
-    ) -> VirtualConsumer[K, V]: ...
-
-    def consumer(self, properties: Mapping[str, Any] | None = None, **options: Any) -> VirtualConsumer[Any, Any]:
-        """A consumer of the program that calls; ``options`` are those of `barnabas.client.AsyncConsumer`."""
-        return VirtualConsumer(self._link(), properties or {}, **options)
+        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
+    ) -> VirtualConsumer[K, V]:
+        """A consumer of the program that calls; its options are those of `barnabas.client.AsyncConsumer`."""
+        return VirtualConsumer(
+            self._link(),
+            properties or {},
+            deserializer=deserializer,
+            key_deserializer=key_deserializer,
+            on_commit=on_commit,
+            close_timeout_s=close_timeout_s,
+        )
 
     def start(
         self, program: str, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any

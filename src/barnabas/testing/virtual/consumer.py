@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
@@ -21,7 +21,7 @@ from barnabas.client.arguments import (
     check_subscription,
     check_times,
 )
-from barnabas.client.codecs import decoder
+from barnabas.client.codecs import Deserializer, decoder
 from barnabas.client.consumer.consumer import CLOSE_CONSUMER_TIMEOUT_S, OnCommit
 from barnabas.client.consumer.rebalances import OnPartitions
 from barnabas.client.errors import (
@@ -30,6 +30,7 @@ from barnabas.client.errors import (
     ConfigurationError,
 )
 from barnabas.client.records import Record
+from barnabas.client.type_variables import K, V
 from barnabas.testing.virtual.commits import Commits
 from barnabas.testing.virtual.fetching import Position
 from barnabas.testing.virtual.link import ClusterLink
@@ -40,8 +41,6 @@ from barnabas.testing.virtual.reading import SubscriptionState, deserialize_wait
 
 __all__ = ["VirtualConsumer"]
 
-K = TypeVar("K")
-V = TypeVar("V")
 
 _WAKE_S = 0.02
 _LOOK_UP_S = 60.0
@@ -60,8 +59,8 @@ class VirtualConsumer(Generic[K, V]):
         link: ClusterLink,
         properties: Mapping[str, Any],
         *,
-        deserializer: Any = None,
-        key_deserializer: Any = None,
+        deserializer: Deserializer[V] | None = None,
+        key_deserializer: Deserializer[K] | None = None,
         on_commit: OnCommit | None = None,
         close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
     ) -> None:

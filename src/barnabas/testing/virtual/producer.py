@@ -10,14 +10,14 @@ import contextlib
 from collections import deque
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
 import numpy as np
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.client.arguments import check_timestamp
-from barnabas.client.codecs import encoder
+from barnabas.client.codecs import Serializer, encoder
 from barnabas.client.errors import (
     BufferFullError,
     ClientError,
@@ -31,6 +31,7 @@ from barnabas.client.producer.batch_limits import TOO_LARGE
 from barnabas.client.producer.partitioners import chooser
 from barnabas.client.producer.producer import CLOSE_TIMEOUT_S, pairs
 from barnabas.client.records import Delivery, Headers
+from barnabas.client.type_variables import K_contra, V_contra
 from barnabas.testing.virtual.link import ClusterLink
 from barnabas.testing.virtual.properties import producer_settings
 from barnabas.wire.kafka.errors import ErrorCode
@@ -41,8 +42,6 @@ from barnabas.wire.kafka.records.records import Record, build_batch
 
 __all__ = ["VirtualProducer"]
 
-K_contra = TypeVar("K_contra", contravariant=True)
-V_contra = TypeVar("V_contra", contravariant=True)
 
 _METADATA_S = 10.0
 _ROOM_S = 0.02
@@ -77,8 +76,8 @@ class VirtualProducer(Generic[K_contra, V_contra]):
         link: ClusterLink,
         properties: Mapping[str, Any],
         *,
-        serializer: Any = None,
-        key_serializer: Any = None,
+        serializer: Serializer[V_contra] | None = None,
+        key_serializer: Serializer[K_contra] | None = None,
         partitioner: Any = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
     ) -> None:
