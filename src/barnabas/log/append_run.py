@@ -1,79 +1,65 @@
-"""Batches of usual producers that came together, appended to one log in one write.
+"""A leader's appends: batches of producers and coordinators that came together, taken one by one and appended in one write.
 
-Any batch can be appended by `append`. A run takes those for which nothing has to be decided but their offsets: plain or in the
-topic's own codec, with the producer's own timestamps, neither transactional nor a duplicate, into a segment and a leader epoch
-that have begun. It is the short way through the same checks.
+There is no other append by a leader: `PartitionLog.append_as_leader` is a run of one batch. Each rule stands in one place:
+
+    append_checks    header, sizes, CRC
+    conversion       records: sound, with keys, timestamps in range, in the topic's codec
+    producer_state   epoch, sequence number, transaction; which batch is a duplicate
+    segment          when a new segment begins
+    local_log        what is written, and what follows from it
+
+A run is one batch of any kind (`AppendRun.add_alone`): it may be converted, begin a segment, carry the log's timestamps, belong to a
+transaction or end one, or be a duplicate of which nothing is written. Or a run is usual batches of producers, of which nothing
+is to be decided but their offsets (`AppendRun.add`): plain or in the topic's own codec, with the producer's own timestamps, in
+sequence, with room in the segment. `add` decides no error: what it does not take is for `add_alone`.
 
 Invariants:
 
-- Nothing is changed before `write`. What `add` does not take is left to the general path, which knows the reason and the error.
+- Nothing is changed before `write`. A batch that is not taken changes nothing at all.
 - The bytes of the log, the indexes and the producer state are those that the batches would have left one by one. A test
   compares them.
-- If the write fails, the log has none of the batches. If an index cannot be written afterwards, the log goes offline, as it does
-  in the general path, and all are answered with the error; the file is cut to where it ended before. If the disk does not let it
-  be cut, the next start may recover batches whose producers got KAFKA_STORAGE_ERROR: as after a timeout, they cannot know.
+- If the write fails, the log has none of the batches, and is offline unless only file descriptors were short. If an index
+  cannot be written afterwards, the file is cut to where it ended before. If the disk does not let it be cut, the next start may
+  recover batches whose producers got KAFKA_STORAGE_ERROR: as after a timeout, they cannot know.
 
-In Kafka: `UnifiedLog.append` and `LogValidator`, for these cases; its brokers write each batch by itself.
+In Kafka: `UnifiedLog.appendAsLeader`; its brokers write each batch by itself.
 """
-
-import contextlib
 
 from crc32c import crc32c
 
-from barnabas.log.append_checks import unpacked_limit_bytes
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.tuples import new_tuple
+from barnabas.log.append_checks import latest_timestamp_ms, unpack_header, validate_batch
 from barnabas.log.availability import Availability
 from barnabas.log.components import LogComponents
-from barnabas.log.conversion import validate_and_convert, validate_plain_records
-from barnabas.log.producer_state import MAX_SEQUENCE
-from barnabas.log.segment.segment import AppendedBatch, Room, Segment, room_in
+from barnabas.log.conversion import needs_record_validation, opens_every_batch
+from barnabas.log.local_log import AppendInfo, must_roll, write_batches
+from barnabas.log.producer_state import Origin, ProducerBatch, advance_sequence
+from barnabas.log.record_checks import AT_ONCE, SHORT_CHECKS, LongCheckError, RecordValidator
+from barnabas.log.segment.segment import AppendedBatch
 from barnabas.log.settings import CODECS, LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import (
     COMPRESSION_MASK,
+    CONTROL,
     CRC_START,
-    HEADER_BYTES,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
+    MAGIC,
+    TRANSACTIONAL,
     HeaderFields,
     assign_offsets,
+    clear_log_append_time,
+    set_log_append_time,
 )
-from barnabas.wire.kafka.records.records import SMALLEST_RECORD_BYTES
+from barnabas.wire.kafka.records.control import read_end_marker
 
-__all__ = ["MOST_BATCHES", "AppendRun", "begin_run"]
+__all__ = ["MOST_BATCHES", "AppendRun"]
 
 MOST_BATCHES = 64
 """Most batches in one run."""
 _MANY_RECORDS = 4_096
-"""Plain batches of so many take long to check."""
-_MOST_UNPACKED_BYTES = 32 * 1024
-"""Of a batch for a compacted topic, whose records are looked at."""
-_NO_LIMIT = (1 << 63) - 1
-_NO_PRODUCER = -1
-
-_Origin = tuple[int, int, int, int]
-"""Of a batch the leader epoch as it came, producer id, epoch and sequence."""
-
-
-def begin_run(
-    components: LogComponents, availability: Availability, config: LogConfig, leader_epoch: int, now_ms: int
-) -> "AppendRun | None":
-    """A run of appends by the leader of an epoch; None if the log or its topic are not usual."""
-    if (
-        availability.reason is not None
-        or config.log_append_time
-        or config.flush_before_ack
-        or config.timestamp_before_max_ms != _NO_LIMIT
-        or components.epochs.latest_epoch != leader_epoch
-    ):
-        return None
-    room = room_in(
-        components.segments.active,
-        now_ms,
-        config.segment_bytes,
-        config.segment_ms,
-        config.max_index_bytes,
-        MOST_BATCHES,
-    )
-    return None if room is None else AppendRun(components, availability, config, leader_epoch, now_ms, room)
+"""In a batch of so many more is checked than in a usual one."""
 
 
 class AppendRun:
@@ -82,196 +68,268 @@ class AppendRun:
     __slots__ = (
         "_availability",
         "_batches",
+        "_came_bytes",
         "_codec",
-        "_compacted",
         "_components",
-        "_index_interval_bytes",
-        "_last_offset",
-        "_latest_ms",
+        "_config",
+        "_has_room",
+        "_headers",
+        "_is_alone",
         "_leader_epoch",
-        "_max_message_bytes",
-        "_most_packed_records",
+        "_most_bytes",
+        "_next_of_producer",
         "_next_offset",
-        "_next_sequence",
         "_now_ms",
-        "_origins",
-        "_producer_epoch",
-        "_producer_id",
+        "_opens",
         "_room_bytes",
+        "_room_ms",
+        "_room_offset",
         "_views",
     )
 
     def __init__(
-        self,
-        components: LogComponents,
-        availability: Availability,
-        config: LogConfig,
-        leader_epoch: int,
-        now_ms: int,
-        room: Room,
+        self, components: LogComponents, availability: Availability, config: LogConfig, leader_epoch: int, now_ms: int
     ) -> None:
-        self._availability = availability
+        """Begin at the end of the log."""
         self._components = components
+        self._availability = availability
+        self._config = config
         self._leader_epoch = leader_epoch
-        self._codec = config.codec
-        self._compacted = config if config.cleanup_compact else None
         self._now_ms = now_ms
-        self._max_message_bytes = config.max_message_bytes
-        self._most_packed_records = unpacked_limit_bytes(config) // SMALLEST_RECORD_BYTES
-        self._index_interval_bytes = config.index_interval_bytes
         self._next_offset = components.bounds.log_end_offset
-        self._room_bytes = room.size_bytes
-        # Not so many records that they would have to be synced.
-        self._last_offset = min(room.last_offset, components.durability.durable_offset + config.flush_messages - 2)
-        self._latest_ms = min(room.max_timestamp_ms, now_ms + config.timestamp_after_max_ms)
         self._views: list[memoryview] = []
         self._batches: list[AppendedBatch] = []
-        self._origins: list[_Origin] = []
-        self._producer_id = _NO_PRODUCER
-        self._producer_epoch = self._next_sequence = 0
+        self._headers: list[HeaderFields] = []
+        self._came_bytes = 0
+        """The size of what was taken, before a batch was converted."""
+        self._is_alone = self._has_room = False
+        """Whether there is one batch, of any kind; and whether it is known what usual ones there is room for."""
+        self._next_of_producer: tuple[int, int, int] | None = None
+        """The producer whose batches are here, with the epoch and the sequence of its next one."""
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self._views)
 
     @property
     def last_offset(self) -> int:
         """The offset of the last record taken."""
         return self._next_offset - 1
 
+    # ---- a batch of any kind
+
+    def add_alone(
+        self, records: memoryview, header: HeaderFields, origin: int = Origin.CLIENT, checks: RecordValidator = AT_ONCE
+    ) -> AppendInfo:
+        """Take the one batch in ``records``, whose header this is, as the only one. What is returned is true once it is written.
+
+        The memory is written to and must stay as it is until `write`; read-only memory is copied. A duplicate is not taken: the
+        result says where it stands.
+
+        Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.validate_batch` and
+        `ProducerState.check`), RECORD_LIST_TOO_LARGE for more than a segment may hold; `LongCheckError` where ``checks``
+        does.
+        """
+        config, now_ms, first_offset = self._config, self._now_ms, self._next_offset
+        came_bytes = len(records)
+        validate_batch(records, header, config, origin, now_ms)
+        if needs_record_validation(header, config, origin, now_ms):
+            records, header = self._convert(records, header, checks)
+        elif origin == Origin.CLIENT and not header[5] & COMPRESSION_MASK:
+            checks.validate_plain_records(records, header)
+        size = header[1] + LOG_OVERHEAD_BYTES
+        if size > config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"The batch has {size} bytes, more than segment.bytes allows ({config.segment_bytes})",
+            )
+        if header[9] >= 0:
+            duplicate = self._check_producer(header, origin, records)
+            if duplicate is not None:
+                return self._duplicate(duplicate)
+        timestamp_ms, log_append_time_ms = header[8], -1
+        if config.log_append_time:
+            timestamp_ms = log_append_time_ms = now_ms
+        last_offset = first_offset + header[6]
+        if size != len(records):
+            records = records[:size]
+        if records.readonly:
+            records = memoryview(bytearray(records))
+        self._views.append(records)
+        self._batches.append((size, first_offset, last_offset, timestamp_ms))
+        self._headers.append(header)
+        self._next_offset = last_offset + 1
+        self._came_bytes = came_bytes
+        self._is_alone = True
+        start_offset, leader_epoch = self._components.bounds.log_start_offset, self._leader_epoch
+        info: AppendInfo = new_tuple(
+            AppendInfo,
+            (first_offset, last_offset, timestamp_ms, log_append_time_ms, start_offset, size, leader_epoch, False),
+        )
+        return info
+
+    def _convert(
+        self, records: memoryview, header: HeaderFields, checks: RecordValidator
+    ) -> tuple[memoryview, HeaderFields]:
+        config, now_ms = self._config, self._now_ms
+        converted = checks.validate_and_convert(records, header, config, now_ms)
+        if converted is records:
+            return records, header
+        records, header = memoryview(converted), unpack_header(converted)
+        validate_batch(records, header, config, Origin.COORDINATOR, now_ms)
+        return records, header
+
+    def _check_producer(self, header: HeaderFields, origin: int, records: memoryview) -> ProducerBatch | None:
+        """Check a producer's batch against the state of the log's producers. Returns the batch that it repeats.
+
+        In Kafka: `UnifiedLog.analyzeAndValidateProducerState`.
+        """
+        _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = header
+        producers = self._components.producers
+        if not attributes & CONTROL:
+            return producers.check(
+                producer_id,
+                epoch,
+                sequence,
+                delta,
+                is_transactional=bool(attributes & TRANSACTIONAL),
+                origin=origin,
+            )
+        try:
+            marker = read_end_marker(records)
+        except CorruptDataError as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+        if marker is not None:
+            producers.check_marker(producer_id, epoch, marker.coordinator_epoch)
+        return None
+
+    def _duplicate(self, batch: ProducerBatch) -> AppendInfo:
+        return AppendInfo(
+            batch.first_offset,
+            batch.last_offset,
+            batch.timestamp_ms,
+            batch.timestamp_ms if self._config.log_append_time else -1,
+            self._components.bounds.log_start_offset,
+            0,
+            self._leader_epoch,
+            duplicate=True,
+        )
+
+    # ---- usual batches
+
     def add(self, batch: memoryview, header: HeaderFields) -> int:
-        """Take a writable batch, whose header this is, at the end: its first offset. -1 if that is left to the general path,
-        or to another run. The memory must stay as it is until `write`."""
-        (
-            base_offset,
-            length,
-            epoch_then,
-            magic,
-            crc,
-            attributes,
-            delta,
-            _,
-            timestamp_ms,
-            producer_id,
-            epoch,
-            sequence,
-            count,
-        ) = header
+        """Take a writable batch of a producer, whose header this is, at the end: its first offset. The memory must stay as it is
+        until `write`.
+
+        -1 if more is to be decided than its offsets, or it belongs to another run. Batches that were taken are written first.
+        """
+        if not self._has_room:
+            self._find_room()
+        base_offset, length, _, magic, crc, attributes, delta, _, timestamp_ms, producer_id, epoch, sequence, count = (
+            header
+        )
         size = length + LOG_OVERHEAD_BYTES
         first_offset = self._next_offset
         last_offset = first_offset + delta
         if (
-            magic != 2
+            magic != MAGIC
             or size != len(batch)
             or attributes & ~COMPRESSION_MASK
             or delta < 0
             or delta + 1 != count
             or base_offset
             or size > self._room_bytes
-            or size > self._max_message_bytes
-            or last_offset > self._last_offset
-            or timestamp_ms > self._latest_ms
+            or size > self._most_bytes
+            or last_offset > self._room_offset
+            or timestamp_ms > self._room_ms
             or (self._codec is not None and attributes != self._codec)
-            or len(self._batches) == MOST_BATCHES
+            or attributes >= len(CODECS)
+            or count >= _MANY_RECORDS
+            or len(self._views) == MOST_BATCHES
         ):
-            return -1
-        if producer_id >= 0 and not self._follows(producer_id, epoch, sequence):
             return -1
         if crc32c(batch[CRC_START:]) != crc:
             return -1
-        if attributes and (attributes >= len(CODECS) or count > self._most_packed_records):
-            return -1
-        if not attributes and (count >= _MANY_RECORDS or count * SMALLEST_RECORD_BYTES > size - HEADER_BYTES):
-            return -1
         try:
-            if self._compacted is not None:
-                self._validate_keys(batch, header, self._compacted)
+            if producer_id >= 0 and not self._follows(header, batch):
+                return -1
+            if self._opens:
+                SHORT_CHECKS.validate_and_convert(batch, header, self._config, self._now_ms)
             elif not attributes:
-                validate_plain_records(batch, header)
-        except KafkaError:
+                SHORT_CHECKS.validate_plain_records(batch, header)
+        except (KafkaError, LongCheckError):
             return -1
         if producer_id >= 0:
-            self._producer_id, self._producer_epoch = producer_id, epoch
-            self._next_sequence = (sequence + count) & MAX_SEQUENCE
+            self._next_of_producer = producer_id, epoch, advance_sequence(sequence, count)
         self._next_offset = last_offset + 1
         self._room_bytes -= size
+        self._came_bytes += size
         self._views.append(batch)
         self._batches.append((size, first_offset, last_offset, timestamp_ms))
-        self._origins.append((epoch_then, producer_id, epoch, sequence))
+        self._headers.append(header)
         return first_offset
 
-    def _validate_keys(self, batch: memoryview, header: HeaderFields, config: LogConfig) -> None:
-        """Check a batch for a compacted topic, in whose codec it is. Raises `KafkaError`, also where that takes long."""
-        if header[12] >= _MANY_RECORDS or header[1] > _MOST_UNPACKED_BYTES:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "left to the general path")
-        validate_and_convert(batch, header, config, self._now_ms, limit_bytes=_MOST_UNPACKED_BYTES)
+    def _follows(self, header: HeaderFields, batch: memoryview) -> bool:
+        """Whether a batch is the next one of the producer whose batches are here or, as the first, of a producer in the log.
+
+        Raises `KafkaError` as `ProducerState.check`.
+        """
+        if self._next_of_producer is not None:
+            return self._next_of_producer == header[9:12]
+        return self._check_producer(header, Origin.CLIENT, batch) is None
+
+    def _find_room(self) -> None:
+        """Decide what usual batches are."""
+        config, durability, now_ms = self._config, self._components.durability, self._now_ms
+        room_bytes, room_offset, room_ms = self._components.segments.active.room(config, MOST_BATCHES, now_ms)
+        self._room_bytes = -1 if config.log_append_time or self._is_alone else room_bytes
+        # Not so many records that they would have to be synced.
+        self._room_offset = min(room_offset, durability.durable_offset + config.flush_messages - 2)
+        self._room_ms = min(room_ms, latest_timestamp_ms(config, now_ms))
+        self._most_bytes = config.max_message_bytes
+        self._codec = config.codec
+        self._opens = opens_every_batch(config)
+        self._has_room = True
 
     def remove_last(self) -> None:
-        """Take back the last batch: the request that has it is left to the general path."""
-        self._views.pop()
-        size, self._next_offset, _, _ = self._batches.pop()
-        _, producer_id, _, sequence = self._origins.pop()
-        self._room_bytes += size
-        if producer_id >= 0:
-            self._next_sequence = sequence
-            if all(origin[1] < 0 for origin in self._origins):
-                self._producer_id = _NO_PRODUCER
+        """Take back the last batch: the request that has it is appended by itself. No other may be taken then."""
+        self._headers.pop()
+        self._came_bytes -= len(self._views.pop())
+        _, self._next_offset, _, _ = self._batches.pop()
 
-    def _follows(self, producer_id: int, epoch: int, sequence: int) -> bool:
-        """Whether a batch is the next one of its producer, in the log or in this run."""
-        if producer_id == self._producer_id:
-            return epoch == self._producer_epoch and sequence == self._next_sequence
-        if sequence < 0 or self._producer_id >= 0:
-            return False  # a run holds the batches of one idempotent producer
-        entry = self._components.producers.entries.get(producer_id)
-        return entry is None or (
-            epoch == entry.epoch
-            and sequence == (entry.last_sequence + 1) & MAX_SEQUENCE
-            and entry.transaction_first_offset < 0
-        )
+    # ---- writes
 
     def write(self) -> tuple[int, int, int]:
-        """Append all that was taken. Returns how many batches, records and bytes that is.
+        """Append all that was taken. Returns how many batches and records that is, and in how many bytes they came.
 
-        Raises `KafkaError` KAFKA_STORAGE_ERROR; then the batches in memory are as they came."""
-        components, views, leader_epoch = self._components, self._views, self._leader_epoch
-        segment, bounds = components.segments.active, components.bounds
-        for batch, (_, first_offset, _, _) in zip(views, self._batches, strict=True):
-            assign_offsets(batch, 0, first_offset, leader_epoch)
-        position = segment.size
-        is_written = False
+        Raises `KafkaError` KAFKA_STORAGE_ERROR; then the batches in memory have the offsets and epochs with which they came.
+        """
+        components, config, leader_epoch = self._components, self._config, self._leader_epoch
+        views, batches, headers = self._views, self._batches, self._headers
+        if not views:
+            return 0, 0, 0
+        if self._availability.reason is not None:  # since the run began
+            self._availability.check()
+        for view, batch in zip(views, batches, strict=True):
+            assign_offsets(view, 0, batch[1], leader_epoch)
+        if config.log_append_time or headers[0][5] & LOG_APPEND_TIME:
+            self._set_time_types()
         try:
-            segment.file.append(views)
-            is_written = True
-            segment.note_appended(self._batches, self._index_interval_bytes)
+            rolls = self._is_alone and must_roll(components, config, batches[0], self._now_ms)
+            write_batches(components, config, views, batches, headers, leader_epoch, self._now_ms, rolls=rolls)
         except OSError as error:
-            if is_written:
-                _cut(segment, position, bounds.log_end_offset)
-            for batch, (epoch_then, _, _, _) in zip(views, self._origins, strict=True):
-                assign_offsets(batch, 0, 0, epoch_then)
+            for view, header in zip(views, headers, strict=True):
+                assign_offsets(view, 0, header[0], header[2])
             raise self._availability.fail(error, "appending to") from error
-        appended = len(views), self._next_offset - bounds.log_end_offset, segment.size - position
-        bounds.extend(self._next_offset)
-        if self._producer_id >= 0:
-            self._note_producer()
+        appended = len(views), self._next_offset - batches[0][1], self._came_bytes
         # The run lives on while its requests wait for followers; the memory in which they came does not.
         views.clear()
-        self._batches.clear()
-        self._origins.clear()
+        batches.clear()
+        headers.clear()
         return appended
 
-    def _note_producer(self) -> None:
-        add_batch = self._components.producers.add_batch
-        for (_, first_offset, last_offset, timestamp_ms), (_, producer_id, epoch, sequence) in zip(
-            self._batches, self._origins, strict=True
-        ):
-            if producer_id >= 0:
-                add_batch(producer_id, epoch, sequence, first_offset, last_offset, timestamp_ms, False)
-
-
-def _cut(segment: Segment, position: int, offset: int) -> None:
-    """Take a failed run out of its segment, as far as the disk lets it."""
-    try:
-        segment.truncate(position, offset)
-    except OSError:  # the indexes; recovery makes them from the file
-        with contextlib.suppress(OSError):
-            segment.file.truncate(position)
+    def _set_time_types(self) -> None:
+        for view, header in zip(self._views, self._headers, strict=True):
+            if self._config.log_append_time:
+                set_log_append_time(view, header[5], self._now_ms)
+            else:
+                clear_log_append_time(view, header[5])

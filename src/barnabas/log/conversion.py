@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
-from barnabas.log.append_checks import timestamp_error, unpacked_limit_bytes
+from barnabas.log.append_checks import latest_timestamp_ms, timestamp_error, unpacked_limit_bytes
 from barnabas.log.producer_state import Origin
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -45,6 +45,7 @@ __all__ = [
     "RejectedRecordsError",
     "convert_unpacked",
     "needs_record_validation",
+    "opens_every_batch",
     "packed_records",
     "refusal_of",
     "validate_and_convert",
@@ -88,10 +89,14 @@ def needs_record_validation(fields: HeaderFields, config: LogConfig, origin: int
     codec = config.codec
     return (
         (codec is not None and codec != fields[5] & COMPRESSION_MASK)
-        or config.cleanup_compact
-        or config.timestamp_before_max_ms != _NO_LIMIT
-        or (fields[8] - now_ms > config.timestamp_after_max_ms and not config.log_append_time)
+        or opens_every_batch(config)
+        or fields[8] > latest_timestamp_ms(config, now_ms)
     )
+
+
+def opens_every_batch(config: LogConfig) -> bool:
+    """Whether the topic requires it of every batch: records need keys, or must not be too old."""
+    return config.cleanup_compact or config.timestamp_before_max_ms != _NO_LIMIT
 
 
 def validate_and_convert(
@@ -138,7 +143,7 @@ def _need_no_look(body: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
         count < _FEW_RECORDS
         or len(body) > LARGE_BYTES
         or config.timestamp_before_max_ms != _NO_LIMIT
-        or (header.max_timestamp - now_ms > config.timestamp_after_max_ms and not config.log_append_time)
+        or header.max_timestamp > latest_timestamp_ms(config, now_ms)
     ):
         return False
     data = bytes(body) if isinstance(body, memoryview) else body  # which are read faster than a view

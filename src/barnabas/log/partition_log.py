@@ -31,8 +31,9 @@ from barnabas.base.files import Buffer
 from barnabas.base.ids import Uuid
 from barnabas.base.slices import Beside, Sliced
 from barnabas.log import timestamps
-from barnabas.log.append import Appender, AppendInfo, UnexpectedOffsetError
-from barnabas.log.append_run import AppendRun, begin_run
+from barnabas.log.append import FollowerAppender, UnexpectedOffsetError
+from barnabas.log.append_checks import unpack_header
+from barnabas.log.append_run import AppendRun
 from barnabas.log.availability import Availability
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
 from barnabas.log.components import raise_start, roll
@@ -40,6 +41,7 @@ from barnabas.log.flush_task import FlushTask
 from barnabas.log.flushing import Flusher
 from barnabas.log.holes import Holes, MissingRecordsError
 from barnabas.log.leader_epochs import EpochEndOffset
+from barnabas.log.local_log import AppendInfo
 from barnabas.log.lost_data import LostData, remove_lost_data, write_lost_data
 from barnabas.log.producer_state import Origin
 from barnabas.log.read import FetchSlice, aborted_transactions, read_segments
@@ -119,7 +121,7 @@ class PartitionLog:
             components.segments, components.bounds, components.durability, components.epochs, self.availability
         )
         self._checks = SegmentChecks(components.segments, components.holes, components.epochs)
-        self._appender = Appender(components, options.topic_partition)
+        self._appender = FollowerAppender(components, options.topic_partition)
         components.segments.set_jitter(min(options.config.segment_jitter_ms, options.config.segment_ms))
         components.update_stable()
 
@@ -193,24 +195,24 @@ class PartitionLog:
         origin: int = Origin.CLIENT,
         checks: RecordValidator = AT_ONCE,
     ) -> AppendInfo:
-        """Append the one batch in ``records`` (writable, changed in place, not kept) at the end of the log.
+        """Append the one batch in ``records`` (changed in place if it is writable, not kept) at the end of the log.
 
-        ``checks`` decides when the records are checked. With `SHORT_CHECKS`, a check that takes long raises `LongCheckError`.
-        `awaits_sync` says whether to sync before responding; the caller does it.
-
-        Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.validate_batch` and
-        `ProducerState.check`), RECORD_LIST_TOO_LARGE for more than a segment may hold, KAFKA_STORAGE_ERROR.
+        It is a run of one: see `AppendRun.add_alone` for ``checks`` and the errors, and `AppendRun.write`. `awaits_sync` says
+        whether to sync before responding; the caller does it.
         """
         if self.availability.reason is not None:
             self.availability.check()
-        try:
-            return self._appender.append_as_leader(records, self.config, leader_epoch, now_ms, origin, checks)
-        except OSError as error:
-            raise self.availability.fail(error, "appending to") from error
+        run = AppendRun(self._components, self.availability, self.config, leader_epoch, now_ms)
+        info = run.add_alone(memoryview(records), unpack_header(records), origin, checks)
+        run.write()
+        return info
 
     def begin_run(self, leader_epoch: int, now_ms: int) -> AppendRun | None:
-        """Begin to take usual batches of producers that came together; None if this log is not usual now."""
-        return begin_run(self._components, self.availability, self.config, leader_epoch, now_ms)
+        """Begin to take usual batches of producers that came together; None if this log has none now."""
+        config = self.config
+        if self.availability.reason is not None or config.log_append_time or config.flush_before_ack:
+            return None
+        return AppendRun(self._components, self.availability, config, leader_epoch, now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo:
         """Append a leader's batches as they are: offsets, epochs and timestamps are kept, a cut last batch is left out.

@@ -1,6 +1,6 @@
 """Making a log's producer state again from its newest usable snapshot and the batches after it.
 
-Kafka: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload.
+Kafka: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload; `add_marker`: ProducerAppendInfo.appendEndTxnMarker.
 """
 
 from bisect import bisect_right
@@ -15,9 +15,9 @@ from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.wire.kafka.records.batch_header import CONTROL, HEADER_BYTES, TRANSACTIONAL, BatchHeader, read_header
-from barnabas.wire.kafka.records.control import read_end_marker
+from barnabas.wire.kafka.records.control import EndMarker, read_end_marker
 
-__all__ = ["load_producers", "rebuild_transaction_indexes"]
+__all__ = ["add_marker", "load_producers", "rebuild_transaction_indexes"]
 
 _MOST_HEADERS = 500
 """So many batch headers of a log are read at a start to confirm its transaction indexes: a few milliseconds."""
@@ -175,15 +175,33 @@ def _replay_batch(producers: ProducerState, segment: Segment, position: int, hea
         marker = read_end_marker(segment.file.read_at(position, header.size_bytes))
     except CorruptDataError:
         return  # compaction took its record away: no transaction ends here
-    if marker is None:
-        return
+    if marker is not None:
+        add_marker(
+            producers,
+            segment,
+            header.producer_id,
+            header.producer_epoch,
+            marker,
+            header.base_offset,
+            header.max_timestamp,
+        )
+
+
+def add_marker(
+    producers: ProducerState,
+    segment: Segment,
+    producer_id: int,
+    epoch: int,
+    marker: EndMarker,
+    offset: int,
+    timestamp_ms: int,
+) -> None:
+    """Take the marker at an offset into the producer state and, if it aborts a transaction, into the segment's index of them.
+
+    Raises `OSError`.
+    """
     completed = producers.add_marker(
-        header.producer_id,
-        header.producer_epoch,
-        marker.coordinator_epoch,
-        header.base_offset,
-        header.max_timestamp,
-        marker.is_abort,
+        producer_id, epoch, marker.coordinator_epoch, offset, timestamp_ms, marker.is_abort
     )
     if completed is None:
         return

@@ -20,18 +20,18 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
-    "MAX_SEQUENCE",
     "CompletedTransaction",
     "Origin",
     "ProducerBatch",
     "ProducerEntry",
     "ProducerState",
+    "advance_sequence",
     "decode_snapshot",
     "encode_producer_snapshot",
 ]
 
 _KEPT_BATCHES = 5
-MAX_SEQUENCE = (1 << 31) - 1
+_MAX_SEQUENCE = (1 << 31) - 1
 _PREFIX = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _NO_PRODUCER_EPOCH = -1
@@ -63,7 +63,7 @@ class ProducerBatch(NamedTuple):
     def first_sequence(self) -> int:
         first = self.last_sequence - self.offset_delta
         # Sequences go round from 2^31 - 1 to 0.
-        return first if first >= 0 else first + MAX_SEQUENCE + 1
+        return first if first >= 0 else first + _MAX_SEQUENCE + 1
 
 
 class CompletedTransaction(NamedTuple):
@@ -93,18 +93,18 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else -1
 
-    def duplicate_of(self, epoch: int, base_sequence: int, offset_delta: int) -> ProducerBatch | None:
-        """The batch that was appended earlier with the same sequences, if it is among the last five."""
-        if epoch == self.epoch:
-            last_sequence = _advance(base_sequence, offset_delta)
-            for batch in self.batches:
-                if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
-                    return batch
+    def duplicate_of(self, base_sequence: int, offset_delta: int) -> ProducerBatch | None:
+        """The batch that was appended earlier in this epoch with the same sequences, if it is among the last five."""
+        last_sequence = advance_sequence(base_sequence, offset_delta)
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
+                return batch
         return None
 
 
-def _advance(sequence: int, delta: int) -> int:
-    return (sequence + delta) & MAX_SEQUENCE
+def advance_sequence(sequence: int, delta: int) -> int:
+    """The sequence number so many records after another one. Sequences go round from 2^31 - 1 to 0."""
+    return (sequence + delta) & _MAX_SEQUENCE
 
 
 class ProducerState:
@@ -120,13 +120,24 @@ class ProducerState:
         """First offset -> last offset of transactions whose marker is not below the high watermark yet."""
 
     def check(
-        self, producer_id: int, epoch: int, base_sequence: int, *, is_transactional: bool, origin: int
-    ) -> ProducerEntry | None:
-        """Whether a data batch may follow; returns the producer's entry, None for a new producer.
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        offset_delta: int,
+        *,
+        is_transactional: bool,
+        origin: int,
+    ) -> ProducerBatch | None:
+        """Whether a data batch may follow. Returns the batch that it repeats, if it is among the last five; then it must not.
 
-        Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an epoch below the known one, OUT_OF_ORDER_SEQUENCE_NUMBER for
+        Raises `KafkaError`: INVALID_RECORD for a client's batch without a sequence, INVALID_PRODUCER_EPOCH for an epoch below the known one, OUT_OF_ORDER_SEQUENCE_NUMBER for
         a gap, INVALID_TXN_STATE for a plain batch inside an open transaction.
         """
+        if base_sequence < 0 and origin == Origin.CLIENT:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"Invalid sequence number {base_sequence} of producer {producer_id}"
+            )
         entry = self.entries.get(producer_id)
         if entry is None:
             # Nothing is known, perhaps because retention removed it: any sequence is taken (KIP-360).
@@ -144,7 +155,10 @@ class ProducerState:
                         f"Sequence {base_sequence} of producer {producer_id} begins epoch {epoch}, 0 is expected "
                         f"(current epoch {entry.epoch})",
                     )
-            elif base_sequence != (expected := _advance(entry.last_sequence, 1)):
+            elif base_sequence != (expected := advance_sequence(entry.last_sequence, 1)):
+                duplicate = entry.duplicate_of(base_sequence, offset_delta)
+                if duplicate is not None:
+                    return duplicate
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"Sequence {base_sequence} of producer {producer_id} does not follow {entry.last_sequence}: "
@@ -155,7 +169,7 @@ class ProducerState:
                 ErrorCode.INVALID_TXN_STATE,
                 f"Producer {producer_id} has an open transaction and sent a batch outside of it",
             )
-        return entry
+        return None
 
     def add_batch(
         self,
@@ -178,7 +192,7 @@ class ProducerState:
         batches = entry.batches
         if len(batches) == _KEPT_BATCHES:
             del batches[0]
-        batches.append(ProducerBatch(_advance(base_sequence, delta), last_offset, delta, timestamp_ms))
+        batches.append(ProducerBatch(advance_sequence(base_sequence, delta), last_offset, delta, timestamp_ms))
         entry.timestamp_ms = timestamp_ms
         if is_transactional and entry.transaction_first_offset < 0:
             entry.transaction_first_offset = first_offset

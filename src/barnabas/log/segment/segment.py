@@ -9,7 +9,8 @@ An index that does not fit its log is never trusted: a look-up verifies that a b
 segment whose index is wrong is indexed again from its batches.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.base.files import Buffer, File, is_descriptor_shortage
@@ -22,9 +23,10 @@ from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.segment.time_index import TIME_ENTRY_BYTES, TimeIndex
 from barnabas.log.segment.transaction_index import TransactionIndex
 from barnabas.log.segment.unchecked import Unchecked
+from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader
 
-__all__ = ["AppendedBatch", "Room", "Segment", "SegmentEnd", "TimestampedOffset", "room_in"]
+__all__ = ["NO_ROOM", "AppendedBatch", "Room", "Segment", "SegmentEnd", "TimestampedOffset"]
 
 _MAX_POSITION = (1 << 31) - 1
 _PENDING_ENTRIES = 64
@@ -34,6 +36,11 @@ _ANY_TIME = (1 << 63) - 1
 
 AppendedBatch = tuple[int, int, int, int]
 """Size, first and last offset, largest timestamp."""
+
+
+Room = tuple[int, int, int]
+"""What may still be appended to a segment: bytes, offsets and timestamps, each up to and with these."""
+NO_ROOM: Room = (-1, -1, -1)
 
 
 class TimestampedOffset(NamedTuple):
@@ -49,14 +56,6 @@ class SegmentEnd(NamedTuple):
     next_offset: int
     """The offset after the last record; the base offset when there is none."""
     position: int
-
-
-class Room(NamedTuple):
-    """What may still be appended to a segment: bytes, offsets and timestamps, each up to and with these."""
-
-    size_bytes: int
-    last_offset: int
-    max_timestamp_ms: int
 
 
 class Segment:
@@ -164,48 +163,52 @@ class Segment:
 
     # ---- writing
 
-    def append(
-        self,
-        batch: Buffer,
-        size: int,
-        first_offset: int,
-        last_offset: int,
-        max_timestamp_ms: int,
-        index_interval_bytes: int,
-    ) -> None:
-        """Write a batch at the end, and an index entry when enough was written since the last. Raises `OSError`."""
-        if self._max_timestamp is None or self.indexes.offsets is None:
-            self._max_timestamp = self.max_timestamp  # what has to be read, and may fail, comes before the write
-            self._load_indexes()
-        is_first = not self.size
-        self._open_files.get(self.path).append((batch,))
-        if is_first:
-            self._first_timestamp_ms = max_timestamp_ms
-        self.note_appended(((size, first_offset, last_offset, max_timestamp_ms),), index_interval_bytes)
-        if is_first:
-            # Tools read the indexes of a log in use, so the files are there as soon as there are records.
-            _unless_descriptors_are_short(self.finish_indexes)
+    def append(self, parts: Sequence[Buffer], batches: Sequence[AppendedBatch], index_interval_bytes: int) -> None:
+        """Write batches, whose bytes are ``parts``, at the end, and an index entry when enough was written since the last.
 
-    def note_appended(self, batches: Iterable[AppendedBatch], index_interval_bytes: int) -> None:
-        """As `append`, for batches that are at the end of `file` already. Raises `OSError`."""
+        Raises `OSError`; the segment ends then where it ended before, as far as the disk lets it be cut.
+        """
         known = self._max_timestamp
-        assert known is not None  # or it would have to be read, which comes before the write
-        latest_ms, starts = known.timestamp_ms, self.starts
-        for size, first_offset, last_offset, timestamp_ms in batches:
-            position = self.size
-            self.size = position + size
-            if timestamp_ms > latest_ms:
-                latest_ms = timestamp_ms
-                self._max_timestamp = TimestampedOffset(timestamp_ms, last_offset)
-            if len(starts) >= _REMEMBERED_BATCHES:
-                starts.clear()
-            starts[first_offset] = position
-            if self._bytes_since_entry > index_interval_bytes:
-                index = _add_entry(self, last_offset, position)
-                self._bytes_since_entry = 0
-                if len(index.offsets) - index.persisted >= _PENDING_ENTRIES:
-                    _unless_descriptors_are_short(self.write_indexes)
-            self._bytes_since_entry += size
+        if known is None or self.indexes.offsets is None:
+            known = self._max_timestamp = (
+                self.max_timestamp
+            )  # what has to be read, and may fail, comes before the write
+            self._load_indexes()
+        begun = self.size
+        self._open_files.get(self.path).append(parts)
+        try:
+            if not begun:
+                self._first_timestamp_ms = batches[0][3]
+            latest_ms, starts = known.timestamp_ms, self.starts
+            for size, first_offset, last_offset, timestamp_ms in batches:
+                position = self.size
+                self.size = position + size
+                if timestamp_ms > latest_ms:
+                    latest_ms = timestamp_ms
+                    self._max_timestamp = TimestampedOffset(timestamp_ms, last_offset)
+                if len(starts) >= _REMEMBERED_BATCHES:
+                    starts.clear()
+                starts[first_offset] = position
+                if self._bytes_since_entry > index_interval_bytes:
+                    self._bytes_since_entry = 0
+                    index = _add_entry(self, last_offset, position)
+                    if len(index.offsets) - index.persisted >= _PENDING_ENTRIES:
+                        _unless_descriptors_are_short(self.write_indexes)
+                self._bytes_since_entry += size
+            if not begun:
+                # Tools read the indexes of a log in use, so the files are there as soon as there are records.
+                _unless_descriptors_are_short(self.finish_indexes)
+        except OSError:
+            self._take_back(begun, batches[0][1])
+            raise
+
+    def _take_back(self, position: int, offset: int) -> None:
+        """Cut off batches of which an index could not be written, as far as the disk lets it."""
+        try:
+            self.truncate(position, offset)
+        except OSError:  # the indexes; recovery makes them from the file
+            with contextlib.suppress(OSError):
+                self.file.truncate(position)
 
     def write_indexes(self) -> None:
         """Bring the index files up to the indexes in memory. Raises `OSError`."""
@@ -404,37 +407,37 @@ class Segment:
 
     # ---- rolling
 
-    def must_roll(
-        self,
-        size: int,
-        last_offset: int,
-        max_timestamp_ms: int,
-        now_ms: int,
-        segment_bytes: int,
-        segment_ms: int,
-        max_index_bytes: int,
-    ) -> bool:
-        """Whether batches of ``size`` bytes up to ``last_offset`` must begin a new segment."""
-        if self.size > segment_bytes - size or last_offset - self.base_offset > MAX_RELATIVE:
-            return True
-        if self.size > _MAX_POSITION - size:
-            return True
+    def room(self, config: LogConfig, batches: int, now_ms: int) -> Room:
+        """What so many batches may have together that need no new segment.
+
+        Each may get an index entry. In an empty segment there is room for one, with which its time begins; and for one where
+        something has to be read, which may raise `OSError`.
+        """
+        latest_ms = _ANY_TIME
         if self.size:
             first_ms = self._first_timestamp_ms
             if first_ms is None:
+                if batches > 1:
+                    return NO_ROOM  # as it has to be read
                 first_ms = self.first_timestamp_ms()
             # By record timestamps where there are any.
-            waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
-            if waited_ms > segment_ms - self.jitter_ms:
-                return True
-        indexes = self.indexes
-        offsets, times = indexes.offsets, indexes.times
+            if first_ms >= 0:
+                latest_ms = first_ms + config.segment_ms - self.jitter_ms
+            elif now_ms - self.created_ms > config.segment_ms - self.jitter_ms:
+                return NO_ROOM
+        elif batches > 1:
+            return NO_ROOM
+        offsets, times = self.indexes.offsets, self.indexes.times
         if offsets is None or times is None:
-            return False
-        return (
-            len(offsets.offsets) >= max_index_bytes // OFFSET_ENTRY_BYTES
-            or len(times.offsets) >= max_index_bytes // TIME_ENTRY_BYTES - 1
-        )
+            if batches > 1:
+                return NO_ROOM
+        elif (
+            len(offsets.offsets) + batches > config.max_index_bytes // OFFSET_ENTRY_BYTES
+            or len(times.offsets) + batches >= config.max_index_bytes // TIME_ENTRY_BYTES
+        ):
+            return NO_ROOM
+        size_bytes = min(config.segment_bytes, _MAX_POSITION) - self.size
+        return size_bytes, self.base_offset + MAX_RELATIVE, latest_ms
 
     def first_timestamp_ms(self) -> int:
         """The largest timestamp of the first batch, -1 when there is none."""
@@ -443,31 +446,6 @@ class Segment:
                 return -1
             self._first_timestamp_ms = next((header.max_timestamp for _, header in self.headers(0)), -1)
         return self._first_timestamp_ms
-
-
-def room_in(
-    segment: Segment, now_ms: int, segment_bytes: int, segment_ms: int, max_index_bytes: int, batches: int
-) -> Room | None:
-    """What may be appended, in up to so many batches, before `Segment.must_roll` says so.
-
-    None for an empty segment, one that is as good as full, and where something has to be read before an append.
-    """
-    offsets, times, first_ms = segment.indexes.offsets, segment.indexes.times, segment._first_timestamp_ms
-    if not segment.size or segment._max_timestamp is None or offsets is None or times is None or first_ms is None:
-        return None
-    if (
-        len(offsets.offsets) > max_index_bytes // OFFSET_ENTRY_BYTES - batches
-        or len(times.offsets) > max_index_bytes // TIME_ENTRY_BYTES - 1 - batches
-    ):
-        return None
-    last_ms = segment_ms - segment.jitter_ms
-    if first_ms >= 0:
-        last_ms += first_ms
-    elif now_ms - segment.created_ms > last_ms:
-        return None
-    else:
-        last_ms = _ANY_TIME
-    return Room(min(segment_bytes, _MAX_POSITION) - segment.size, segment.base_offset + MAX_RELATIVE, last_ms)
 
 
 def _add_entry(segment: Segment, last_offset: int, position: int) -> OffsetIndex:
