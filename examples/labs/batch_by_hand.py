@@ -18,7 +18,7 @@ from lab import CheckFailed, Lab, run
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client import Admin, Consumer, Producer
-from barnabas.client.admin.offsets import LATEST, FoundOffset
+from barnabas.client.admin import LATEST, FoundOffset
 
 TOPIC = "readings"
 RECORDS = 1000

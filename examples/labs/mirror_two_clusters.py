@@ -15,7 +15,7 @@ from lab import Background, CheckFailed, Lab, run
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client import Admin, Consumer
-from barnabas.client.admin.offsets import LATEST, FoundOffset
+from barnabas.client.admin import LATEST, FoundOffset
 from barnabas.testing import ProcessCluster
 
 Answer = TypeVar("Answer")

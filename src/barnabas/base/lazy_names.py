@@ -6,9 +6,10 @@ Kafka has no counterpart.
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-__all__ = ["import_lazily"]
+__all__ = ["import_lazily", "keep_modules"]
 
 
 def import_lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -23,3 +24,22 @@ def import_lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any
         return value
 
     return import_name
+
+
+class _Kept(ModuleType):
+    """A module under the name that it had; what is in it is looked up in the one that it became."""
+
+    def __init__(self, name: str, became: str) -> None:
+        super().__init__(name, f"Kept for pickles and programs that name it; see `{became}`.")
+        self._became = became
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(import_module(self._became), name)
+
+
+def keep_modules(package: str, became: Mapping[str, str]) -> None:
+    """Let modules of a package be found under their former names; they are imported when one of their names is used."""
+    for name, module in became.items():
+        sys.modules[f"{package}.{name}"] = _Kept(f"{package}.{name}", f"{package}.{module}")

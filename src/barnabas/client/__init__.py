@@ -18,7 +18,7 @@ Names are imported at first use: the tools that only need `barnabas.client.clust
 from typing import TYPE_CHECKING
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.lazy_names import import_lazily
+from barnabas.base.lazy_names import import_lazily, keep_modules
 
 if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin
@@ -155,3 +155,18 @@ _HOMES = {
 
 if not TYPE_CHECKING:  # a type checker sees the imports above alone, and finds names that do not exist
     __getattr__ = import_lazily(__name__, _HOMES)
+
+# Pickles name the modules in which results of `Admin` were defined at first.
+keep_modules(
+    __name__,
+    {
+        **{
+            name: f"admin.{name}"
+            for name in (
+                *("acls", "active_producers", "client_quotas", "configurations", "elections", "groups", "log_dirs"),
+                *("offsets", "reassignments", "scram_users", "topics"),
+            )
+        },
+        "admin_connection": "cluster.admin_connection",
+    },
+)
