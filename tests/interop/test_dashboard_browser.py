@@ -13,9 +13,9 @@ pytest.importorskip("plotly")
 pytest.importorskip("duckdb")
 
 from barnabas.pipelines.dashboard.server import DashboardServer  # noqa: E402
-from barnabas.pipelines.outputs.kinds import open_database  # noqa: E402
 from barnabas.pipelines.specification import spec  # noqa: E402
 from support.dashboards import served_dashboard  # noqa: E402
+from support.databases import open_database  # noqa: E402
 from support.needs import needs, program  # noqa: E402
 
 pytestmark = [pytest.mark.interop, needs("chromium"), pytest.mark.timeout(600)]

@@ -12,7 +12,7 @@ duckdb = pytest.importorskip("duckdb")
 pl = pytest.importorskip("polars")
 
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
-from barnabas.pipelines.outputs.kinds import open_output  # noqa: E402
+from barnabas.pipelines.outputs.registry import open_output  # noqa: E402
 from barnabas.pipelines.specification.spec import POSITION  # noqa: E402
 
 AT = datetime.datetime(2013, 1, 1, 5, tzinfo=datetime.UTC)

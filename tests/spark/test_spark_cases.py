@@ -15,9 +15,9 @@ from barnabas.pipelines.checks.analysis import find_problems  # noqa: E402
 from barnabas.pipelines.specification import spec  # noqa: E402
 from barnabas.pipelines.specification.templates import (  # noqa: E402
     TEMPLATE_FORMATS,
-    TEMPLATE_SINKS,
     cases_template,
     flow_template,
+    template_sinks,
 )
 from barnabas.testing.flow_cases import CaseResult, load_cases, run_cases  # noqa: E402
 
@@ -61,7 +61,7 @@ def test_the_test_of_a_template_passes(results: Any, kind: str) -> None:
 
 def test_spark_finds_no_problem_in_templates(spark: Any) -> None:
     """For every sink; formats have run in the test before."""
-    problems = {sink: find_problems(spark, template("json", sink)) for sink in TEMPLATE_SINKS}
+    problems = {sink: find_problems(spark, template("json", sink)) for sink in template_sinks()}
     assert all(not found for found in problems.values()), problems
 
 

@@ -22,11 +22,12 @@ pytest.importorskip("pyspark")
 from barnabas.pipelines.flows import declare, fields, topic  # noqa: E402
 from barnabas.pipelines.frames.transforms import RECORD_SCHEMA  # noqa: E402
 from barnabas.pipelines.frames.views import build_views  # noqa: E402
-from barnabas.pipelines.outputs.kinds import open_database, open_output  # noqa: E402
+from barnabas.pipelines.outputs.registry import open_output  # noqa: E402
 from barnabas.pipelines.outputs.sql import DatabaseError  # noqa: E402
 from barnabas.pipelines.outputs.table import OutputTable  # noqa: E402
 from barnabas.pipelines.running.run import run_on  # noqa: E402
 from barnabas.pipelines.specification.spec import DatabaseSink  # noqa: E402
+from support.databases import open_database  # noqa: E402
 from support.key_matrix import (  # noqa: E402
     IS_WHOLE,
     KEY_TYPES,

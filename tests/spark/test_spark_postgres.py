@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.interop, needs("initdb", "pg_ctl")]
 pa = pytest.importorskip("pyarrow")
 psycopg = pytest.importorskip("psycopg")
 
-from barnabas.pipelines.outputs.kinds import open_database  # noqa: E402
 from barnabas.pipelines.outputs.postgres_table import PostgresTable  # noqa: E402
 from barnabas.pipelines.outputs.sql import DatabaseError  # noqa: E402
 from barnabas.pipelines.outputs.table import DELETION_MARK  # noqa: E402
 from barnabas.pipelines.specification.spec import DatabaseSink  # noqa: E402
+from support.databases import open_database  # noqa: E402
 
 TYPES = {"at": "timestamp", "carrier": "string", "flights": "bigint", "tags": "array<string>", "share": "decimal(5,2)"}
 SCHEMA = pa.schema(

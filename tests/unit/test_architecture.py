@@ -85,6 +85,7 @@ DECIDING_IN_EDGES = {
     "pipelines/formats/declared.py",
     "pipelines/outputs/declared.py",
     "pipelines/outputs/epochs.py",
+    "pipelines/outputs/sinks.py",
     "pipelines/progress/summary_text.py",
     "pipelines/running/expression_places.py",
     "pipelines/running/restarts.py",
@@ -360,7 +361,7 @@ def test_what_decides_in_pipelines_is_listed() -> None:
     """A module that needs nothing of the world stays so; packages and what programs import have no code of their own."""
     rooms = [path for path in MODULES if name_of(path).count("/") > 1 and name_of(path).startswith("pipelines/")]
     deciding = {name_of(path) for path in rooms if path.name != "__init__.py" and not world_uses(tree(path))}
-    assert deciding == DECIDING_IN_EDGES
+    assert deciding == {each for each in DECIDING_IN_EDGES if each.startswith("pipelines/")}
 
 
 def test_every_exception_to_purity_is_a_module() -> None:

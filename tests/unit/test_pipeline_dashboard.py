@@ -34,7 +34,7 @@ from barnabas.pipelines.dashboard.queries import query_problem, run_query  # noq
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader  # noqa: E402
 from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
-from barnabas.pipelines.outputs.kinds import open_output  # noqa: E402
+from barnabas.pipelines.outputs.registry import open_output  # noqa: E402
 from barnabas.pipelines.specification import spec  # noqa: E402
 from barnabas.pipelines.specification.charts import Chart  # noqa: E402
 from barnabas.pipelines.specification.spec import DatabaseSink  # noqa: E402

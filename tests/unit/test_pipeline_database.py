@@ -13,11 +13,12 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from barnabas.pipelines.errors import with_advice  # noqa: E402
-from barnabas.pipelines.outputs.kinds import open_database  # noqa: E402
+from barnabas.pipelines.outputs.declared import OutputError  # noqa: E402
 from barnabas.pipelines.outputs.sql import DatabaseError  # noqa: E402
 from barnabas.pipelines.outputs.sqlite_table import SqliteTable  # noqa: E402
 from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable  # noqa: E402
 from barnabas.pipelines.specification.spec import DatabaseSink  # noqa: E402
+from support.databases import open_database  # noqa: E402
 
 TYPES = {"window_start": "timestamp", "carrier": "string", "flights": "bigint"}
 DAY = datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)
@@ -135,7 +136,7 @@ def test_a_table_of_another_shape_is_refused_when_the_flow_starts(tmp_path: Path
 def test_a_key_that_is_no_column_is_refused(tmp_path: Path) -> None:
     """The message lists the columns there are."""
     wrong = DatabaseSink("sqlite", str(tmp_path / "out.db"), "t", ("nothing",))
-    with pytest.raises(DatabaseError, match="but the rows have window_start, carrier, flights"):
+    with pytest.raises(OutputError, match="but the rows have window_start, carrier, flights"):
         open_database(wrong, TYPES)
 
 

@@ -12,11 +12,12 @@ duckdb = pytest.importorskip("duckdb")
 deltalake = pytest.importorskip("deltalake")
 
 from barnabas.pipelines.outputs.declared import LakeSink, SearchSink  # noqa: E402
-from barnabas.pipelines.outputs.kinds import open_database, open_output  # noqa: E402
+from barnabas.pipelines.outputs.registry import open_output  # noqa: E402
 from barnabas.pipelines.outputs.sql import DatabaseError  # noqa: E402
 from barnabas.pipelines.outputs.table import OutputTable  # noqa: E402
 from barnabas.pipelines.specification.spec import DatabaseSink  # noqa: E402
 from barnabas.pipelines.values.texts import text_of_bytes  # noqa: E402
+from support.databases import open_database  # noqa: E402
 from support.key_matrix import (  # noqa: E402
     KEY_TYPES,
     STEPS,

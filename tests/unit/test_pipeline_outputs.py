@@ -19,12 +19,13 @@ import pyarrow.dataset as ds  # noqa: E402
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.pipelines.dashboard.results import ResultReader  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError, SearchSink  # noqa: E402
-from barnabas.pipelines.outputs.kinds import inspect_output, open_database, open_output  # noqa: E402
+from barnabas.pipelines.outputs.registry import inspect_output, open_output  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
 from barnabas.pipelines.outputs.sql import DatabaseError  # noqa: E402
 from barnabas.pipelines.outputs.table import DELETION_MARK, OutputTable  # noqa: E402
 from barnabas.pipelines.specification.spec import POSITION, DatabaseSink  # noqa: E402
 from barnabas.pipelines.values.arrow_values import ValueOutOfRangeError, require_texts, values_of  # noqa: E402
+from support.databases import open_database  # noqa: E402
 
 TYPES = {"at": "timestamp", "carrier": "string", "flights": "bigint", "tags": "array<string>", "share": "decimal(5,2)"}
 SCHEMA = pa.schema(

@@ -35,6 +35,7 @@ __all__ = [
     "fields",
     "foreach_batch",
     "load_flow",
+    "output",
     "postgresql",
     "sqlite",
     "to_topic",
@@ -112,6 +113,11 @@ def foreach_batch(function: Callable[[Any, int], None], *, key: Sequence[str] = 
     After a crash it is called again with the number and the rows of the micro-batch that did not end.
     """
     return _sink("function", key, function=function)
+
+
+def output(type: str, /, *, key: Sequence[str] = (), **fields: Any) -> Table:  # noqa: A002  # the field's name in the file
+    """A sink of any kind, with its fields as in the file: ``output("delta", path="late", key=["id"])``."""
+    return _sink(type, key, **fields)
 
 
 def _sink(type_name: str, key: Sequence[str], **values: Any) -> Table:

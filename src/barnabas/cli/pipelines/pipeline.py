@@ -17,11 +17,11 @@ from barnabas.cli.pipelines.progress import RunDisplay
 from barnabas.cli.pipelines.templates import add_new_action, add_test_action, run_tests, write_flow
 from barnabas.cli.pipelines.verification import add_verify_action, verify
 from barnabas.cli.pipelines.waiting import WaitDisplay
-from barnabas.pipelines.checkpoints.checkpoint import sink_name
 from barnabas.pipelines.errors import secrets_hidden
 from barnabas.pipelines.flow_file.fields import SpecError, SpecProblem
 from barnabas.pipelines.flow_file.function_files import FunctionUse
 from barnabas.pipelines.flows import load_flow
+from barnabas.pipelines.outputs.registry import sink_name
 from barnabas.pipelines.progress.summary_text import lost_count_text, wrong_lines
 from barnabas.pipelines.specification import spec
 

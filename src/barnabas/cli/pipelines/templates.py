@@ -13,7 +13,7 @@ from barnabas.cli.output.tables import print_json
 from barnabas.cli.output.terminal import print
 from barnabas.cli.pipelines.waiting import trial_session
 from barnabas.pipelines.specification import spec
-from barnabas.pipelines.specification.templates import TEMPLATE_FORMATS, TEMPLATE_SINKS, cases_template, flow_template
+from barnabas.pipelines.specification.templates import TEMPLATE_FORMATS, cases_template, flow_template, template_sinks
 
 __all__ = ["add_new_action", "add_test_action", "run_tests", "write_flow"]
 
@@ -27,7 +27,7 @@ def add_new_action(commands: Any) -> argparse.ArgumentParser:
     new.add_argument(
         "--from", dest="kind", choices=TEMPLATE_FORMATS, default="json", help="format of the topic's values"
     )
-    new.add_argument("--to", dest="sink", choices=TEMPLATE_SINKS, default="sqlite", help="where results go")
+    new.add_argument("--to", dest="sink", choices=template_sinks(), default="sqlite", help="where results go")
     new.add_argument("--topic", help="the topic to read (default: the flow's name)")
     new.add_argument(
         "--bootstrap-servers",

@@ -40,10 +40,11 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.cluster.offsets import Offsets, Range, from_json, from_spark, least_offsets, to_json
 from barnabas.pipelines.errors import DAMAGED_ADVICE, OTHER_STATE_ADVICE, PipelineError
-from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
-from barnabas.pipelines.specification.spec import Aggregate, DatabaseSink, Flow, FunctionSink, Source, TopicSink
+from barnabas.pipelines.outputs.declared import Sink
+from barnabas.pipelines.outputs.registry import is_table, kind_of, sink_name
+from barnabas.pipelines.specification.spec import Aggregate, Flow, Source
 
-__all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "lost_rows_error", "sink_files", "sink_name"]
+__all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "lost_rows_error", "sink_file", "sink_files"]
 
 _NOTE_S = 5.0
 _CONTEXT = 80
@@ -498,23 +499,15 @@ def _aggregate_state(place: str, how: Aggregate, text: Callable[[str, str], str]
     return {f"{place}.{name}": value for name, value in fields.items() if value}
 
 
-def sink_name(sink: Any) -> str:
-    """A sink as messages name it."""
-    if isinstance(sink, TopicSink):
-        return f"topic {sink.topic}"
-    return f"function {sink.name}" if isinstance(sink, FunctionSink) else f"{sink.type} table {sink.table}"
-
-
 def sink_files(flow: Flow) -> dict[str, Path]:
     """The files and folders of the flow's sinks that are on this machine, by the sinks' names."""
     return {sink_name(sink): file for sink in flow.sinks if (file := sink_file(sink))}
 
 
-def sink_file(sink: Any) -> Path | None:
+def sink_file(sink: Sink) -> Path | None:
     """The file or folder of a sink that is on this machine."""
-    if isinstance(sink, DatabaseSink) and sink.type in ("sqlite", "duckdb"):
-        return Path(sink.url)
-    return Path(sink.path) if isinstance(sink, LakeSink | SearchSink) else None
+    place = kind_of(sink).local_place(sink)
+    return None if place is None else Path(place.path)
 
 
 def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
@@ -522,7 +515,7 @@ def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
     now = describe_flow(flow)
     changes: list[Change] = []
     if (name := before.get("name", flow.name)) != flow.name:
-        kept = all(isinstance(sink, TopicSink | FunctionSink) for sink in flow.sinks)
+        kept = not any(is_table(sink) for sink in flow.sinks)
         text = f"was {name}"
         changes.append(Change("name", text if kept else f"{text}; tables know their micro-batches by it", fits=kept))
     old_sources, new_sources = before["sources"], now["sources"]
@@ -591,7 +584,7 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def lost_rows_error(flow: Flow, sink: object, found: int, last: int) -> PipelineError:
+def lost_rows_error(flow: Flow, sink: Sink, found: int, last: int) -> PipelineError:
     """A sink holds micro-batches up to ``found`` (-1: none), but the checkpoint counts ``last`` as done."""
     has = "nothing that this flow wrote" if found < 0 else f"micro-batches up to {found} only"
     return PipelineError(

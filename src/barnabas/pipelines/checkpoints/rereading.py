@@ -12,9 +12,9 @@ last, as it did. Both can be wrong:
 from collections.abc import Collection, Mapping, Sequence
 
 from barnabas.base.ids import TopicPartition
-from barnabas.pipelines.checkpoints.checkpoint import sink_name
 from barnabas.pipelines.checkpoints.topic_ids import keyed_by_position
-from barnabas.pipelines.specification.spec import POSITION, Flow, FunctionSink, TopicSink
+from barnabas.pipelines.outputs.registry import kind_of, sink_name
+from barnabas.pipelines.specification.spec import POSITION, Flow
 
 __all__ = ["added_partitions", "order_problem", "replacement_problem", "unordered_sinks", "what_repeats"]
 
@@ -61,17 +61,7 @@ def what_repeats(flow: Flow) -> list[str]:
     how = flow.last_aggregate
     result: list[str] = []
     for sink in flow.sinks:
-        key = ", ".join(sink.key)
-        if isinstance(sink, TopicSink):
-            text = f"takes the results again, with the same keys ({key})"
-        elif isinstance(sink, FunctionSink):
-            text = "is called again, with micro-batches numbered from 0"
-        elif sink.type == "parquet":
-            text = (
-                "cannot replace rows, and refuses those of another beginning: move its folder away before the next run"
-            )
-        else:
-            text = f"keeps one row for each {key}, so rows that come again replace their like"
+        text = kind_of(sink).repetition(sink)
         if how and (how.window or how.session):
             text += ". A window that began before the new position gets figures of the repeated records only"
         elif how:

@@ -116,7 +116,7 @@ def _ids(source: Source, cluster: KafkaCluster) -> dict[str, str]:
 
 def keyed_by_position(flow: Flow) -> Sequence[str]:
     """The sinks in which a record of a topic that was made again replaces a row of the topic before: of the same position."""
-    from barnabas.pipelines.checkpoints.checkpoint import sink_name
+    from barnabas.pipelines.outputs.registry import sink_name
 
     return [sink_name(sink) for sink in flow.sinks if set(sink.key) <= set(POSITION) and sink.key]
 

@@ -36,7 +36,8 @@ from barnabas.pipelines.frames.plans import (
     stateful_operations,
 )
 from barnabas.pipelines.frames.views import run_sql, step_rows
-from barnabas.pipelines.outputs.declared import LakeSink, folder_type_problem
+from barnabas.pipelines.outputs.declared import Sink
+from barnabas.pipelines.outputs.registry import is_table, kind_of, table_kind_of
 from barnabas.pipelines.specification.model import MODEL_VERSION, Model
 from barnabas.pipelines.specification.row_steps import aggregates_records, takes_records
 from barnabas.pipelines.specification.spec import (
@@ -45,10 +46,8 @@ from barnabas.pipelines.specification.spec import (
     Flow,
     FlowStep,
     Format,
-    FunctionSink,
     Lookup,
     Source,
-    TopicSink,
     Transform,
     Watermark,
 )
@@ -344,19 +343,18 @@ class _Check:
         if self._flow.model:
             types |= self._model(results, self._flow.model)
         # A column whose expression is wrong has no type; that is reported already.
-        if not self._problems and any(not isinstance(sink, TopicSink | FunctionSink) for sink in self._flow.sinks):
+        if not self._problems and any(map(is_table, self._flow.sinks)):
             self._check_storable(types)
         for number, sink in enumerate(self._flow.sinks):
             for name in getattr(sink, "text", ()):
                 self._must_be_column(f"sinks[{number}].text", name, types)
-            if isinstance(sink, LakeSink):
-                self._folders(f"sinks[{number}].partition_by", sink, types)
+            self._folders(f"sinks[{number}].partition_by", sink, types)
             field = f"sinks[{number}].key"
             if sink.key == POSITION and not set(POSITION) <= set(types):
                 text = f"is missing: the results have no position in a topic; take columns from {', '.join(types)}"
                 self._problems.append(Problem(field, text))
                 continue
-            if sink.key == POSITION and not isinstance(sink, LakeSink | FunctionSink) and multiplies_rows(results):
+            if sink.key == POSITION and kind_of(sink).tells_positions_apart and multiplies_rows(results):
                 text = "is missing: explode makes several rows of one record, so its position does not tell them apart"
                 self._problems.append(Problem(field, text))
             self._key(field, sink.key, results, types)
@@ -366,10 +364,10 @@ class _Check:
 
         self._charts(types)
 
-    def _folders(self, field: str, sink: LakeSink, types: dict[str, str]) -> None:
-        for name in sink.partition_by:
+    def _folders(self, field: str, sink: Sink, types: dict[str, str]) -> None:
+        for name in kind_of(sink).folders(sink):
             self._must_be_column(field, name, types)
-            if problem := folder_type_problem(sink.type, types.get(name, "string")):
+            if problem := table_kind_of(sink).folder_problem(types.get(name, "string")):
                 self._problems.append(Problem(field, f"names {name}, which {problem}"))
 
     def _key(self, field: str, key: Sequence[str], results: DataFrame, types: dict[str, str]) -> None:

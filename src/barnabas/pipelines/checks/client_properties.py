@@ -9,7 +9,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.pipelines.cluster.kafka_cluster import open_client
 from barnabas.pipelines.cluster.options import client_config
 from barnabas.pipelines.flow_file.fields import SpecError
-from barnabas.pipelines.outputs.sinks import TopicSink
+from barnabas.pipelines.outputs.declared import TopicSink
 from barnabas.pipelines.specification.spec import Flow
 
 __all__ = ["require_consistent_properties"]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.pipelines.flow_file.fields import SpecProblem
-from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
-from barnabas.pipelines.outputs.sinks import DatabaseSink
+from barnabas.pipelines.outputs.declared import Sink
+from barnabas.pipelines.outputs.registry import kind_of
 from barnabas.pipelines.specification.spec import Flow
 
 __all__ = ["find_place_problems", "sink_place_problem"]
@@ -33,17 +33,10 @@ def _problems(flow: Flow) -> Iterator[tuple[str, str]]:
         yield "model.path", problem
 
 
-def sink_place_problem(sink: object, checkpoint: str) -> str | None:
+def sink_place_problem(sink: Sink, checkpoint: str) -> str | None:
     """Why the file or folder of a sink can be neither written nor made; None if it can, or if the sink has none."""
-    match sink:
-        case LakeSink():
-            return _place_problem(sink.path, checkpoint, is_folder=True)
-        case SearchSink():
-            return _place_problem(sink.path, checkpoint, is_folder=False)
-        case DatabaseSink(type="sqlite" | "duckdb"):
-            return _place_problem(sink.url, checkpoint, is_folder=False)
-        case _:
-            return None
+    place = kind_of(sink).local_place(sink)
+    return None if place is None else _place_problem(place.path, checkpoint, is_folder=place.is_folder)
 
 
 def _place_problem(path: str, checkpoint: str, *, is_folder: bool) -> str | None:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
-from barnabas.pipelines.checkpoints.checkpoint import Checkpoint, lost_rows_error, sink_file, sink_name
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint, lost_rows_error, sink_file
 from barnabas.pipelines.checkpoints.topic_ids import TopicIds
 from barnabas.pipelines.checks.analysis import analyse_flow, without_spark_logging
 from barnabas.pipelines.checks.local_places import sink_place_problem
@@ -33,7 +33,7 @@ from barnabas.pipelines.frames import transforms
 from barnabas.pipelines.frames.plans import output_mode
 from barnabas.pipelines.frames.views import Views, build_views, source_rows
 from barnabas.pipelines.outputs.declared import OutputError
-from barnabas.pipelines.outputs.kinds import inspect_output
+from barnabas.pipelines.outputs.registry import inspect_output, sink_name
 from barnabas.pipelines.outputs.sql import check_columns
 from barnabas.pipelines.specification.model import MODEL_VERSION
 from barnabas.pipelines.specification.spec import Flow, FunctionSink, Lookup, Source, TopicSink

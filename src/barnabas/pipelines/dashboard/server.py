@@ -32,7 +32,8 @@ from barnabas.pipelines.dashboard.charts import (
 )
 from barnabas.pipelines.dashboard.page import HEADERS, PAGE, SCRIPT
 from barnabas.pipelines.dashboard.queries import run_query
-from barnabas.pipelines.dashboard.results import NoResultError, ResultReader, readable_sinks
+from barnabas.pipelines.dashboard.results import ResultReader, readable_sinks
+from barnabas.pipelines.outputs.declared import NoResultError
 from barnabas.pipelines.specification.charts import Chart
 from barnabas.pipelines.specification.spec import Flow
 

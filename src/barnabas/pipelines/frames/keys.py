@@ -36,9 +36,8 @@ from pyspark.sql.types import (
 )
 
 from barnabas.pipelines.formats.reasons import shown
-from barnabas.pipelines.outputs.declared import LakeSink
-from barnabas.pipelines.outputs.sql import POSTGRES_KEY_BYTES
-from barnabas.pipelines.specification.spec import DatabaseSink, Sink
+from barnabas.pipelines.outputs.declared import Sink
+from barnabas.pipelines.outputs.registry import is_table, table_kind_of
 from barnabas.pipelines.values.texts import NOT_UTF8
 
 __all__ = [
@@ -111,46 +110,53 @@ def key_problem(key: Sequence[str], types: StructType, sinks: Sequence[Sink]) ->
     ``key`` names columns of the rows, whose types are ``types``.
     """
     problems: list[Column] = []
-    in_postgres = [each for each in sinks if isinstance(each, DatabaseSink) and each.type == "postgresql"]
+    limits = next((each for sink in sinks if is_table(sink) and (each := table_kind_of(sink).key_limits)), None)
     sizes: list[Column] = []
     for name in key:
         column, kind = F.col(name), types[name].dataType
         if isinstance(kind, StringType):
             reason = F.concat(F.lit(f"column {name} is "), shown(F.make_valid_utf8(column)))
             problems.append(F.when(~F.is_valid_utf8(column), F.concat(reason, F.lit(NOT_UTF8))))
-            if in_postgres:
+            if limits:
                 has_nul = F.contains(column, F.lit("\0"))
-                text = F.lit(" with the character U+0000, which PostgreSQL cannot hold")
+                text = F.lit(f" with the character U+0000, which {limits.system} cannot hold")
                 problems.append(F.when(has_nul, F.concat(reason, text)))
         if isinstance(kind, StringType | BinaryType):
             sizes.append(F.coalesce(F.octet_length(column), F.lit(0)))
-    if in_postgres and sizes:
+    if limits and sizes:
         size = reduce(add, sizes)
         names = ", ".join(key)
         reason = F.concat(
             F.lit(f"the key ({names}) has "),
             size.cast("string"),
-            F.lit(f" bytes, and PostgreSQL takes {POSTGRES_KEY_BYTES:,}"),
+            F.lit(f" bytes, and {limits.system} takes {limits.most_bytes:,}"),
         )
-        problems.append(F.when(size > POSTGRES_KEY_BYTES, reason))
+        problems.append(F.when(size > limits.most_bytes, reason))
+    folders = _folders(sinks)
     problems += [
-        _folder_problem(name)
+        _folder_problem(name, folders[name])
         for name in key
-        if isinstance(types[name].dataType, StringType) and name in _folders(sinks)
+        if isinstance(types[name].dataType, StringType) and name in folders
     ]
     return F.coalesce(*problems) if problems else None
 
 
-def _folders(sinks: Sequence[Sink]) -> set[str]:
-    """The columns that make folders of Delta tables."""
-    return {name for sink in sinks if isinstance(sink, LakeSink) and sink.type == "delta" for name in sink.partition_by}
+def _folders(sinks: Sequence[Sink]) -> dict[str, str]:
+    """The columns that make folders of tables which take an empty name for null, with the system that does."""
+    tables = [(sink, table_kind_of(sink)) for sink in sinks if is_table(sink)]
+    return {
+        name: kind.empty_folder_is_null
+        for sink, kind in tables
+        if kind.empty_folder_is_null
+        for name in kind.folders(sink)
+    }
 
 
-def _folder_problem(name: str) -> Column:
-    """Why a text cannot be in a folder's name; null if it can. Delta takes an empty one for null."""
+def _folder_problem(name: str, system: str) -> Column:
+    """Why a text cannot be in a folder's name; null if it can. The system takes an empty one for null."""
     column = F.col(name)
     is_long = F.length(F.url_encode(column)) > _FOLDER_BYTES - len(name)
-    return F.when(column == "", F.lit(f"column {name} is empty, which Delta takes for null in partition_by")).when(
+    return F.when(column == "", F.lit(f"column {name} is empty, which {system} takes for null in partition_by")).when(
         is_long, F.lit(f"column {name} is longer than a folder's name may be, which partition_by makes of it")
     )
 

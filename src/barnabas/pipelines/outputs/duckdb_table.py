@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.base.installation import install_command
+from barnabas.pipelines.outputs.declared import DatabaseSink
 from barnabas.pipelines.outputs.duckdb_access import open_duckdb
 from barnabas.pipelines.outputs.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
-from barnabas.pipelines.outputs.sinks import DatabaseSink
 from barnabas.pipelines.outputs.sql import (
     DROPPED_TABLE_ADVICE,
     DatabaseError,

@@ -14,11 +14,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from barnabas.pipelines.outputs.declared import LakeSink, OpenSearchSink, OutputError, SearchSink
+from barnabas.pipelines.outputs.declared import DatabaseSink, LakeSink, OutputError, SearchSink, TableSink
 from barnabas.pipelines.outputs.duckdb_access import open_duckdb
-from barnabas.pipelines.outputs.kinds import TableSink
 from barnabas.pipelines.outputs.postgres import open_postgres
-from barnabas.pipelines.outputs.sinks import DatabaseSink
 from barnabas.pipelines.outputs.sql import quoted
 
 __all__ = ["old_keys"]
@@ -31,7 +29,7 @@ _NUMBERS = ("float", "double")
 
 
 def old_keys(sink: TableSink, types: Mapping[str, str]) -> list[str]:
-    """What is odd about rows of an output, for each column of the key and each oddity; nothing for OpenSearch.
+    """What is odd about rows of an output, for each column of the key and each oddity.
 
     ``types`` are Spark's of the rows' columns. Raises `OutputError` if the table cannot be read, or is not there.
     """
@@ -58,12 +56,12 @@ def _old_keys(sink: TableSink, types: Mapping[str, str]) -> Iterator[str]:
             found |= {name: (f"{quoted(name)} = 0 AND signbit({quoted(name)})", _ZERO) for name in numbers}
             with open_duckdb(sink.url, read_only=True) as connection:
                 yield from _asked(connection, sink.table, found)
-        case DatabaseSink():
+        case DatabaseSink(type="postgresql"):
             found = {name: (f"strpos({quoted(name)}, chr(65533)) > 0", _REPLACED) for name in texts}
             found |= {name: (f"{quoted(name)} = 0 AND {quoted(name)}::text = '-0'", _ZERO) for name in numbers}
             with open_postgres(sink.url, connect_timeout=10) as connection:
                 yield from _asked(connection, sink.table, found)
-        case LakeSink() | OpenSearchSink():
+        case _:  # had the rule of today from the start
             return
 
 

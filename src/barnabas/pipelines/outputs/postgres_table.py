@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.base.installation import install_command
+from barnabas.pipelines.outputs.declared import DatabaseSink
 from barnabas.pipelines.outputs.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
 from barnabas.pipelines.outputs.postgres import open_postgres, postgres_reason
-from barnabas.pipelines.outputs.sinks import DatabaseSink
 from barnabas.pipelines.outputs.sql import (
     DROPPED_TABLE_ADVICE,
     DatabaseError,

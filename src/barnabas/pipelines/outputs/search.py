@@ -15,8 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from barnabas.pipelines.outputs.declared import OutputError, SearchSink
-from barnabas.pipelines.outputs.sinks import DatabaseSink
+from barnabas.pipelines.outputs.declared import DatabaseSink, OutputError, SearchSink
 from barnabas.pipelines.outputs.sql import quoted
 from barnabas.pipelines.outputs.sqlite_table import SqliteTable
 

@@ -13,7 +13,6 @@ from barnabas.pipelines.values.arrow_values import ValueOutOfRangeError, values_
 
 __all__ = [
     "DROPPED_TABLE_ADVICE",
-    "POSTGRES_KEY_BYTES",
     "DatabaseError",
     "batch_name",
     "check_columns",
@@ -28,8 +27,6 @@ __all__ = [
 
 BATCH = "barnabas_batch"
 _DECIMAL = re.compile(r"\((\d+),\s*(\d+)\)")
-POSTGRES_KEY_BYTES = 2500
-"""How many bytes the texts of a key may have for PostgreSQL: an entry of its index has 2,704, its other columns included."""
 DROPPED_TABLE_ADVICE = f"It was there when the flow began. Restore it, together with {EPOCHS_TABLE}; or {REFILL_ADVICE}"
 """What to do about a table that was dropped."""
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from barnabas.pipelines.outputs.declared import DatabaseSink
 from barnabas.pipelines.outputs.epochs import EPOCHS_TABLE, delete_epochs_statement, read_epoch, select_epoch_statement
-from barnabas.pipelines.outputs.sinks import DatabaseSink
 from barnabas.pipelines.outputs.sql import (
     DROPPED_TABLE_ADVICE,
     DatabaseError,

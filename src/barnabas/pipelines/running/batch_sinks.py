@@ -9,22 +9,22 @@ result once; transactions will do this for other readers when brokers have them.
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from barnabas.pipelines.checkpoints.checkpoint import Checkpoint, lost_rows_error, sink_name
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint, lost_rows_error
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.frames.keys import whole_texts, with_equal_keys
 from barnabas.pipelines.frames.ordering import RowVersions, newer_rows, versions_file
 from barnabas.pipelines.frames.transforms import MIXED, as_messages, field_types, latest_per_key, with_deletions
-from barnabas.pipelines.outputs.declared import LakeSink
-from barnabas.pipelines.outputs.kinds import TableSink, open_output
+from barnabas.pipelines.outputs.declared import FunctionSink, Sink, TableSink, TopicSink
+from barnabas.pipelines.outputs.registry import kind_of, open_output, sink_name
 from barnabas.pipelines.outputs.table import OutputTable
-from barnabas.pipelines.specification.spec import POSITION, Flow, FunctionSink, Sink, TopicSink
+from barnabas.pipelines.specification.spec import POSITION, Flow
 from barnabas.pipelines.values.arrow_values import require_texts
 
 __all__ = ["BatchSink", "open_sinks", "require_batches"]
@@ -107,7 +107,7 @@ class _TableWriter:
         self._delete_when = sink.delete_when
         schema = _without_mark(self._last.of(results)).schema
         rows_change = flow.last_aggregate is not None or sink.key != POSITION
-        self._replaces = not isinstance(sink, LakeSink)
+        self._tells_apart = kind_of(sink).tells_positions_apart
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
         self._output: OutputTable = open_output(
             sink, field_types(schema), arrow_schema, rows_change=rows_change, is_stopped=is_stopped
@@ -118,7 +118,7 @@ class _TableWriter:
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:
         rows = self._last.collected(with_deletions(batch, self._delete_when))
-        if self._replaces and self._key == POSITION:
+        if self._tells_apart and self._key == POSITION:
             _require_positions(rows)
         require_texts(rows)
         self._output.apply(rows, self._flow.name, query, epoch)
@@ -207,7 +207,8 @@ def open_sinks(flow: Flow, results: DataFrame, *, is_stopped: Callable[[], bool]
             elif isinstance(sink, TopicSink):
                 opened.append(_TopicWriter(sink, flow))
             else:
-                opened.append(_TableWriter(sink, flow, _static(results), is_stopped))
+                table: Any = sink
+                opened.append(_TableWriter(table, flow, _static(results), is_stopped))
     except BaseException:
         for each in opened:
             each.close()

@@ -11,9 +11,10 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
-from barnabas.pipelines.checkpoints.checkpoint import Checkpoint, sink_name
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.specification.spec import POSITION, Flow, FunctionSink, TopicSink
+from barnabas.pipelines.outputs.registry import is_table, sink_name
+from barnabas.pipelines.specification.spec import POSITION, Flow, FunctionSink
 
 __all__ = ["KEY_RULE", "settle_keys"]
 
@@ -67,10 +68,11 @@ def _report_old_keys(flow: Flow, types: Mapping[str, str], say: Callable[[str], 
 
     refill = f"`barnabas pipeline rewind {flow.places.file or 'FILE'} --to earliest --yes` fills the table again"
     for sink in flow.sinks:
-        if isinstance(sink, TopicSink | FunctionSink) or sink.key == POSITION:
+        if not is_table(sink) or sink.key == POSITION:
             continue
+        table: Any = sink
         try:
-            for text in old_keys(sink, types):
+            for text in old_keys(table, types):
                 say(
                     f"warning: {sink_name(sink)} has {text}. Keys are equal by another rule than in the version that wrote it; new rows of "
                     f"such keys come beside it. Delete these rows, if they are wrong; {refill}"

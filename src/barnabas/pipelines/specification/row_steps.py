@@ -7,7 +7,7 @@ computed there ends the flow.
 
 from dataclasses import dataclass, field
 
-from barnabas.pipelines.outputs.declared import LakeSink
+from barnabas.pipelines.outputs.registry import kind_of
 from barnabas.pipelines.specification.spec import POSITION, Aggregate, Expectation, Flow, Source, Transform
 
 __all__ = ["RowStep", "aggregates_records", "row_chains", "takes_records"]
@@ -61,7 +61,7 @@ def _key(flow: Flow, aggregate: Aggregate | None) -> tuple[str, ...]:
     if aggregate:
         return aggregate.group_by
     keys = [name for sink in flow.sinks if sink.key != POSITION for name in sink.key]
-    folders = [name for sink in flow.sinks if isinstance(sink, LakeSink) for name in sink.partition_by]
+    folders = [name for sink in flow.sinks for name in kind_of(sink).folders(sink)]
     return tuple(dict.fromkeys(keys + folders))
 
 

@@ -23,16 +23,10 @@ from barnabas.pipelines.flow_file.function_files import FunctionUse
 from barnabas.pipelines.flow_file.masters import MASTER, task_problem
 from barnabas.pipelines.flow_file.toml_lines import locate_keys
 from barnabas.pipelines.formats.declared import Format, read_format
-from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
-from barnabas.pipelines.outputs.sinks import (
-    DatabaseSink,
-    FunctionSink,
-    Sink,
-    SourceCluster,
-    TopicSink,
-    read_sink,
-    refuse_equal_sinks,
-)
+from barnabas.pipelines.outputs.declared import DatabaseSink, FunctionSink, Sink, TopicSink
+from barnabas.pipelines.outputs.kind import SourceCluster
+from barnabas.pipelines.outputs.registry import kind_of
+from barnabas.pipelines.outputs.sinks import read_sink, refuse_equal_sinks
 from barnabas.pipelines.specification.charts import Chart, declare_chart
 from barnabas.pipelines.specification.limits import Limit, read_limit
 from barnabas.pipelines.specification.model import Model, declare_model
@@ -501,10 +495,8 @@ def _local_places(flow: Flow) -> dict[str, str]:
     """The files and folders of a flow beside its checkpoint, by their fields."""
     places: dict[str, str] = {}
     for number, sink in enumerate(flow.sinks):
-        if isinstance(sink, LakeSink | SearchSink):
-            places[f"sinks[{number}].path"] = sink.path
-        elif isinstance(sink, DatabaseSink) and sink.type != "postgresql":
-            places[f"sinks[{number}].path"] = sink.url
+        if place := kind_of(sink).local_place(sink):
+            places[f"sinks[{number}].path"] = place.path
     files = [each for each in flow.lookups if each.type not in ("postgresql", "topic")]
     places |= {f"tables.{each.name}.path": each.place for each in files}
     if flow.model:

@@ -6,7 +6,9 @@ Every combination is a valid flow whose test passes: it keeps the example's rows
 import json
 from typing import Final, NamedTuple
 
-__all__ = ["TEMPLATE_FORMATS", "TEMPLATE_SINKS", "cases_template", "flow_template"]
+from barnabas.pipelines.outputs.registry import output_kinds
+
+__all__ = ["TEMPLATE_FORMATS", "cases_template", "flow_template", "template_sinks"]
 
 
 class _Format(NamedTuple):
@@ -80,18 +82,6 @@ _FORMATS: Final = {
 }
 TEMPLATE_FORMATS: Final = tuple(_FORMATS)
 
-_SINKS: Final = {
-    "sqlite": 'path = "state/{name}.db"\ntable = "results"',
-    "duckdb": 'path = "state/{name}.duckdb"\ntable = "results"',
-    "postgresql": 'url = "postgresql://localhost/postgres"   # ${{NAME}} takes a password from the environment\ntable = "results"',
-    "topic": 'topic = "{name}-results"',
-    "parquet": 'path = "state/{name}-results"',
-    "delta": 'path = "state/{name}-results"',
-    "search": 'path = "state/{name}-search.db"\ntable = "results"\ntext = ["{text}"]',
-    "opensearch": 'url = "http://localhost:9200"\nindex = "{name}"\ntext = ["{text}"]',
-}
-TEMPLATE_SINKS: Final = tuple(_SINKS)
-
 _FLOW = """\
 # What the flow {name} does, in one line.
 #   barnabas pipeline check {file}        every field, expression and type, without a cluster
@@ -144,10 +134,15 @@ source = [
 """
 
 
+def template_sinks() -> tuple[str, ...]:
+    """The kinds of outputs that a new flow may have."""
+    return tuple(name for name, kind in output_kinds().items() if kind.template)
+
+
 def flow_template(name: str, file: str, test_file: str, kind: str, sink: str, servers: str, topic: str) -> str:
     """The text of a flow's file."""
     how = _FORMATS[kind]
-    place = _SINKS[sink].format(name=name, text=how.text)
+    place = output_kinds()[sink].template.format(name=name, text=how.text)
     return _FLOW.format(
         name=name,
         file=file,

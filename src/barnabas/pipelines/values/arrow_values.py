@@ -8,7 +8,15 @@ import pyarrow as pa
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.values.texts import NOT_UTF8, TIME_OUT_OF_RANGE, text_of_bytes
 
-__all__ = ["ValueOutOfRangeError", "require_texts", "row_dicts", "shown_rows", "shown_values", "values_of"]
+__all__ = [
+    "ValueOutOfRangeError",
+    "require_texts",
+    "row_dicts",
+    "row_tuples",
+    "shown_rows",
+    "shown_values",
+    "values_of",
+]
 
 _ROWS = 10_000
 _SHOWN = 100
@@ -52,6 +60,13 @@ def _not_text(name: str, column: pa.Array | pa.ChunkedArray) -> str:
             printable = "".join(letter if letter.isprintable() else "\ufffd" for letter in shown[:_SHOWN])
             return f"column {name} has the text {printable}{NOT_UTF8}"
     return f"column {name} has a text{NOT_UTF8}"
+
+
+def row_tuples(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """The rows, each as a tuple. Raises `ValueOutOfRangeError`."""
+    for batch in rows.to_batches(max_chunksize=_ROWS):
+        columns = [values_of(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
+        yield from zip(*columns, strict=True)
 
 
 def row_dicts(rows: pa.Table) -> Iterator[dict[str, Any]]:

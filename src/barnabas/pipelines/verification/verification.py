@@ -12,9 +12,9 @@ A flow whose results do not follow from its records alone cannot be verified: on
 If records are gone (retention, compaction), an aggregate cannot be either, and rows that only the output has say nothing.
 """
 
-import struct
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.pipelines.checkpoints.checkpoint import Checkpoint, sink_name
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint
 from barnabas.pipelines.checkpoints.topic_ids import TopicIds
 from barnabas.pipelines.checks.analysis import without_spark_logging
 from barnabas.pipelines.checks.trial import compacted_topics, source_cluster
@@ -33,16 +33,15 @@ from barnabas.pipelines.cluster.offsets import Offsets, plan_ranges, to_json
 from barnabas.pipelines.cluster.options import SourceOptions
 from barnabas.pipelines.connector.data_source import SCHEMA_WITH_HEADERS, read_range
 from barnabas.pipelines.connector.flow_options import source_options
-from barnabas.pipelines.dashboard.results import ResultReader, read_postgres_rows, read_sqlite_rows
 from barnabas.pipelines.errors import PipelineError, reason_of
 from barnabas.pipelines.frames.keys import whole_texts
 from barnabas.pipelines.frames.transforms import as_messages, with_deletions
-from barnabas.pipelines.outputs.declared import LakeSink, SearchSink
+from barnabas.pipelines.outputs.kind import TableKind
+from barnabas.pipelines.outputs.registry import kind_of, sink_name, table_kind_of
 from barnabas.pipelines.outputs.search import ID_COLUMN
 from barnabas.pipelines.outputs.table import DELETION_MARK
 from barnabas.pipelines.running.run import run_on
 from barnabas.pipelines.specification.spec import (
-    DatabaseSink,
     Flow,
     Format,
     FunctionSink,
@@ -63,11 +62,6 @@ from barnabas.pipelines.verification.row_comparison import (
 )
 
 __all__ = ["CheckedRange", "CheckedSink", "Verification", "verify_flow"]
-
-_NOT_READABLE = {
-    "function": "what a function does with rows cannot be seen",
-    "opensearch": "an index of OpenSearch is not read back",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +238,9 @@ class _Checked:
     def copy(self, checkpoint: Checkpoint) -> Sink | None:
         """What takes the results in the place of the sink; None if it cannot be verified."""
         sink = self._sink
-        kind = "function" if isinstance(sink, FunctionSink) else getattr(sink, "type", "topic")
-        if kind in _NOT_READABLE:
-            self.found.reason = _NOT_READABLE[kind]
+        kind = kind_of(sink)
+        if kind.unreadable or (isinstance(kind, TableKind) and not kind.is_readable):
+            self.found.reason = kind.unreadable or "its rows are not read back"
             return None
         if since := checkpoint.since(sink):
             self.found.reason = f"it has results from micro-batch {since} on only"
@@ -254,17 +248,14 @@ class _Checked:
         self._folder.mkdir()
         self._rows = RowComparison(self._folder / "rows.db")
         path = str(self._folder / "copy")
-        if isinstance(sink, LakeSink | SearchSink):
-            self._copy = replace(sink, path=path)
-        elif isinstance(sink, DatabaseSink) and sink.type != "postgresql":
-            self._copy = replace(sink, url=path)
-        else:
+        self._copy = kind.at(sink, path) if isinstance(kind, TableKind) else None
+        if self._copy is None:
             take = self._take_records if isinstance(sink, TopicSink) else self._take_rows
             self._copy = FunctionSink(take, sink.key, sink.order_by)
         return self._copy
 
     def _take_rows(self, batch: DataFrame, _: int) -> None:
-        """Rows as PostgreSQL is given them."""
+        """Rows as an output on a server is given them."""
         assert self._rows is not None
         rows: pa.Table = with_deletions(batch, getattr(self._sink, "delete_when", None)).toArrow()
         self._columns = [name for name in rows.column_names if name != DELETION_MARK]
@@ -279,17 +270,11 @@ class _Checked:
         )
 
     def _as_stored(self, rows: Iterator[Sequence[Any]]) -> Iterator[list[Any]]:
-        """Values as PostgreSQL keeps them: numbers of 4 bytes, and texts without U+0000."""
-        narrow = [name in self._floats for name in self._columns]
+        """Values as the output keeps them."""
+        stored = table_kind_of(self._sink).stored
+        floats = [name in self._floats for name in self._columns]
         for row in rows:
-            yield [
-                struct.unpack("f", struct.pack("f", value))[0]
-                if is_narrow and value is not None
-                else value.replace("\0", "\ufffd")
-                if isinstance(value, str)
-                else value
-                for value, is_narrow in zip(row, narrow, strict=True)
-            ]
+            yield [stored(value, is_float=is_float) for value, is_float in zip(row, floats, strict=True)]
 
     def _take_records(self, batch: DataFrame, epoch: int) -> None:
         """Records as the topic is given them."""
@@ -332,16 +317,19 @@ class _Checked:
             rows.add(FOUND, last.rows())
             last.close()
             return
-        if isinstance(sink, DatabaseSink) and sink.type == "postgresql":
-            names, found = read_postgres_rows(sink)
+        if isinstance(self._copy, FunctionSink):
+            names, found = _read(sink)
             if self._columns:  # else the flow gave no row
                 rows.add(
                     FOUND,
-                    rows_of(self._columns, key, self._columns, self._as_stored(_chosen(names, self._columns, found))),
+                    rows_of(
+                        self._columns, key, self._columns, self._as_stored(_chosen(list(names), self._columns, found))
+                    ),
                 )
             else:
                 rows.add(FOUND, rows_of(names, key, names, found))
             return
+        assert self._copy is not None
         names, expected = _read(self._copy)
         columns = [name for name in names if name != ID_COLUMN]  # by which no row is known but in its index
         rows.add(EXPECTED, rows_of(names, key, columns, expected))
@@ -349,25 +337,15 @@ class _Checked:
         rows.add(FOUND, rows_of(others, key, columns, found))
 
 
-def _chosen(names: Sequence[str], wanted: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+def _chosen(names: Sequence[str], wanted: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     places = [names.index(name) for name in wanted]
     return ([row[at] for at in places] for row in rows)
 
 
-def _read(sink: Any) -> tuple[list[str], Any]:
-    """The columns and rows of an output that is a file or a folder."""
-    if isinstance(sink, SearchSink):
-        return read_sqlite_rows(sink.path, sink.table)
-    if isinstance(sink, DatabaseSink) and sink.type == "sqlite":
-        return read_sqlite_rows(sink.url, sink.table)
-    table = ResultReader(sink).read()
-    return table.column_names, _arrow_rows(table)
-
-
-def _arrow_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    for batch in table.to_batches(max_chunksize=10_000):
-        columns = [values_of(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
-        yield from zip(*columns, strict=True)
+def _read(sink: Sink) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    """The columns and rows of an output."""
+    found: tuple[Sequence[str], Iterable[Sequence[Any]]] = table_kind_of(sink).rows(sink, time.sleep)
+    return found
 
 
 def _read_topic(sink: TopicSink) -> Iterator[pa.RecordBatch]:
