@@ -175,6 +175,42 @@ def test_a_request_too_large_for_its_api_is_refused_when_its_first_bytes_have_co
     assert not client.handler.busy
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "version", "most_bytes"),
+    [
+        ("heartbeat", ApiKey.HEARTBEAT, 4, 256 << 10),
+        ("list_offsets", ApiKey.LIST_OFFSETS, 7, 16 << 20),
+        ("metadata", ApiKey.METADATA, 4, 16 << 20),
+    ],
+)
+def test_a_request_larger_than_any_of_its_form_closes_the_connection_when_it_begins(
+    tmp_path: Path, name: str, key: ApiKey, version: int, most_bytes: int
+) -> None:
+    """Its other bytes are not even read; one that comes whole is not decoded."""
+    broker = DataPath(tmp_path)
+    broker.serve((name,))
+    head = struct.pack(">hhi", key, version, 1)
+    in_pieces, whole = broker.connect(), broker.connect()
+    assert not in_pieces.handler.drops(head, most_bytes)
+    assert not in_pieces.is_closed
+    assert in_pieces.handler.drops(head, most_bytes + 1)
+    assert in_pieces.is_closed
+    whole.handler.frame(memoryview(bytearray(head + b"\xff\xff" + bytes(most_bytes))))
+    assert whole.is_closed
+    assert not in_pieces.sent + whole.sent
+
+
+@pytest.mark.parametrize("name", ["produce", "create_topics", "alter_configs", "leader_and_isr", "update_metadata"])
+def test_requests_that_may_have_much_to_say_have_only_the_limit_of_all(tmp_path: Path, name: str) -> None:
+    """Records, what an administrator writes, and what the controller says of a whole cluster."""
+    broker = DataPath(tmp_path)
+    broker.serve((name,))
+    (handler,) = broker.dispatcher.handlers.values()
+    client = broker.connect()
+    assert not client.handler.drops(struct.pack(">hhi", handler.key, handler.max_version, 1), 100 << 20)
+    assert not client.is_closed
+
+
 def test_the_bytes_of_a_large_request_that_is_not_served_are_not_kept(tmp_path: Path) -> None:
     """At its end the connection is closed, as after a small one."""
     broker = DataPath(tmp_path)
@@ -182,7 +218,7 @@ def test_the_bytes_of_a_large_request_that_is_not_served_are_not_kept(tmp_path: 
     for key, version in ((ApiKey.LIST_OFFSETS, 99), (999, 0)):
         head = struct.pack(">hhi", key, version, 1)
         assert client.handler.drops(head, 1 << 20)
-    assert not client.handler.drops(struct.pack(">hhi", ApiKey.LIST_OFFSETS, 7, 1), 100 << 20)
+    assert not client.handler.drops(struct.pack(">hhi", ApiKey.LIST_OFFSETS, 7, 1), 16 << 20)
     client.handler.dropped(head)
     assert client.is_closed
     assert client.sent == []

@@ -453,7 +453,7 @@ def test_a_request_too_large_for_its_api_is_not_kept_in_an_authentication_that_e
     wire.handler.dropped(head)
     assert wire.sent[0][4:8] == head[4:8]
     assert wire.answer().error_code == ErrorCode.INVALID_REQUEST
-    assert not wire.handler.drops(struct.pack(">hhi", ApiKey.LIST_OFFSETS, 7, 1), size)
+    assert not wire.handler.drops(struct.pack(">hhi", ApiKey.LIST_OFFSETS, 7, 1), 16 << 20)
     broker.timers.advance(5000)
     wire.handler.dropped(head)
     assert wire.is_closed

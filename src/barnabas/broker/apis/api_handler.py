@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from barnabas.broker.apis.request_sizes import NO_LIMIT, most_request_bytes
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.broker.requests.request_handler import RequestHandler
@@ -32,10 +33,11 @@ class ApiHandler:
     """
     inter_broker: bool = False
     """Whether only brokers may send it (it needs ClusterAction once there is an authorizer)."""
-    max_request_bytes: int = (1 << 31) - 1
-    """The largest request, where the API has a limit below that of all requests (socket.request.max.bytes)."""
-    too_large: ErrorCode = ErrorCode.INVALID_REQUEST
-    """The error for a larger one, of which there is no message."""
+    max_request_bytes: int = 0
+    """The largest request; 0 for what `most_request_bytes` says of its form, and no limit for those of brokers."""
+    too_large: ErrorCode | None = None
+    """The error for a larger one, of which there is no message. None closes the connection, as Kafka does for a request
+    larger than socket.request.max.bytes."""
     refusal: Callable[[Services, memoryview, int, int], str | None] | None = None
     """See `RequestHandler.refusal`."""
 
@@ -52,7 +54,7 @@ class ApiHandler:
             self.max_version,
             partial(self.handle, services),
             self.fail or self._error_only,
-            self.max_request_bytes,
+            self.max_request_bytes or (NO_LIMIT if self.inter_broker else most_request_bytes(api(self.key).request)),
             self.too_large,
             None if self.refusal is None else partial(self.refusal, services),
         )

@@ -17,6 +17,7 @@ from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, in_slices, reply_once
+from barnabas.broker.apis.request_sizes import NO_LIMIT
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -161,4 +162,4 @@ def _fail(message: CreateTopicsRequest, _version: int, code: ErrorCode) -> Creat
     )
 
 
-API = ApiHandler(ApiKey.CREATE_TOPICS, 2, 7, _handle, _fail)
+API = ApiHandler(ApiKey.CREATE_TOPICS, 2, 7, _handle, _fail, max_request_bytes=NO_LIMIT)

@@ -18,6 +18,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.join_group import JoinGroupResponse
 
 _MAX_REQUEST_BYTES = 4 << 20
@@ -39,4 +40,6 @@ def handle(services: Services, request: Request) -> None:
     services.groups.join(request.message, request.version, request.client_id or "", f"/{request.client.host}", reply)
 
 
-API = ApiHandler(ApiKey.JOIN_GROUP, 0, 9, handle, max_request_bytes=_MAX_REQUEST_BYTES)
+API = ApiHandler(
+    ApiKey.JOIN_GROUP, 0, 9, handle, max_request_bytes=_MAX_REQUEST_BYTES, too_large=ErrorCode.INVALID_REQUEST
+)

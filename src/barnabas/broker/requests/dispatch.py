@@ -11,8 +11,9 @@ requests that arrived together are served together, and with acks=all also wait 
 
 A request that cannot be decoded, or whose API or version is not advertised, closes the connection, as in Apache's
 brokers. Only ApiVersions in an unknown version is answered, in version 0 and with UNSUPPORTED_VERSION, so that newer
-clients can step down. A handler's exception becomes the API's own error response. So does a request that is larger than its
-API accepts; of one that comes in pieces only the beginning is kept, as of one that is not served.
+clients can step down. A handler's exception becomes the API's own error response. A request that is larger than its API accepts
+closes the connection when it begins, or becomes the API's own error response if the API names an error for it; of one that comes in
+pieces only the beginning is kept, as of one that is not served.
 """
 
 import logging
@@ -362,7 +363,10 @@ class ClientConnection:
                 return
             self._key = key
             if len(data) > handler.max_request_bytes:
-                self._refuse(handler, version, correlation_id, client_id)
+                if handler.too_large is None:
+                    self._close_for_size(handler, len(data))
+                else:
+                    self._refuse(handler, handler.too_large, version, correlation_id, client_id)
                 return
             if len(data) >= _LARGE_BYTES and (key != ApiKey.PRODUCE or len(data) >= _LARGE_PRODUCE_BYTES):
                 if handler.refusal is not None and (reason := handler.refusal(data, offset, version)) is not None:
@@ -432,11 +436,23 @@ class ClientConnection:
     def drops(self, head: bytes, frame_bytes: int) -> bool:
         key, version, _ = _HEAD.unpack(head)
         handler = self._dispatcher.handlers.get(key)
-        return (
-            handler is None
-            or not handler.min_version <= version <= handler.max_version
-            or frame_bytes > handler.max_request_bytes
+        if handler is None or not handler.min_version <= version <= handler.max_version:
+            return True
+        is_too_large = frame_bytes > handler.max_request_bytes
+        if is_too_large and handler.too_large is None:
+            self._close_for_size(handler, frame_bytes)
+        return is_too_large
+
+    def _close_for_size(self, handler: RequestHandler, frame_bytes: int) -> None:
+        logger.info(
+            "Closing the connection from %s:%d: a %s request of %d bytes; it may have %d",
+            self.client.host,
+            self.client.port,
+            handler.key.name,
+            frame_bytes,
+            handler.max_request_bytes,
         )
+        self._connection.close()
 
     def dropped(self, head: bytes) -> None:
         key, version, correlation_id = _HEAD.unpack(head)
@@ -444,11 +460,13 @@ class ClientConnection:
         self.last_active_ms = self._dispatcher.clock.monotonic_ms()
         if handler is None or not handler.min_version <= version <= handler.max_version:
             self._unsupported(key, version, correlation_id)
-        else:
+        elif handler.too_large is not None:  # else the connection is closing
             self._key = key
-            self._refuse(handler, version, correlation_id, None)
+            self._refuse(handler, handler.too_large, version, correlation_id, None)
 
-    def _refuse(self, handler: RequestHandler, version: int, correlation_id: int, client_id: str | None) -> None:
+    def _refuse(
+        self, handler: RequestHandler, error: ErrorCode, version: int, correlation_id: int, client_id: str | None
+    ) -> None:
         """Answer a request that is too large for its API."""
         request = Request(
             handler.key, version, correlation_id, client_id, None, self.client, self.last_active_ms, self._answer
@@ -456,7 +474,7 @@ class ClientConnection:
         logger.info("[%s] is larger than the %d bytes that it may have", request, handler.max_request_bytes)
         self._request = request
         self._synchronous = True
-        request.fail(handler.too_large)
+        request.fail(error)
         self._synchronous = False
 
     def bad_length(self, prefix: bytes) -> None:

@@ -26,7 +26,8 @@ class RequestHandler:
     larger than the API accepts."""
     max_request_bytes: int = (1 << 31) - 1
     """A larger request is answered with the error below, and not kept while it comes."""
-    too_large: ErrorCode = ErrorCode.INVALID_REQUEST
+    too_large: ErrorCode | None = None
+    """None closes the connection when a larger request begins."""
     refusal: Callable[[memoryview, int, int], str | None] | None = None
     """Why a large request is not even decoded, None if it is: from its frame, the offset of its message, and its version. Its
     connection is closed. May raise `MalformedMessageError`."""
