@@ -24,7 +24,7 @@ from barnabas.broker.replication.produce_append import Appended, Produce
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.codec import reader
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
+from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_request_header, encode_request, encode_response
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -33,10 +33,10 @@ from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from barnabas.wire.kafka.records.batch_header import HEADER, seal
+from barnabas.wire.kafka.records.batch_header import seal
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch
-from support.broker import START_MS, DataPath, Wire, batch
+from support.broker import START_MS, DataPath, Wire
 
 TOPICS = {
     "t": {},
@@ -1048,23 +1048,6 @@ def test_batches_that_came_together_can_be_sent_again_when_descriptors_were_shor
         run.step("together", [encoder.frame(request) for _ in range(2)])
         found.append([error for _, [(_, _, error, _)] in partition_answers(run.producer, 9)])
     assert found == [[ErrorCode.KAFKA_STORAGE_ERROR] * 2, [0, 0]]
-
-
-def test_batches_keep_the_leader_epoch_they_came_with_when_the_write_fails(tmp_path: Path) -> None:
-    """Some clients write -1, others 0; the general path takes both."""
-    run, encoder = Run(tmp_path, is_fast=True), Encoder()
-    run.step("together", [encoder.frame({**USUAL, "version": 9})])
-    partition = run.broker.replicas.get(TopicPartition("t", 0))
-    segment = partition.log.segments.active
-    segment._open_files._open[segment.path] = ShortOfDescriptors(segment.file)
-    appends = partition.log.begin_run(partition.leader_epoch, START_MS)
-    batches = [batch(b"a", leader_epoch=epoch) for epoch in (-1, 0, 5)]
-    came = list(map(bytes, batches))
-    offsets = [appends.add(memoryview(each), HEADER.unpack_from(each)) for each in batches]
-    assert -1 not in offsets
-    with pytest.raises(KafkaError):
-        appends.write()
-    assert list(map(bytes, batches)) == came
 
 
 def test_an_index_that_cannot_be_written_after_a_run_takes_the_log_offline(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from barnabas.log.append_run import MOST_BATCHES
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producer_state import encode_producer_snapshot
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
-from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, seal
+from barnabas.wire.kafka.records.batch_header import seal
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch
 
@@ -95,9 +95,6 @@ def append_in_runs(log: PartitionLog, batches: list[bytearray]) -> Iterator[tupl
     """Append batches that came together, as few writes as they allow."""
     run = log.begin_run(0, NOW)
     for batch in batches:
-        if run is None or len(batch) < HEADER_BYTES:
-            yield append_alone(log, batch)
-            continue
         header = unpack_header(batch)
         first_offset = run.add(memoryview(batch), header)
         if first_offset >= 0:
@@ -106,8 +103,7 @@ def append_in_runs(log: PartitionLog, batches: list[bytearray]) -> Iterator[tupl
         run.write()
         yield append_alone(log, batch)
         run = log.begin_run(0, NOW)
-    if run is not None:
-        run.write()
+    run.write()
 
 
 def state_of(log: PartitionLog) -> dict[str, object]:
@@ -211,17 +207,23 @@ def test_a_run_takes_no_more_batches_than_one_write_may_have(tmp_path: Path) -> 
     assert found == [*range(1, MOST_BATCHES + 1), -1, -1]
 
 
-def test_records_that_must_be_synced_are_left_to_appends_of_their_own(tmp_path: Path) -> None:
-    """flush.messages counts what is not synced: a run ends before it."""
-    log = new_log(tmp_path, flush_messages="4")
+def test_a_log_that_gives_records_its_own_time_takes_each_batch_alone(tmp_path: Path) -> None:
+    """Their answers have the time of the append."""
+    log = new_log(tmp_path, message_timestamp_type="LogAppendTime")
     append_alone(log, usual(0))
-    assert taken(log, [usual(1), usual(2), usual(3)]) == [1, 2, -1]
+    assert taken(log, [usual(1)]) == [-1]
 
 
-@pytest.mark.parametrize("setting", [{"message_timestamp_type": "LogAppendTime"}, {"flush_before_ack": "true"}])
-def test_a_log_whose_answers_are_not_the_usual_ones_has_no_runs(tmp_path: Path, setting: dict[str, str]) -> None:
-    """They have the time of the append, or wait for a sync."""
-    assert new_log(tmp_path, **setting).begin_run(0, NOW) is None
+def test_nothing_is_taken_behind_a_batch_that_is_alone(tmp_path: Path) -> None:
+    """It may begin a segment, or be part of a transaction."""
+    log = new_log(tmp_path)
+    append_alone(log, usual(0))
+    first, second = usual(1), usual(2)
+    run = log.begin_run(0, NOW)
+    run.add_alone(memoryview(first), unpack_header(first))
+    assert run.add(memoryview(second), unpack_header(second)) == -1
+    run.write()
+    assert log.log_end_offset == 2
 
 
 def test_a_run_is_not_written_when_its_log_went_offline_meanwhile(tmp_path: Path) -> None:
@@ -236,7 +238,8 @@ def test_a_run_is_not_written_when_its_log_went_offline_meanwhile(tmp_path: Path
         run.write()
     assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert log.log_end_offset == 1
-    assert log.begin_run(0, NOW) is None
+    with pytest.raises(KafkaError):
+        log.begin_run(0, NOW)
 
 
 def test_a_transaction_that_is_open_takes_no_batch_outside_of_it(tmp_path: Path) -> None:

@@ -279,29 +279,21 @@ class AppendRun:
 
     def _find_room(self) -> None:
         """Decide what usual batches are."""
-        config, durability, now_ms = self._config, self._components.durability, self._now_ms
-        room_bytes, room_offset, room_ms = self._components.segments.active.room(config, MOST_BATCHES, now_ms)
+        config, now_ms = self._config, self._now_ms
+        room_bytes, self._room_offset, room_ms = self._components.segments.active.room(config, MOST_BATCHES, now_ms)
         self._room_bytes = -1 if config.log_append_time or self._is_alone else room_bytes
-        # Not so many records that they would have to be synced.
-        self._room_offset = min(room_offset, durability.durable_offset + config.flush_messages - 2)
         self._room_ms = min(room_ms, latest_timestamp_ms(config, now_ms))
         self._most_bytes = config.max_message_bytes
         self._codec = config.codec
         self._opens = opens_every_batch(config)
         self._has_room = True
 
-    def remove_last(self) -> None:
-        """Take back the last batch: the request that has it is appended by itself. No other may be taken then."""
-        self._headers.pop()
-        self._came_bytes -= len(self._views.pop())
-        _, self._next_offset, _, _ = self._batches.pop()
-
     # ---- writes
 
     def write(self) -> tuple[int, int, int]:
         """Append all that was taken. Returns how many batches and records that is, and in how many bytes they came.
 
-        Raises `KafkaError` KAFKA_STORAGE_ERROR; then the batches in memory have the offsets and epochs with which they came.
+        Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         components, config, leader_epoch = self._components, self._config, self._leader_epoch
         views, batches, headers = self._views, self._batches, self._headers
@@ -317,8 +309,6 @@ class AppendRun:
             rolls = self._is_alone and must_roll(components, config, batches[0], self._now_ms)
             write_batches(components, config, views, batches, headers, leader_epoch, self._now_ms, rolls=rolls)
         except OSError as error:
-            for view, header in zip(views, headers, strict=True):
-                assign_offsets(view, 0, header[0], header[2])
             raise self._availability.fail(error, "appending to") from error
         appended = len(views), self._next_offset - batches[0][1], self._came_bytes
         # The run lives on while its requests wait for followers; the memory in which they came does not.

@@ -68,9 +68,9 @@ def write_batches(
         segment.transactions.load()  # what can fail comes before the batches are written
     segment.append(parts, batches, config.index_interval_bytes)
     components.bounds.extend(batches[-1][2] + 1)
-    for part, batch, header in zip(parts, batches, headers, strict=True):
+    for number, header in enumerate(headers):
         if header[9] >= 0:
-            _update_producer(components, segment, part, batch, header)
+            _update_producer(components, segment, parts[number], batches[number], header)
 
 
 def _update_producer(

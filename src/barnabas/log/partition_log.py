@@ -200,19 +200,17 @@ class PartitionLog:
         It is a run of one: see `AppendRun.add_alone` for ``checks`` and the errors, and `AppendRun.write`. `awaits_sync` says
         whether to sync before responding; the caller does it.
         """
-        if self.availability.reason is not None:
-            self.availability.check()
-        run = AppendRun(self._components, self.availability, self.config, leader_epoch, now_ms)
+        run = self.begin_run(leader_epoch, now_ms)
         info = run.add_alone(memoryview(records), unpack_header(records), origin, checks)
         run.write()
         return info
 
-    def begin_run(self, leader_epoch: int, now_ms: int) -> AppendRun | None:
-        """Begin to take usual batches of producers that came together; None if this log has none now."""
-        config = self.config
-        if self.availability.reason is not None or config.log_append_time or config.flush_before_ack:
-            return None
-        return AppendRun(self._components, self.availability, config, leader_epoch, now_ms)
+    def begin_run(self, leader_epoch: int, now_ms: int) -> AppendRun:
+        """Begin to take batches that came together for the leader of an epoch. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        availability = self.availability
+        if availability.reason is not None:
+            availability.check()
+        return AppendRun(self._components, availability, self.config, leader_epoch, now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo:
         """Append a leader's batches as they are: offsets, epochs and timestamps are kept, a cut last batch is left out.

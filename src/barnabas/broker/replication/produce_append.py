@@ -292,30 +292,26 @@ class _Runs:
         self, topic_partition: TopicPartition, records: memoryview, header: HeaderFields | None, options: ProduceOptions
     ) -> BatchOutcome | None:
         """Add a batch to the run of its partition. None if the log must decide more than its offsets. Raises `KafkaError`."""
-        run: _Run | None = self._runs.get(topic_partition)
+        run = self._runs.get(topic_partition)
         if run is None or (run.options is not options and run.options != options):
             run = self._begin(topic_partition, options)
         if header is None:
             return None  # the log refuses it
         if header[5]:
             check_attributes(options, header)
-        if run is None:
-            return None
         first_offset = run.add(records, header)
         if first_offset >= 0:
             return run.appended, first_offset, first_offset + header[6]
         self._write(topic_partition)
         return None
 
-    def _begin(self, topic_partition: TopicPartition, options: ProduceOptions) -> _Run | None:
-        """A run for a partition; None if its log takes none now."""
+    def _begin(self, topic_partition: TopicPartition, options: ProduceOptions) -> _Run:
+        """A run for a partition. Raises `KafkaError`."""
         if topic_partition in self._runs:
             self._write(topic_partition)
         check_topic(options, topic_partition.topic)
         partition = self._replicas.appendable(topic_partition, options.acks)
         batches = partition.log.begin_run(partition.leader_epoch, self._now_ms)
-        if batches is None:
-            return None
         run = self._runs[topic_partition] = _Run(partition, batches, options)
         return run
 
