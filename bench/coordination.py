@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Figures of the coordination service, side by side with Apache ZooKeeper where the reference systems are at hand.
 
-usage: bench/coordination.py [--only load,ensemble,failover,start,watches,connections,znodes] [--operations 200000]
+usage: bench/coordination.py [--only load,multi,ensemble,failover,start,watches,connections,znodes] [--operations 200000]
                              [--sessions 16] [--window 50] [--znodes 1000000] [--kills 5] [--alone] [--output json]
 
 The load comes over raw sockets from many sessions at once, each with a window of requests on its way, encoded beforehand;
@@ -33,6 +33,7 @@ from barnabas.wire.jute.frames import (
     decode_connect_response,
     decode_reply_header,
     encode_connect_request,
+    encode_multi_request,
     encode_request,
 )
 from barnabas.wire.jute.opcodes import OpCode, Xid
@@ -138,6 +139,20 @@ def creates(count: int, prefix: str) -> list[bytes]:
     return [
         encode_request(n + 1, OpCode.CREATE, CreateRequest(f"{prefix}{n}", DATA, list(OPEN_ACL), 0))
         for n in range(count)
+    ]
+
+
+def transactions(count: int, prefix: str, size: int) -> list[bytes]:
+    """Requests that create as many nodes of 100 bytes, so many at a time."""
+    return [
+        encode_multi_request(
+            first + 1,
+            [
+                (OpCode.CREATE, CreateRequest(f"{prefix}{n}", DATA, list(OPEN_ACL), 0))
+                for n in range(first, min(first + size, count))
+            ],
+        )
+        for first in range(0, count, size)
     ]
 
 
@@ -259,6 +274,27 @@ def measure_load(system: str, options: argparse.Namespace, count: int) -> dict[s
                 took.append(time.perf_counter() - start)
             figures[f"{kind}: {name}, one at a time, p50 ms"] = percentile(took, 0.5)
             figures[f"{kind}: {name}, one at a time, p99 ms"] = percentile(took, 0.99)
+    return figures
+
+
+def measure_multi(system: str, options: argparse.Namespace) -> dict[str, float]:
+    """CPU for each of the nodes that are created in transactions of 500, each session below a parent of its own."""
+    figures: dict[str, float] = {}
+    with members(system, 1, heap="2G") as (servers, _):
+        server = servers[0]
+        sessions = [Session(("127.0.0.1", server.port)) for _ in range(options.sessions)]
+        each = options.operations // options.sessions
+        for warm in (True, False):
+            roots = [f"/{'warm' if warm else 'load'}-{n}" for n in range(options.sessions)]
+            for root in roots:
+                sessions[0].call(encode_request(1, OpCode.CREATE, CreateRequest(root, b"", list(OPEN_ACL), 0)))
+            requests = [transactions(each, f"{root}/", 500) for root in roots]
+            before = cpu_seconds([server.process.pid])
+            seconds = rush(sessions, requests, 4)
+            if not warm:
+                figures["transactions of 500: create nodes/s"] = each * len(sessions) / seconds
+                cpu = cpu_seconds([server.process.pid]) - before
+                figures["transactions of 500: create CPU us"] = 1e6 * cpu / (each * len(sessions))
     return figures
 
 
@@ -429,6 +465,7 @@ def measure_connections(system: str) -> dict[str, float]:
 
 STEPS: dict[str, Callable[[str, argparse.Namespace], dict[str, float]]] = {
     "load": lambda system, options: measure_load(system, options, 1),
+    "multi": measure_multi,
     "ensemble": lambda system, options: measure_load(system, options, 3),
     "failover": measure_failover,
     "start": lambda system, _: measure_start(system),
