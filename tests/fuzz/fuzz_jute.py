@@ -68,7 +68,7 @@ def fuzz(data: bytes) -> None:
             READERS[choice % len(READERS)](rest)
         elif choice < 224:
             header, txn, digest = transactions.decode_transaction(rest)
-            Database().replay(header, txn, digest)
+            Database().apply(header, txn, digest)
         else:
             read_snapshot(rest, "fuzz", 0)
 

@@ -82,7 +82,7 @@ def replayed(entries: Iterable[Entry]) -> Database:
     """The state after transactions."""
     database = Database()
     for _, payload in entries:
-        database.replay(*decode_transaction(payload))
+        database.apply(*decode_transaction(payload))
     return database
 
 

@@ -165,5 +165,5 @@ class Harness:
     def replayed(self) -> Database:
         database = Database()
         for entry in self.log:
-            database.replay(*decode_transaction(entry))
+            database.apply(*decode_transaction(entry))
         return database

@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.coordination.core.audit import AuditLog
-from barnabas.coordination.core.operations.base import Outcome
+from barnabas.coordination.core.changes import Change
 from barnabas.wire.jute.errors import ErrorCode
 from barnabas.wire.jute.frames import encode_multi_request, encode_request
 from barnabas.wire.jute.opcodes import OpCode
@@ -131,8 +131,8 @@ def test_what_the_leader_does_is_written_although_this_server_cannot_decode_it(h
     client = harness.connect()
     data = bytes(encode_multi_request(1, [(OpCode.DELETE, DeleteRequest("/a", -1))]))[4:-9]
     harness.auditor.received(client.connection, OpCode.MULTI, data)
-    parts = [Outcome(OpCode.DELETE, "/a"), Outcome(OpCode.CHECK, "/b")]
-    harness.auditor.answered(client.connection, OpCode.MULTI, Outcome(OpCode.MULTI, parts=parts))
+    parts = [Change(OpCode.DELETE, "/a"), Change(OpCode.CHECK, "/b")]
+    harness.auditor.answered(client.connection, OpCode.MULTI, Change(OpCode.MULTI, parts=parts))
     assert harness.take() == ["delete /a success"]
 
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.coordination.core.changes import Event, NodeDeletions, events_of
 from barnabas.coordination.core.commit_pieces import CommitTurns
-from barnabas.coordination.core.operations import APPLY
+from barnabas.coordination.core.operations import TRANSACTIONS
 from barnabas.coordination.core.operations.base import Stamp
-from barnabas.coordination.core.operations.delete import apply_delete
-from barnabas.coordination.core.tree import Event, NodeDeletions, Staged, Tree
+from barnabas.coordination.core.tree import Staged, Tree
 from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
@@ -136,7 +136,7 @@ def test_staged_ephemerals_are_those_of_a_walk_over_all_nodes(steps: list[object
     """Whatever two sessions create, change and delete in the same places, committed in any groups; also in multis that fail."""
     harness = Harness()
     clients, processor = [harness.connect() for _ in range(2)], harness.processor
-    staged = processor._staged
+    staged = processor._prep.staged
     for step in steps:
         if isinstance(step, int):
             harness.sync(min(step, processor.outstanding))
@@ -150,7 +150,7 @@ def test_staged_ephemerals_are_those_of_a_walk_over_all_nodes(steps: list[object
             session_id = client.connection.session_id
             assert staged.ephemerals_of(session_id).keys() == plain_ephemerals(staged, PATHS, session_id)
     harness.sync()
-    assert not staged.nodes
+    assert not staged.paths
     assert not staged._owned, "nothing is kept of what is committed"
 
 
@@ -185,13 +185,13 @@ def test_the_end_of_a_session_leaves_what_deletions_one_by_one_leave(
 ) -> None:
     """Nodes, digest and events, also over a fuzzy snapshot: where nodes of the list are gone, and others are not in it."""
     results = []
-    for apply in (APPLY[OpCode.CLOSE_SESSION], close_one_by_one):
-        tree, events = Tree(), []
+    for close in (close_at_once, close_one_by_one):
+        tree = Tree()
         for path in ("/p", "/q"):
-            APPLY[OpCode.CREATE](tree, Stamp(0, 10, 1), CreateTxn(path, b"", OPEN, False, -1), [])
+            play(tree, Stamp(0, 10, 1), OpCode.CREATE, CreateTxn(path, b"", OPEN, False, -1))
         for path in there:
-            APPLY[OpCode.CREATE](tree, Stamp(7, 20, 1), CreateTxn(path, b"", OPEN, True, -1), [])
-        apply(tree, Stamp(7, zxid, 2), CloseSessionTxn(listed), events)
+            play(tree, Stamp(7, 20, 1), OpCode.CREATE, CreateTxn(path, b"", OPEN, True, -1))
+        events = close(tree, Stamp(7, zxid, 2), CloseSessionTxn(listed))
         each = [one for event in events for one in all_of(event)]
         results.append(
             (
@@ -208,12 +208,26 @@ def all_of(event: Event | NodeDeletions) -> list[Event]:
     return [event] if isinstance(event, Event) else list(event.events(lambda _path, _parent: True))
 
 
-def close_one_by_one(tree: Tree, stamp: Stamp, txn: CloseSessionTxn, events: list[Event]) -> None:
+def play(tree: Tree, stamp: Stamp, txn_type: OpCode, txn: object) -> list[Event | NodeDeletions]:
+    """Apply a transaction; its events."""
+    found = TRANSACTIONS[txn_type]
+    change = found.replay(tree, stamp, found.values(txn))
+    found.apply(tree, change)
+    return list(events_of(change))
+
+
+def close_at_once(tree: Tree, stamp: Stamp, txn: CloseSessionTxn) -> list[Event | NodeDeletions]:
+    return play(tree, stamp, OpCode.CLOSE_SESSION, txn)
+
+
+def close_one_by_one(tree: Tree, stamp: Stamp, txn: CloseSessionTxn) -> list[Event | NodeDeletions]:
     """As ZooKeeper's `DataTree.killSession`."""
+    events: list[Event | NodeDeletions] = []
     rest = sorted(tree.ephemerals_of(stamp.session_id).keys() - txn.paths_to_delete)
     for path in [*txn.paths_to_delete, *rest]:
         with contextlib.suppress(KeeperError):
-            apply_delete(tree, stamp, DeleteTxn(path), events)
+            events += play(tree, stamp, OpCode.DELETE, DeleteTxn(path))
+    return events
 
 
 # Containers

@@ -380,7 +380,7 @@ def test_a_reconfiguration_needs_the_permission_to_write_the_configuration() -> 
 
     def stage(*ids: Id) -> int:
         staging = Staging(tree, Stamp(1, 5, 0), list(ids), False, SCHEMES, None)
-        return operation.stage(staging, request, [])[0]
+        return operation.decide(staging, (request,)).type
 
     with pytest.raises(KeeperError) as refused:
         stage(ip_id("10.0.0.1"), BOB)

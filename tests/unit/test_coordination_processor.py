@@ -12,7 +12,6 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations import delete, multi
 from barnabas.coordination.core.operations.base import Staging, Stamp
 from barnabas.coordination.core.sessions import session_password
-from barnabas.coordination.core.tree import Staged
 from barnabas.wire.jute.codec import decode, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import (
@@ -547,15 +546,13 @@ def test_only_empty_containers_and_ttl_nodes_are_deleted_by_the_server_itself() 
         ("/zookeeper", ErrorCode.BAD_ARGUMENTS),
     ):
         with pytest.raises(KeeperError) as refused:
-            operation.stage(staging, DeleteRequest(path, -1), [])
+            operation.decide(staging, (path, -1))
         assert refused.value.code is code
     for path in ("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"):
         assert client.call(OpCode.DELETE, DeleteRequest(path, -1))[0] == ErrorCode.BAD_ARGUMENTS
-    parts = [(OpCode.DELETE_CONTAINER, DeleteRequest("/full", -1))]
-    staged = Staging(Staged(harness.processor.database.tree), *staging[1:])
     (whole,) = multi.OPERATIONS
-    _, _, outcome = whole.stage(staged, parts, [])
-    assert outcome.err == ErrorCode.BAD_ARGUMENTS, "a multi has no such part"
+    change = whole.decide(staging, ([(OpCode.DELETE_CONTAINER, ("/full", -1))],))
+    assert change.err == ErrorCode.BAD_ARGUMENTS, "a multi has no such part"
 
 
 def test_a_read_only_server_refuses_a_session_that_only_a_leader_keeps_alive(harness: Harness) -> None:

@@ -25,7 +25,7 @@ def state(last_zxid: int) -> Database:
     database = Database()
     for zxid in range(1, last_zxid + 1):
         txn = CreateTxn(f"/n{zxid}", b"x" * zxid, list(OPEN_ACL), False, zxid)
-        database.replay(TxnHeader(9, zxid, zxid, 1000 + zxid, OpCode.CREATE), txn, None)
+        database.apply(TxnHeader(9, zxid, zxid, 1000 + zxid, OpCode.CREATE), txn, None)
     return database
 
 

@@ -363,7 +363,7 @@ def filled() -> Database:
     database = Database()
     for zxid in range(1, 200):
         txn = CreateTxn(f"/n{zxid}", b"x" * zxid, list(OPEN_ACL), zxid % 3 == 0, zxid)
-        database.replay(TxnHeader(9, zxid, zxid, 1000 + zxid, OpCode.CREATE), txn, None)
+        database.apply(TxnHeader(9, zxid, zxid, 1000 + zxid, OpCode.CREATE), txn, None)
     database.session_timeouts_ms[9] = 6000
     return database
 
@@ -376,7 +376,7 @@ def test_a_snapshot_holds_the_state_of_its_first_slice() -> None:
     digest, nodes = database.tree.digest, dict(database.tree.nodes)
     for zxid in range(200, 900):
         txn = CreateTxn(f"/later{zxid}", b"", list(OPEN_ACL), False, zxid)
-        database.replay(TxnHeader(9, zxid, zxid, 5, OpCode.CREATE), txn, None)
+        database.apply(TxnHeader(9, zxid, zxid, 5, OpCode.CREATE), txn, None)
     data += b"".join(slices)
     loaded = read_snapshot(data, "test", 199)
     assert loaded.tree.digest == digest

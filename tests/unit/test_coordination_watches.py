@@ -1,6 +1,6 @@
 """Watches where several of one watcher meet on a path."""
 
-from barnabas.coordination.core.tree import Event
+from barnabas.coordination.core.changes import Event
 from barnabas.coordination.core.watches import Watches, WatchMode
 from barnabas.wire.jute.opcodes import EventType, WatcherType
 from barnabas.wire.jute.records import OPEN_ACL

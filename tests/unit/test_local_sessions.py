@@ -8,8 +8,10 @@ from barnabas.coordination.core.local_sessions import LocalSessions, Upgradeable
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import LearnerSessionTracker, SessionTracker
 from barnabas.wire.jute.codec import encode
+from barnabas.wire.jute.errors import ErrorCode
 from barnabas.wire.jute.opcodes import CreateMode, OpCode
 from barnabas.wire.jute.records import OPEN_ACL, CreateRequest
+from support.coordination_processor import Harness
 
 LOCAL = LocalSessions(100, may_upgrade=True)
 
@@ -65,3 +67,18 @@ def test_a_creation_needs_a_global_session_if_it_is_ephemeral(mode: CreateMode) 
     assert creates_ephemeral(OpCode.CREATE2, body, None) is mode.is_ephemeral
     assert not creates_ephemeral(OpCode.SET_DATA, body, None)
     assert not creates_ephemeral(OpCode.CREATE, body[:5], None)
+
+
+@pytest.mark.parametrize("in_multi", [False, True])
+def test_a_server_alone_refuses_ephemeral_nodes_of_local_sessions(in_multi: bool) -> None:
+    """However the request is read; a persistent node is no matter of the session."""
+    harness = Harness(local_sessions=LocalSessions(1000, may_upgrade=False))
+    client = harness.connect()
+
+    def create(path: str, mode: CreateMode) -> int:
+        request = OpCode.CREATE, CreateRequest(path, b"", list(OPEN_ACL), mode)
+        return client.call(OpCode.MULTI, [request])[0] if in_multi else client.call(*request)[0]
+
+    assert create("/e", CreateMode.EPHEMERAL) == ErrorCode.EPHEMERAL_ON_LOCAL_SESSION
+    assert create("/p", CreateMode.PERSISTENT) == 0
+    assert set(harness.processor.database.tree.children["/"]) == {"p", "zookeeper"}

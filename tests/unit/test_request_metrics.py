@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.coordination.core.operations.base import Outcome
+from barnabas.coordination.core.changes import Change
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.statistics import Distribution
 from barnabas.coordination.core.znode import DataNode
@@ -34,9 +34,9 @@ def test_bytes_are_counted_for_the_first_part_of_a_path() -> None:
     """Path and data, and for reads the stat too; the root has no namespace, and neither has an empty path."""
     metrics = RequestMetrics()
     node = DataNode.system("/app/x", 0)
-    metrics.written(Outcome(OpCode.CREATE, "/app/x", node))
-    part = Outcome(OpCode.DELETE, "/app/x")
-    metrics.written(Outcome(OpCode.MULTI, parts=[part, Outcome(OpCode.CHECK, "/app")]))
+    metrics.written(Change(OpCode.CREATE, "/app/x", node=node))
+    part = Change(OpCode.DELETE, "/app/x")
+    metrics.written(Change(OpCode.MULTI, parts=[part, Change(OpCode.CHECK, "/app")]))
     metrics.deleted(["/e"])
     metrics.configured(100)
     metrics.read("/app", 10)

@@ -266,7 +266,7 @@ def is_allowed(acl: Sequence[ACL], perms: int, ids: Iterable[Id]) -> bool:
     return (acl if isinstance(acl, AccessList) else AccessList(acl)).allows(perms, ids)
 
 
-def checked_acl(acl: list[ACL] | None, ids: Iterable[Id], path: str, schemes: frozenset[str]) -> list[ACL]:
+def checked_acl(acl: Sequence[ACL] | None, ids: Iterable[Id], path: str, schemes: frozenset[str]) -> Sequence[ACL]:
     """The list for a node: without doubles, ``auth`` replaced by the connection's identities.
 
     INVALID_ACL for an empty list, an unknown scheme, an id that its scheme does not allow, ``auth`` without identity,

@@ -1,30 +1,27 @@
-"""Answers to clients: of the general path from an outcome, of the fast paths many in one piece; and the events of a fast one.
+"""Answers to writes, from their changes; those of one client that are committed together leave in
+one piece.
 
 In ZooKeeper: `FinalRequestProcessor.processRequest`.
 """
 
+from collections.abc import Callable
+
+from barnabas.coordination.core.changes import Change
 from barnabas.coordination.core.connections import ServerConnection
-from barnabas.coordination.core.operations import WRITES
-from barnabas.coordination.core.operations.base import Outcome
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.statistics import Statistics
-from barnabas.coordination.core.tree import Event, Events
-from barnabas.coordination.core.znode import DataNode
-from barnabas.wire.jute.frames import encode_multi_response, encode_reply
-from barnabas.wire.jute.opcodes import EventType, OpCode
-from barnabas.wire.jute.records import OPEN_ACL
+from barnabas.wire.jute.layouts import LENGTH_AND_REPLY, REPLY_BYTES
+from barnabas.wire.jute.opcodes import OpCode
 
-__all__ = ["answer_together", "encode_answer", "events_of", "stat_fields"]
+__all__ = ["answer_together", "encode_answer"]
 
 
-def encode_answer(xid: int, zxid: int, opcode: int, outcome: Outcome) -> bytearray:
-    """The frame that answers a write; ``opcode`` is that of the request."""
-    if outcome.type == OpCode.ERROR:
-        return encode_reply(xid, zxid, outcome.err)
-    parts = WRITES[opcode].reply(outcome)
-    if outcome.type == OpCode.MULTI:
-        return encode_multi_response(xid, zxid, 0, parts)  # type: ignore[arg-type]  # multi's reply
-    return encode_reply(xid, zxid, 0, parts)
+def encode_answer(xid: int, zxid: int, answer: Callable[[Change], bytes], change: Change) -> bytes:
+    """The frame that answers a write; ``answer`` is that of the request's operation."""
+    if change.err and change.type != OpCode.MULTI:
+        return LENGTH_AND_REPLY.pack(REPLY_BYTES, xid, zxid, change.err)
+    body = answer(change)
+    return LENGTH_AND_REPLY.pack(REPLY_BYTES + len(body), xid, zxid, 0) + body
 
 
 def answer_together(
@@ -35,7 +32,7 @@ def answer_together(
     all_clients: Statistics,
     metrics: RequestMetrics,
 ) -> None:
-    """Send replies to requests of the same millisecond, as `Processor` does with each by itself."""
+    """Send replies to requests of the same millisecond, and count them as one by one."""
     latency_ms, count = now_ms - since_ms, len(replies)
     own = client.statistics
     metrics.update_latency.add(latency_ms, count)
@@ -49,29 +46,3 @@ def answer_together(
     all_clients.replied(max(sizes))
     metrics.reply_bytes += sum(sizes) - 4 * count
     client.transport.send(replies[0] if count == 1 else b"".join(replies))
-
-
-def events_of(path: str, node: DataNode | None, parent_path: str) -> Events:
-    """What watchers learn of a change."""
-    if not parent_path:
-        return [Event(EventType.NODE_DATA_CHANGED, path, OPEN_ACL)]
-    kind = EventType.NODE_DELETED if node is None else EventType.NODE_CREATED
-    return [Event(kind, path, OPEN_ACL), Event(EventType.NODE_CHILDREN_CHANGED, parent_path, OPEN_ACL)]
-
-
-def stat_fields(node: DataNode) -> tuple[int, ...]:
-    """The fields of `DataNode.stat`, whose cversion cannot overflow here."""
-    data, num_children, owner = node.data, node.num_children, node.owner
-    return (
-        node.czxid,
-        node.mzxid,
-        node.ctime,
-        node.mtime,
-        node.version,
-        node.cversion * 2 - num_children,
-        node.aversion,
-        owner if owner and node.is_ephemeral else 0,
-        0 if data is None else len(data),
-        num_children,
-        node.pzxid,
-    )

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from barnabas.coordination.core.access import hide_digests, user_name
+from barnabas.coordination.core.changes import Change
 from barnabas.coordination.core.connections import ServerConnection
-from barnabas.coordination.core.operations.base import Outcome
 from barnabas.wire.jute.codec import MalformedRecordError, decode
 from barnabas.wire.jute.frames import decode_multi_request
 from barnabas.wire.jute.opcodes import CreateMode, OpCode, Perms
@@ -71,15 +71,15 @@ class AuditLog:
         if opcode in _AUDITED:
             self._pending.setdefault(client, deque()).append((opcode, data))
 
-    def answered(self, client: ServerConnection, opcode: int, outcome: Outcome) -> None:
-        """The oldest request that is pending, which has this opcode, has its outcome."""
+    def answered(self, client: ServerConnection, opcode: int, change: Change) -> None:
+        """The oldest request that is pending, which has this opcode, has this change."""
         if opcode not in _AUDITED:
             return
         opcode, data = self._pending[client].popleft()
-        if outcome.err or outcome.type == OpCode.ERROR:
+        if change.err or change.type == OpCode.ERROR:
             self._failed(client, opcode, data)
             return
-        parts = outcome.parts if opcode == OpCode.MULTI else [outcome]
+        parts = change.parts if opcode == OpCode.MULTI else [change]
         entries = _entries(opcode, data)
         if len(entries) != len(parts):  # the leader can decode what this server cannot
             entries = [_Entry(_NAMES[part.type], part.path) if part.type in _NAMES else None for part in parts]

@@ -5,26 +5,22 @@ In ZooKeeper: ServerCnxn, and Request.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
 from barnabas.coordination.core.access import AccessRules, SaslServer, ip_id, is_allowed
+from barnabas.coordination.core.changes import Change, Event
 from barnabas.coordination.core.local_sessions import LocalSessions
-from barnabas.coordination.core.operations.base import Outcome, ReadOperation
+from barnabas.coordination.core.operations.base import ReadOperation
 from barnabas.coordination.core.sessions import Session
 from barnabas.coordination.core.statistics import Statistics
-from barnabas.coordination.core.tree import Event, Events, StagedNode, TreeChange
 from barnabas.wire.jute.frames import encode_event
 from barnabas.wire.jute.layouts import REQUEST_HEADER
 from barnabas.wire.jute.opcodes import EventType, KeeperState, Perms
 from barnabas.wire.jute.records import Id, WatcherEvent
-from barnabas.wire.jute.transactions import Transaction, TxnHeader
 
 __all__ = [
     "Auditor",
-    "FastProposal",
-    "FastWrite",
     "ForwardedWrite",
     "Forwarder",
     "Limits",
@@ -45,7 +41,8 @@ class Transport(Protocol):
 
     @property
     def takes_requests(self) -> bool:
-        """Whether the next request may follow at once: the client is not held, and reads its replies."""
+        """Whether the next request may follow at once: the client is not held, and reads its
+        replies."""
         ...
 
     @property
@@ -60,8 +57,8 @@ class Transport(Protocol):
     def release(self) -> None: ...
 
     def soon(self, work: Callable[[int], None]) -> None:
-        """Call ``work`` with the time when other clients have been served, and a moment later if there is no room; also if
-        this connection is closed meanwhile."""
+        """Call ``work`` with the time when other clients have been served, and a moment later if
+        there is no room; also if this connection is closed meanwhile."""
         ...
 
     def close(self) -> None:
@@ -108,7 +105,7 @@ class Auditor(Protocol):
 
     def received(self, client: "ServerConnection", opcode: int, data: bytes) -> None: ...
 
-    def answered(self, client: "ServerConnection", opcode: int, outcome: Outcome) -> None: ...
+    def answered(self, client: "ServerConnection", opcode: int, change: Change) -> None: ...
 
     def refused(self, client: "ServerConnection") -> None: ...
 
@@ -187,7 +184,7 @@ class ServerConnection:
         self.ids: list[Id] = [ip_id(address)]
         self.sasl: SaslServer | None = None
         self.session: Session | None = None
-        self.waiting: deque[Proposal | FastProposal | WaitingRead | ForwardedWrite] = deque()
+        self.waiting: deque[Proposal | WaitingRead | ForwardedWrite] = deque()
         self.statistics = Statistics()
         self.old_protocol = False
         self.is_secure = False
@@ -209,7 +206,8 @@ class ServerConnection:
         self.ids += [each for each in identities if each not in self.ids]
 
     def notify(self, event: Event) -> int:
-        """Send an event of one of the client's watches, if the client may read the node; its bytes without the length."""
+        """Send an event of one of the client's watches, if the client may read the node; its
+        bytes without the length."""
         if not is_allowed(event.acl, Perms.READ, self.ids):
             return 0
         frame = _event_frame(event.type, event.path)
@@ -218,27 +216,10 @@ class ServerConnection:
         return len(frame) - 4
 
 
-@dataclass(slots=True, eq=False)
-class Proposal:
-    """A write between decision and commit."""
-
-    header: TxnHeader
-    client: ServerConnection | None
-    opcode: int
-    """the request's; the header has the transaction's type"""
-    txn: Transaction
-    outcome: Outcome
-    changes: list[TreeChange]
-    events: Events
-    since_ms: int
-
-
-FastWrite = tuple[bytes, int, bytes, str, StagedNode, str, StagedNode | None]
-"""A write that `barnabas.coordination.core.fast_writes` has decided: the transaction for the log, its zxid, the reply, the path,
-what is staged there, and for a creation or deletion the parent's path and what is staged there."""
-
-FastProposal = tuple[ServerConnection | None, int, FastWrite]
-"""As `Proposal`: the client, when it was decided, and the write. The common case, so it is only a tuple."""
+Proposal = tuple["ServerConnection | None", int, int, int, Change, bytes | None, bytes]
+"""A write between decision and commit: its client, when it was decided, its zxid, the request's
+opcode, the change, the reply if the client gets one of bytes, and the transaction. There is one
+for each write, so it is only a tuple."""
 
 
 class WaitingRead:
@@ -258,7 +239,7 @@ class WaitingRequests:
 
     __slots__ = ("_proposals", "count")
 
-    def __init__(self, proposals: deque[Proposal | FastProposal]) -> None:
+    def __init__(self, proposals: deque[Proposal]) -> None:
         """``proposals`` are the writes that are decided, and not committed."""
         self._proposals = proposals
         self.count = 0

@@ -10,9 +10,9 @@ from itertools import islice
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker, creates_ephemeral
 from barnabas.coordination.core.operations import WRITES
-from barnabas.coordination.core.operations.base import WriteOperation
-from barnabas.coordination.core.operations.multi import decode_write
-from barnabas.coordination.core.refusals import EXPIRED, MOVED
+from barnabas.coordination.core.operations.base import Values, WriteOperation
+from barnabas.coordination.core.operations.multi import decode_values
+from barnabas.coordination.core.refusals import EXPIRED, MALFORMED, MOVED
 from barnabas.coordination.core.sessions import LearnerSessionTracker, SessionTracker
 from barnabas.wire.jute.codec import MalformedRecordError, decode
 from barnabas.wire.jute.layouts import JUTE_INT, REQUEST_HEADER
@@ -46,27 +46,29 @@ def admit(
     owner: object,
     request: ForwardedRequest,
     now_ms: int,
-) -> tuple[WriteOperation | None, object | None]:
-    """The operation that decides a learner's request, and its record. None for one that cannot be read.
+) -> tuple[WriteOperation, Values]:
+    """The operation that decides a learner's request, and its values.
 
     A session belongs to the learner through which its client came last.
     """
     session_id, opcode = request.session_id, request.opcode
-    operation = writes.get(opcode)
-    body: object | None = None
+    found = writes.get(opcode)
+    operation = MALFORMED
+    values: Values = ()
     try:
-        if operation is None:
+        if found is None:
             raise MalformedRecordError(f"{opcode} is not the opcode of a write")
         if opcode == OpCode.CREATE_SESSION:
             body = decode(CreateSessionTxn, request.body)
             tracker.track(session_id, body.timeout_ms, now_ms).owner = owner
+            values = found.values(body)
         elif opcode in INTERNAL:
             raise MalformedRecordError(f"{opcode} is not a client's write")
         else:
-            body = decode_write(operation, request.body, 0, limits.max_multi_operations)
+            values = decode_values(found, request.body, 0, limits.max_multi_operations)
+        operation = found
     except MalformedRecordError as error:
         logger.info("Refusing a forwarded request of type %d: %s", opcode, error)
-        operation = None
     session = tracker.live(session_id)
     if session is None:
         # A session that is unknown here may be local on the learner; then it may do all but own an ephemeral node.
@@ -78,4 +80,4 @@ def admit(
             session.owner = owner
         elif session.owner is not owner and opcode != OpCode.CLOSE_SESSION:  # its client may end it from anywhere
             operation = MOVED
-    return operation, body
+    return operation, values

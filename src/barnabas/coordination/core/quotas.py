@@ -118,22 +118,19 @@ def _effective_limit(limits: dict[str, int], name: str, hard_name: str) -> tuple
 
 
 class Quotas:
-    """The paths with limits; false while there are none."""
+    """The paths with limits."""
 
-    __slots__ = ("_exceeded", "_limited", "_refused")
+    __slots__ = ("_exceeded", "_refused", "limited")
 
     def __init__(self) -> None:
-        self._limited: set[str] = set()
+        self.limited: set[str] = set()
         self._exceeded: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
-
-    def __bool__(self) -> bool:
-        return bool(self._limited)
 
     def _limit_above(self, path: str) -> str | None:
         """The nearest path with a quota, at or above ``path``."""
         while path:
-            if path in self._limited:
+            if path in self.limited:
                 return path
             path = path[: path.rfind("/")]
         return None
@@ -183,7 +180,7 @@ class Quotas:
     def figures(self, nodes: dict[str, DataNode]) -> dict[str, int]:
         """Limits and usage by namespace, and how many writes were refused, by the names of ``mntr``."""
         found: Counter[str] = Counter()
-        for limited in sorted(self._limited):
+        for limited in sorted(self.limited):
             namespace = _namespace(limited)
             limits = _parse_or_empty(nodes.get(f"{QUOTA_PATH}{limited}/{_LIMITS}"))
             used = _parse_or_empty(nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}"))
@@ -201,18 +198,18 @@ class Quotas:
         if not limited.startswith("/"):  # the root has no quota
             return
         if name == _LIMITS:
-            self._limited.add(limited)
+            self.limited.add(limited)
         elif name == _STATS:
             self._count(nodes, children, limited)
 
     def deleted(self, parent: str, name: str) -> None:
         """Note a node that was deleted."""
         if name == _LIMITS and parent.startswith(QUOTA_PATH):
-            self._limited.discard(parent[len(QUOTA_PATH) :])
+            self.limited.discard(parent[len(QUOTA_PATH) :])
 
     def loaded(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]]) -> None:
         """Count everything again, after a snapshot was read."""
-        for limited in self._limited:
+        for limited in self.limited:
             self._count(nodes, children, limited)
 
     def _count(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], limited: str) -> None:

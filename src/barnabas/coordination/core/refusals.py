@@ -8,11 +8,10 @@ In ZooKeeper: `PrepRequestProcessor`, which makes an error of such a request and
 from typing import NoReturn
 
 from barnabas.coordination.core.operations.base import Reading, ReadOperation, Staging, WriteOperation
-from barnabas.coordination.core.tree import Events
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
 
-__all__ = ["CLOSE_LOCAL", "EPHEMERAL_ON_LOCAL", "EXPIRED", "MOVED", "UNREADABLE"]
+__all__ = ["CLOSE_LOCAL", "EPHEMERAL_ON_LOCAL", "EXPIRED", "MALFORMED", "MOVED", "UNREADABLE"]
 
 
 def _refuse(_reading: Reading, _request: object) -> NoReturn:
@@ -33,11 +32,13 @@ UNREADABLE = ReadOperation(OpCode.ERROR, None, _refuse)
 def _refusing(code: ErrorCode) -> WriteOperation:
     """Takes the place of a write that is refused before it is looked at."""
 
-    def stage(_staging: Staging, _request: object, _events: Events) -> NoReturn:
+    def decide(_staging: Staging, _request: object) -> NoReturn:
         raise KeeperError(code)
 
-    return WriteOperation(OpCode.ERROR, None, stage, lambda _: None)
+    return WriteOperation(OpCode.ERROR, None, lambda _: (), decide, lambda _: b"")
 
 
 EXPIRED = _refusing(ErrorCode.SESSION_EXPIRED)
 MOVED = _refusing(ErrorCode.SESSION_MOVED)
+MALFORMED = _refusing(ErrorCode.MARSHALLING_ERROR)
+"""Takes the place of a write that cannot be read."""

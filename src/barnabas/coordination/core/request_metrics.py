@@ -1,14 +1,15 @@
 """What a server measures of its requests through all its roles, by the names of ``mntr``.
 
-What is counted by namespace (the first part of a path) is bounded by the number of namespaces, because clients choose
-them.
+What is counted by namespace (the first part of a path) is bounded by the number of namespaces,
+because clients choose them.
 
-In ZooKeeper: the part of ServerMetrics that FinalRequestProcessor and DataTree fill, and AvgMinMaxCounterSet.
+In ZooKeeper: the part of ServerMetrics that FinalRequestProcessor and DataTree fill, and
+AvgMinMaxCounterSet.
 """
 
 from collections.abc import Iterable
 
-from barnabas.coordination.core.operations.base import Outcome
+from barnabas.coordination.core.changes import Change
 from barnabas.coordination.core.paths import CONFIG_PATH
 from barnabas.coordination.core.statistics import Distribution, Summary
 from barnabas.wire.jute.opcodes import OpCode
@@ -21,6 +22,7 @@ _STAT_BYTES = 68
 _WITH_DATA = frozenset(
     (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_TTL, OpCode.CREATE_CONTAINER, OpCode.SET_DATA, OpCode.RECONFIG)
 )
+_MULTI = int(OpCode.MULTI)
 _DELETES = frozenset((OpCode.DELETE, OpCode.DELETE_CONTAINER))
 
 
@@ -87,8 +89,21 @@ class RequestMetrics:
         elif size_bytes < summary.least:
             summary.least = size_bytes
 
-    def wrote(self, path: str, size_bytes: int) -> None:
-        """Count one write, as `read` counts a read; ``size_bytes`` includes the path."""
+    def written(self, change: Change) -> None:
+        """Count what a transaction has written, as `read` counts a read: its paths, and data
+        where there is any."""
+        kind, path, node = change.type, change.path, change.node
+        if change.err:
+            return
+        if node is not None and kind in _WITH_DATA:
+            data = node.data
+            size_bytes = len(path) + len(data) if data else len(path)
+        elif kind in _DELETES:
+            size_bytes = len(path)
+        else:
+            for part in change.parts if kind == _MULTI else ():
+                self.written(part)
+            return
         end = path.find("/", 1)
         summary = self.writes.get(path[1:end] if end > 0 else path[1:])
         if summary is None:
@@ -101,20 +116,9 @@ class RequestMetrics:
         elif size_bytes < summary.least:
             summary.least = size_bytes
 
-    def written(self, outcome: Outcome) -> None:
-        """Count what a transaction has written: its paths, and data where there is any."""
-        kind = outcome.type
-        if kind in _WITH_DATA:
-            data, path = outcome.node and outcome.node.data, outcome.path
-            _add(self.writes, path, len(path) + len(data) if data else len(path))
-        elif kind in _DELETES:
-            _add(self.writes, outcome.path, len(outcome.path))
-        elif kind == OpCode.MULTI and not outcome.err:
-            for part in outcome.parts:
-                self.written(part)
-
     def configured(self, size_bytes: int) -> None:
-        """Count the configuration of the ensemble, which a member writes when it begins to serve."""
+        """Count the configuration of the ensemble, which a member writes when it begins to
+        serve."""
         _add(self.writes, CONFIG_PATH, len(CONFIG_PATH) + size_bytes)
 
     def deleted(self, paths: Iterable[str]) -> None:
@@ -123,7 +127,8 @@ class RequestMetrics:
             _add(self.writes, path, len(path))
 
     def counters(self, staged_changes: int) -> dict[str, int]:
-        """What is counted, by the names of ServerMetrics; so many changes are decided and not committed."""
+        """What is counted, by the names of ServerMetrics; so many changes are decided and not
+        committed."""
         return {
             "bytes_received_count": self.received_bytes,
             "response_bytes": self.reply_bytes,

@@ -1,26 +1,25 @@
 """The tree of nodes with its indexes and counts: ZooKeeper's DataTree.
 
-`View` is what the operations apply transactions to: the `Tree` itself, or `Staged`, the tree with the transactions on
-top that are decided but not committed. Both keep the digest as they go.
+`View` is what the operations decide on: the `Tree` itself, or `Staged`, the tree with the changes
+on top that are decided but not committed. Both keep the digest as they go.
 
-Only committed changes reach the `Tree`, one transaction after the other, with rising zxids; a reader sees all changes of a
-transaction or none.
+Only committed changes reach the `Tree`, one transaction after the other, with rising zxids; a
+reader sees all changes of a transaction or none.
 """
 
 import collections
 from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import repeat
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from barnabas.coordination.core.access import AccessList
+from barnabas.coordination.core.changes import Change, SessionChange
 from barnabas.coordination.core.paths import CONFIG_PATH, QUOTA_PATH, SYSTEM_PATH, parent_of
 from barnabas.coordination.core.quotas import Quotas
 from barnabas.coordination.core.znode import DataNode
-from barnabas.wire.jute.opcodes import EventType
 from barnabas.wire.jute.records import ACL, OPEN_ACL, READ_ACL
 
-__all__ = ["Event", "Events", "NodeDeletions", "Staged", "StagedNode", "Tree", "TreeChange", "View"]
+__all__ = ["Parts", "Staged", "Tree", "View", "WholeView"]
 
 _DIGEST_MASK = (1 << 64) - 1
 _LONG_PATH = 256
@@ -28,73 +27,35 @@ _READ_ACL = AccessList(READ_ACL)  # which keeps what checks need, as the lists o
 _RELEASED_AT_ONCE = 2000
 _WALKED_AT_ONCE = 5000
 _NODES_A_STEP = 100
-_MANY = 500
 _OWNER, _DIGEST = attrgetter("owner"), attrgetter("digest")
-
-TreeChange = tuple[str, DataNode | None]
-"""A path and the node that is there now, or None."""
-
-
-class Event(NamedTuple):
-    """A change that watches report: data watches, child watches, or (for a deletion) both."""
-
-    type: EventType
-    path: str
-    acl: tuple[ACL, ...]
-    """The node's ACL: only clients that may read the node receive the event."""
-
-
-class NodeDeletions:
-    """The events of many nodes that are deleted together: for each one of its own, and one of its parent.
-
-    They are made for nodes alone that have watchers, when they fire: the end of a session may delete tens of thousands.
-    """
-
-    __slots__ = ("_acls", "_parents", "_paths")
-
-    def __init__(self, paths: list[str], acls: list[tuple[ACL, ...]], parents: dict[str, Event]) -> None:
-        """``parents`` are the events of the parents, by path."""
-        self._paths = paths
-        self._acls = acls
-        self._parents = parents
-
-    def events(self, is_watched: Callable[[str, str], bool]) -> Iterator[Event]:
-        """The events for which ``is_watched(path, path of the parent)`` holds."""
-        parents = self._parents
-        for path, acl in zip(self._paths, self._acls, strict=True):
-            parent_path = path[: path.rfind("/")] or "/"
-            if is_watched(path, parent_path):
-                yield Event(EventType.NODE_DELETED, path, acl)
-                yield parents[parent_path]
-
-
-Events = list[Event | NodeDeletions]
-"""What watches report of a transaction, in order."""
 
 
 class View(Protocol):
-    """A tree that transactions are applied to."""
+    """Nodes as they are after all that is decided so far: of the tree, of the tree with what is
+    staged, or of a transaction's parts."""
+
+    def get(self, path: str) -> DataNode | None: ...
+
+    def intern(self, acl: Iterable[ACL] | None) -> tuple[ACL, ...]:
+        """The tuple that all equal lists share."""
+        ...
+
+    @property
+    def with_children(self) -> Callable[[DataNode, str, int, int, int], DataNode]:
+        """`DataNode.with_children`, or what does the same."""
+        ...
+
+
+class WholeView(View, Protocol):
+    """A view that also finds a session's nodes."""
 
     def get_all(self, paths: list[str]) -> list[DataNode | None]:
         """`get` of each."""
         ...
 
-    def remove_all(self, paths: list[str]) -> None:
-        """`remove` of each; they are there, and each is named once."""
-        ...
-
-    def get(self, path: str) -> DataNode | None: ...
-
-    def put(self, path: str, node: DataNode) -> None: ...
-
-    def remove(self, path: str) -> None: ...
-
-    def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
-        """The tuple that all equal lists share."""
-        ...
-
     def ephemerals_of(self, session_id: int) -> dict[str, None]:
-        """Paths of the session's ephemerals, in the order in which they came into this tree; the caller may change what it gets."""
+        """Paths of the session's ephemerals, in the order in which they came into this tree; the
+        caller may change what it gets."""
         ...
 
 
@@ -134,9 +95,11 @@ class Tree:
         "nodes",
         "quotas",
         "ttls",
+        "with_children",
     )
 
     def __init__(self) -> None:
+        self.with_children = DataNode.with_children
         self.nodes: dict[str, DataNode] = {}
         self.children: dict[str, dict[str, None]] = {}
         """Names below a path; no entry where there are none."""
@@ -170,14 +133,15 @@ class Tree:
         return value - (1 << 64) if value >> 63 else value
 
     def set_configuration(self, text: bytes, version: int, wall_ms: int) -> None:
-        """Put the configuration of the ensemble into its node, as each member does by itself: without a transaction."""
+        """Put the configuration of the ensemble into its node, as each member does by itself:
+        without a transaction."""
         node = self.nodes.get(CONFIG_PATH) or DataNode.system(CONFIG_PATH, 0, _READ_ACL, aversion=-1)
         self.put(CONFIG_PATH, node.with_data(CONFIG_PATH, text, -1, version, wall_ms))
 
     def get(self, path: str) -> DataNode | None:
         return self.nodes.get(path or "/")
 
-    def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
+    def intern(self, acl: Iterable[ACL] | None) -> tuple[ACL, ...]:
         key = AccessList(acl or ())
         return self._acls.setdefault(key, key)
 
@@ -186,7 +150,8 @@ class Tree:
         return list(self._acls)
 
     def forget_unused_acls(self) -> Iterator[None]:
-        """Drop access control lists that no node has, so that clients cannot fill the memory with them.
+        """Drop access control lists that no node has, so that clients cannot fill the memory with
+        them.
 
         Other work may run wherever this yields. One walk at a time.
         """
@@ -203,7 +168,8 @@ class Tree:
         self._acls = {acl: same for acl, same in self._acls.items() if acl in used}
 
     def _keep_acl(self, acl: tuple[ACL, ...]) -> None:
-        """A node has the list, which may have been dropped between the decision of the node's transaction and its commit."""
+        """A node has the list, which may have been dropped between the decision of the node's
+        transaction and its commit."""
         self._acls.setdefault(acl, acl)
         if self._used_acls is not None:
             self._used_acls.add(acl)
@@ -212,10 +178,12 @@ class Tree:
         return dict(self.ephemerals.get(session_id, ()))
 
     def frozen(self) -> Iterator[tuple[str, DataNode]]:
-        """All nodes as they are at the first ``next``, parents before children, whatever changes after it.
+        """All nodes as they are at the first ``next``, parents before children, whatever changes
+        after it.
 
-        Only the paths are copied: that takes 13 ms for a million nodes, and a copy of the dictionary 30. Each node that
-        changes meanwhile is kept as it was, until the iterator is closed.
+        Only the paths are copied: that takes 13 ms for a million nodes, and a copy of the
+        dictionary 30. Each node that changes meanwhile is kept as it was, until the iterator is
+        closed.
         """
         image = _Image()
         kept = image.kept
@@ -249,26 +217,37 @@ class Tree:
             self.digest_sum += node.digest - old.digest
             grown = data_bytes - len(old.data or b"")
             self.data_bytes += grown
-        if self.quotas and (old is None or node.mzxid != old.mzxid):  # not for new children or a new ACL
+        if self.quotas.limited and (old is None or node.mzxid != old.mzxid):  # not for new children or a new ACL
             self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
 
     def put_child(self, path: str, node: DataNode, parent_path: str, parent: DataNode) -> None:
-        """As `put` of the parent and of its new child, which belongs to no session and is open to all; cheaper where nothing is counted or kept."""
-        names = self.children.get(parent_path)
-        if self._images or self.quotas or names is None or len(path) >= _LONG_PATH:
+        """As `put` of the parent and of its new child; the usual one costs less, and where
+        nothing is counted or kept."""
+        names, nodes = self.children.get(parent_path), self.nodes
+        if (
+            names is None
+            or self._images
+            or self.quotas.limited
+            or node.owner
+            or node.acl is not OPEN_ACL
+            or parent.acl is not OPEN_ACL
+            or len(path) >= _LONG_PATH
+            or path.startswith(SYSTEM_PATH)
+        ):
             self.put(parent_path, parent)
             self.put(path, node)
             return
-        nodes = self.nodes
         self.digest_sum += node.digest + parent.digest - nodes[parent_path].digest
         nodes[parent_path] = parent
         nodes[path] = node
         names[path[path.rfind("/") + 1 :]] = None
         self.data_bytes += len(path) + len(node.data or b"")
 
-    def put_data(self, path: str, node: DataNode, old: DataNode) -> None:
-        """As `put` of new data of ``old``, which is open to all; cheaper where nothing is counted or kept."""
-        if self._images or self.quotas:
+    def put_data(self, path: str, node: DataNode) -> None:
+        """As `put` of new data of a node; cheaper where it is open to all, and nothing is
+        counted or kept."""
+        old = self.nodes.get(path)
+        if old is None or self._images or self.quotas.limited or node.acl is not OPEN_ACL:
             self.put(path, node)
             return
         self.nodes[path] = node
@@ -295,7 +274,8 @@ class Tree:
                 self.ephemerals.setdefault(node.owner, {})[path] = None
 
     def release(self) -> Iterator[None]:
-        """Drop all nodes of a tree that is used no more, some at a time: their memory takes 0.4 s for a million of them."""
+        """Drop all nodes of a tree that is used no more, some at a time: their memory takes 0.4
+        s for a million of them."""
         for table in (self.nodes, self.children):
             while table:
                 for _ in range(min(_RELEASED_AT_ONCE, len(table))):
@@ -326,7 +306,7 @@ class Tree:
                 owned.pop(path, None)
                 if not owned:
                     del self.ephemerals[node.owner]
-        if self.quotas:
+        if self.quotas.limited:
             self.quotas.deleted(parent, name)
             self.quotas.changed(self.nodes, path, -data_bytes, -1)
 
@@ -334,11 +314,12 @@ class Tree:
         return list(map(self.nodes.get, paths))
 
     def remove_all(self, paths: list[str]) -> None:
-        """As `remove` of each, which have no children; many ephemerals of one session take less time."""
+        """As `remove` of each, which have no children; many ephemerals of one session take less
+        time."""
         gone = [self.nodes[path] for path in paths]
         owners = set(map(_OWNER, gone))
         owner = owners.pop() if len(owners) == 1 else 0
-        if owner not in self.ephemerals or self._images or self.quotas or self._long_paths:
+        if owner not in self.ephemerals or self._images or self.quotas.limited or self._long_paths:
             for path in paths:
                 self.remove(path)
             return
@@ -362,22 +343,14 @@ class Tree:
             if not names:
                 del children[parent_path]
 
-    def install(self, changes: list[TreeChange]) -> None:
-        """Apply the changes that were staged for a transaction."""
-        for path, node in changes:
-            if node is not None:
-                self.put(path, node)
-            else:
-                self.remove(path)
-
     def check_quota(self, path: str, bytes_more: int, count_more: int) -> None:
         """QUOTA_EXCEEDED if a write at ``path`` may not add this much."""
-        if self.quotas:
+        if self.quotas.limited:
             self.quotas.check(self.nodes, path, bytes_more, count_more)
 
     def due_containers(self, wall_ms: int, never_used_ms: int = 0) -> Iterator[str | None]:
-        """Containers that have lost their last child, or had none for longer than ``never_used_ms`` (0: for ever), and TTL
-        nodes whose time is over; the oldest first.
+        """Containers that have lost their last child, or had none for longer than ``never_used_ms``
+        (0: for ever), and TTL nodes whose time is over; the oldest first.
 
         Other work may run wherever this yields, also None, which is no node.
         """
@@ -401,7 +374,8 @@ class Tree:
     def count_below(self, path: str) -> Generator[None, None, int]:
         """The number of nodes below the path, at all levels.
 
-        Other work may run wherever this yields. Of what it changes, some may be counted, as by ZooKeeper.
+        Other work may run wherever this yields. Of what it changes, some may be counted, as by
+        ZooKeeper.
         """
         if path == "/":
             return len(self.nodes) - 1
@@ -428,30 +402,35 @@ class Tree:
             self.put(path, node)
         for path, names in self.children.items():
             self.nodes[path].num_children = len(names)
-        if self.quotas:
+        if self.quotas.limited:
             self.quotas.loaded(self.nodes, self.children)
 
 
-StagedNode = tuple[DataNode | None, list[TreeChange] | int]
-"""A node, and what stands for the transaction that put it there: the list of its changes, or its zxid."""
-
-
 class Staged:
-    """The tree as it will be when all proposed transactions are committed: ZooKeeper's outstanding change records.
+    """The tree as it will be when all proposed transactions are committed: ZooKeeper's outstanding
+    change records.
 
-    A change stays here until its transaction is committed; a later change of the same path stays longer.
+    A change stays here until its transaction is committed; a later change of the same path stays
+    longer.
     """
 
-    __slots__ = ("_before", "_changes", "_owned", "_tree", "digest_sum", "nodes")
+    __slots__ = ("_changes", "_nodes", "_owned", "_tree", "digest_sum", "with_children")
 
     def __init__(self, tree: Tree) -> None:
+        self.with_children = DataNode.with_children
         self._tree = tree
-        self.nodes: dict[str, StagedNode] = {}
-        self._changes: list[TreeChange] = []
-        self._before: list[tuple[str, StagedNode | None, int]] = []
+        self._nodes = tree.nodes
+        self._changes: dict[str, Change] = {}
+        """The latest change of each path, as that of a node or of a parent."""
         self._owned: dict[int, dict[str, int]] = {}
-        """By owner: paths at which changes that are not committed put a node of theirs, and how many of these changes."""
+        """By owner: paths at which changes that are not committed make a node of theirs, and how
+        many of these changes."""
         self.digest_sum = tree.digest
+
+    @property
+    def paths(self) -> Iterable[str]:
+        """The paths that are changed."""
+        return self._changes.keys()
 
     @property
     def digest(self) -> int:
@@ -459,52 +438,83 @@ class Staged:
         value = self.digest_sum & _DIGEST_MASK
         return value - (1 << 64) if value >> 63 else value
 
-    def begin(self) -> list[TreeChange]:
-        """Begin a transaction; its changes are collected in the list."""
-        self._changes = []
-        self._before = []
-        return self._changes
+    def get(self, path: str) -> DataNode | None:
+        change = self._changes.get(path)
+        if change is None:
+            return self._nodes.get(path)
+        return change.node if change.path == path else change.parent
 
-    def roll_back(self) -> None:
-        """Undo the current transaction's changes."""
-        for path, staged, digest in reversed(self._before):
-            if staged is None:
-                del self.nodes[path]
-            else:
-                self.nodes[path] = staged
-            self.digest_sum = digest
-        for path, node in self._changes:
-            if node is not None and node.owner:
-                self._disown(path, node.owner)
-        self._before.clear()
-        self._changes.clear()
+    def get_all(self, paths: list[str]) -> list[DataNode | None]:
+        if self._changes.keys().isdisjoint(paths):
+            return self._tree.get_all(paths)
+        return list(map(self.get, paths))
 
-    def commit(self, changes: list[TreeChange]) -> None:
-        """Move a transaction's changes to the tree."""
-        nodes, to_settle = self.nodes, changes
-        first = len(changes)
-        if first > _MANY and changes[-1][1] is None:  # as of the end of a session
-            while first and changes[first - 1][1] is None:
-                first -= 1
-            removed = [path for path, _ in changes[first:]]
-            self._tree.install(changes[:first])
-            self._tree.remove_all(removed)
-            staged_nodes = list(map(nodes.get, removed))
-            mark = staged_nodes[0]
-            if mark is not None and mark[1] is changes and staged_nodes.count(mark) == len(removed):
-                collections.deque(map(nodes.pop, removed), maxlen=0)
-                to_settle = changes[:first]
-        else:
-            self._tree.install(changes)
-        for path, node in to_settle:
-            staged = nodes.get(path)
-            if staged is not None and staged[1] is changes:
-                del nodes[path]
-            if node is not None and node.owner:
-                self._disown(path, node.owner)
+    def intern(self, acl: Iterable[ACL] | None) -> tuple[ACL, ...]:
+        return self._tree.intern(acl)
+
+    def ephemerals_of(self, session_id: int) -> dict[str, None]:
+        paths, changed = self._tree.ephemerals_of(session_id), self._changes
+        paths.update(dict.fromkeys(self._owned.get(session_id, ())))  # a node belongs to its creator for ever
+        if changed.keys().isdisjoint(paths):
+            return paths
+        return {path: None for path in paths if path not in changed or _owner_of(self.get(path)) == session_id}
+
+    def add(self, change: Change) -> None:
+        """Stage what was decided for a transaction."""
+        path, node, changes = change.path, change.node, self._changes
+        self.digest_sum += change.digest
+        if not path:
+            if not change.err:
+                self._add_parts(change)
+            return
+        if node is not change.before:
+            changes[path] = change
+        if change.parent is not None:
+            changes[change.parent_path] = change
+        if node is not None and node.owner and change.before is None:
+            owned = self._owned.setdefault(node.owner, {})
+            owned[path] = owned.get(path, 0) + 1
+
+    def _add_parts(self, change: Change) -> None:
+        before = self.digest_sum
+        for part in change.parts:
+            self.add(part)
+        self.digest_sum = before  # that of the whole has them
+        if isinstance(change, SessionChange):
+            self._changes.update(dict.fromkeys(change.gone, change))
+
+    def settle(self, change: Change) -> None:
+        """What was staged for a transaction is in the tree; later changes of its paths stay."""
+        path, node, changes = change.path, change.node, self._changes
+        if not path:
+            self._settle_parts(change)
+            return
+        if changes.get(path) is change:
+            del changes[path]
+        if change.parent is not None and changes.get(change.parent_path) is change:
+            del changes[change.parent_path]
+        if node is not None and node.owner and change.before is None:
+            self._disown(path, node.owner)
+
+    def _settle_parts(self, change: Change) -> None:
+        if not change.err:
+            for part in change.parts:
+                self.settle(part)
+        if isinstance(change, SessionChange):
+            self._settle_deletions(change)
+
+    def _settle_deletions(self, change: SessionChange) -> None:
+        changes, gone = self._changes, change.gone
+        latest: list[Change | None] = list(map(changes.get, gone))
+        if latest.count(change) == len(gone):
+            collections.deque(map(changes.pop, gone), maxlen=0)
+            return
+        for path, found in zip(gone, latest, strict=True):
+            if found is change:
+                del changes[path]
 
     def _disown(self, path: str, owner: int) -> None:
-        """A change that put a node of the owner there is committed, or undone."""
+        """A change that made a node of the owner there is committed."""
         owned = self._owned[owner]
         owned[path] -= 1
         if not owned[path]:
@@ -512,78 +522,38 @@ class Staged:
             if not owned:
                 del self._owned[owner]
 
-    def stage(
-        self,
-        digest_sum: int,
-        zxid: int,
-        path: str,
-        node: DataNode | None,
-        parent_path: str,
-        parent: DataNode | None,
-    ) -> tuple[StagedNode, StagedNode | None]:
-        """Stage a whole transaction of one node, and of its parent if that changes. What is returned goes to `settle`."""
-        self.digest_sum = digest_sum
-        staged_node: StagedNode = (node, zxid)
-        self.nodes[path] = staged_node
-        if parent is None:
-            return staged_node, None
-        staged_parent: StagedNode = (parent, zxid)
-        self.nodes[parent_path] = staged_parent
-        return staged_node, staged_parent
 
-    def settle(self, path: str, staged: StagedNode) -> None:
-        """What `stage` has staged is in the tree; a later change of the path stays."""
-        if self.nodes.get(path) is staged:
-            del self.nodes[path]
+class Parts:
+    """A view with the changes of a transaction's parts, so far as they are decided."""
+
+    __slots__ = ("_changes", "_digest", "_view", "with_children")
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._changes: dict[str, Change] = {}
+        self._digest = 0
+        self.with_children = DataNode.with_children
 
     def get(self, path: str) -> DataNode | None:
-        staged = self.nodes.get(path or "/")
-        return staged[0] if staged is not None else self._tree.nodes.get(path or "/")
+        change = self._changes.get(path)
+        if change is None:
+            return self._view.get(path)
+        return change.node if change.path == path else change.parent
 
-    def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
-        return self._tree.intern(acl)
+    def intern(self, acl: Iterable[ACL] | None) -> tuple[ACL, ...]:
+        return self._view.intern(acl)
 
-    def put(self, path: str, node: DataNode) -> None:
-        self._stage(path, node, node.digest)
+    def add(self, change: Change) -> None:
+        """The next part is decided."""
+        self._digest += change.digest
+        if change.node is not change.before:
+            self._changes[change.path] = change
+        if change.parent is not None:
+            self._changes[change.parent_path] = change
 
-    def remove(self, path: str) -> None:
-        self._stage(path, None, 0)
-
-    def get_all(self, paths: list[str]) -> list[DataNode | None]:
-        if self.nodes.keys().isdisjoint(paths):
-            return self._tree.get_all(paths)
-        return [self.get(path) for path in paths]
-
-    def remove_all(self, paths: list[str]) -> None:
-        if not self.nodes.keys().isdisjoint(paths):
-            for path in paths:
-                self.remove(path)
-            return
-        self._before += zip(paths, repeat(None), repeat(self.digest_sum))
-        self.digest_sum -= sum(map(_DIGEST, map(self._tree.nodes.__getitem__, paths)))
-        removed: StagedNode = (None, self._changes)
-        self.nodes.update(zip(paths, repeat(removed)))
-        self._changes += zip(paths, repeat(None))
-
-    def _stage(self, path: str, node: DataNode | None, digest: int) -> None:
-        staged = self.nodes.get(path)
-        old = staged[0] if staged is not None else self._tree.nodes.get(path)
-        self._before.append((path, staged, self.digest_sum))
-        self.digest_sum += digest - (old.digest if old is not None else 0)
-        self.nodes[path] = (node, self._changes)
-        self._changes.append((path, node))
-        if node is not None and node.owner:
-            owned = self._owned.setdefault(node.owner, {})
-            owned[path] = owned.get(path, 0) + 1
-
-    def ephemerals_of(self, session_id: int) -> dict[str, None]:
-        paths, nodes = self._tree.ephemerals_of(session_id), self.nodes
-        paths.update(
-            dict.fromkeys(self._owned.get(session_id, ()))
-        )  # a node is created by `put`, and belongs to its creator for ever
-        if nodes.keys().isdisjoint(paths):
-            return paths
-        return {path: None for path in paths if path not in nodes or _owner_of(nodes[path][0]) == session_id}
+    def finish(self) -> int:
+        """All parts are decided: what they add to the digest of the tree."""
+        return self._digest
 
 
 def _owner_of(node: DataNode | None) -> int:

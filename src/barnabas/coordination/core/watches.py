@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from enum import IntFlag
 from typing import Generic, Protocol, TypeVar
 
+from barnabas.coordination.core.changes import Event, NodeDeletions
 from barnabas.coordination.core.statistics import Summary
-from barnabas.coordination.core.tree import Event, NodeDeletions
 from barnabas.wire.jute.opcodes import EventType, WatcherType
 
 __all__ = ["WatchMode", "Watcher", "Watches"]

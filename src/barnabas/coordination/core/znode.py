@@ -8,8 +8,8 @@ follows every transaction in the log and ends every snapshot, as in ZooKeeper si
 """
 
 import struct
-import zlib
 from dataclasses import dataclass
+from zlib import crc32
 
 from barnabas.wire.jute.opcodes import CONTAINER_OWNER
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Stat
@@ -19,7 +19,8 @@ __all__ = ["DIGEST_VERSION", "MAX_TTL_MS", "DataNode", "as_int", "owner_of_ttl",
 DIGEST_VERSION = 2
 MAX_TTL_MS = (1 << 40) - 1
 
-_STAT = struct.Struct(">qqqqqiiiq")
+_pack = struct.Struct(">qqqqqiiiq").pack
+"""Of czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""
 _TTL_OWNER = -(1 << 56)  # 0xff in the highest byte; 40 bits hold the milliseconds
 _INT_SIGN = 1 << 31
 
@@ -41,29 +42,14 @@ def as_int(value: int) -> int:
     return (value + _INT_SIGN & 0xFFFFFFFF) - _INT_SIGN
 
 
-def _digest(
-    path: str,
-    data: bytes | None,
-    czxid: int,
-    mzxid: int,
-    pzxid: int,
-    ctime: int,
-    mtime: int,
-    version: int,
-    cversion: int,
-    aversion: int,
-    owner: int,
-) -> int:
+def _digest(path: str, data: bytes | None, stat: bytes) -> int:
     """`DataNode.compute_digest`, of a node that is about to be made."""
-    if path == "/":
-        crc = 0
-    elif path.startswith("/zookeeper/"):
+    if path.startswith("/zookeeper/"):
         return 0
-    else:
-        crc = zlib.crc32(path.encode())
+    crc = crc32(path.encode()) if path != "/" else 0
     if data:
-        crc = zlib.crc32(data, crc)
-    return zlib.crc32(_STAT.pack(czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner), crc)
+        crc = crc32(data, crc)
+    return crc32(stat, crc)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -89,7 +75,7 @@ class DataNode:
         cls, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time_ms: int
     ) -> "DataNode":
         """A node that was just created."""
-        digest = _digest(path, data, zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner)
+        digest = _digest(path, data, _pack(zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner))
         return cls(data, acl, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, zxid, 0, digest)
 
     @classmethod
@@ -101,9 +87,7 @@ class DataNode:
 
     def compute_digest(self, path: str) -> int:
         """The node's part of the tree's digest; 0 below ``/zookeeper``, where quotas change without transactions."""
-        return _digest(
-            path,
-            self.data,
+        stat = _pack(
             self.czxid,
             self.mzxid,
             self.pzxid,
@@ -114,6 +98,7 @@ class DataNode:
             self.aversion,
             self.owner,
         )
+        return _digest(path, self.data, stat)
 
     def copy(self) -> "DataNode":
         """An equal node, which the caller changes before it is used anywhere else."""
@@ -137,7 +122,7 @@ class DataNode:
         """The node after setData."""
         czxid, ctime, cversion, aversion = self.czxid, self.ctime, self.cversion, self.aversion
         owner, pzxid = self.owner, self.pzxid
-        digest = _digest(path, data, czxid, zxid, pzxid, ctime, time_ms, version, cversion, aversion, owner)
+        digest = _digest(path, data, _pack(czxid, zxid, pzxid, ctime, time_ms, version, cversion, aversion, owner))
         return DataNode(
             data,
             self.acl,
@@ -166,7 +151,7 @@ class DataNode:
         """The node after a child was created or deleted."""
         data, czxid, mzxid, ctime, mtime = self.data, self.czxid, self.mzxid, self.ctime, self.mtime
         version, aversion, owner = self.version, self.aversion, self.owner
-        digest = _digest(path, data, czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner)
+        digest = _digest(path, data, _pack(czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner))
         return DataNode(
             data, self.acl, czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid, num_children, digest
         )

@@ -100,7 +100,7 @@ class Replay:
             is_first = False
             self.last_logged = header.zxid
             if header.zxid > self._database.last_zxid:
-                self._database.replay(header, txn, digest)
+                self._database.apply(header, txn, digest)
                 self._check_digest(header.zxid, digest, path, position)
                 self.replayed += 1
                 if self._on_replayed is not None:

@@ -18,6 +18,7 @@ from copy import deepcopy
 from itertools import islice
 from typing import Any
 
+from barnabas.coordination.core.changes import Change, SessionChange
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
 from barnabas.testing.simulation.history import History
@@ -28,13 +29,22 @@ __all__ = ["EnsembleObserver", "next_proposals", "unwatch_database", "watch_data
 
 def next_proposals(processor: Processor, count: int) -> Iterator[tuple[TxnHeader, Transaction | None, list[str]]]:
     """The headers and the transactions that a processor commits next, and the paths that each changes."""
-    for proposal in islice(processor._proposals, count):
-        if not isinstance(proposal, tuple):
-            yield proposal.header, proposal.txn, [path for path, _ in proposal.changes]
-            continue
-        transaction, _, _, path, _, parent_path, _ = proposal[2]
+    for _, _, _, _, change, _, transaction in islice(processor._proposals, count):
         header, txn, _ = decode_transaction(transaction)
-        yield header, txn, [parent_path, path] if parent_path else [path]
+        yield header, txn, list(_paths_of(change))
+
+
+def _paths_of(change: Change) -> Iterator[str]:
+    if change.err:
+        return
+    if change.parent is not None:
+        yield change.parent_path
+    if change.node is not change.before:
+        yield change.path
+    for part in change.parts:
+        yield from _paths_of(part)
+    if isinstance(change, SessionChange):
+        yield from change.gone
 
 
 def watch_database(database: Database, applied: Callable[[int], None]) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from barnabas.base.files import Buffer
 from barnabas.wire.jute.codec import MalformedRecordError, decode_from, encode_into
-from barnabas.wire.jute.layouts import LENGTH_AND_REPLY
+from barnabas.wire.jute.layouts import LENGTH_AND_REPLY, MULTI_HEADER
 from barnabas.wire.jute.opcodes import OpCode, Xid
 from barnabas.wire.jute.records import (
     CheckVersionRequest,
@@ -61,11 +61,10 @@ MultiPart = tuple[int, object]
 """An `OpCode` and its request or response record (None where there is none)."""
 
 _LENGTH = struct.Struct(">i")
-_MULTI_HEADER = struct.Struct(">i?i")
 _REPLY_HEADER = struct.Struct(">iqi")
 REPLY_HEADER_BYTES = _REPLY_HEADER.size
 _REQUEST = struct.Struct(">iii")
-_MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
+_MULTI_END = MULTI_HEADER.pack(-1, True, -1)
 
 _MULTI_REQUESTS: dict[int, type] = {
     OpCode.CREATE: CreateRequest,
@@ -168,7 +167,7 @@ def encode_multi_request(xid: int, parts: Iterable[MultiPart], opcode: int = OpC
     """A frame with a multi or multiRead."""
     out = bytearray(_REQUEST.pack(0, xid, opcode))
     for part_type, record in parts:
-        out += _MULTI_HEADER.pack(part_type, False, -1)
+        out += MULTI_HEADER.pack(part_type, False, -1)
         encode_into(out, record)
     out += _MULTI_END
     return _framed(out)
@@ -180,10 +179,10 @@ def _decode_parts(
     parts: list[MultiPart] = []
     while True:
         try:
-            part_type, done, _ = _MULTI_HEADER.unpack_from(data, offset)
+            part_type, done, _ = MULTI_HEADER.unpack_from(data, offset)
         except struct.error as error:
             raise MalformedRecordError(f"a multi without an end at byte {offset}") from error
-        offset += _MULTI_HEADER.size
+        offset += MULTI_HEADER.size
         if done:
             return parts
         if part_type not in types:
@@ -217,7 +216,7 @@ def encode_multi_part(out: bytearray, part: MultiPart | None) -> None:
         out += _MULTI_END
         return
     part_type, record = part
-    out += _MULTI_HEADER.pack(part_type, False, record.err if isinstance(record, ErrorResponse) else 0)
+    out += MULTI_HEADER.pack(part_type, False, record.err if isinstance(record, ErrorResponse) else 0)
     if record is not None:
         encode_into(out, record)
 

@@ -1,4 +1,5 @@
-"""One module for each kind of operation; the processor and the replay of the log dispatch by the tables here.
+"""One module for each kind of operation; the processor and the replay of the log dispatch by the
+tables here.
 
 In ZooKeeper: the cases of `PrepRequestProcessor` and of `FinalRequestProcessor`.
 """
@@ -15,12 +16,12 @@ from barnabas.coordination.core.operations import (
     set_data,
     watching,
 )
-from barnabas.coordination.core.operations.base import Apply, ReadOperation, WriteOperation
+from barnabas.coordination.core.operations.base import ReadOperation, TransactionType, WriteOperation
 
-__all__ = ["APPLY", "READS", "WRITES"]
+__all__ = ["READS", "TRANSACTIONS", "WRITES"]
 
 WRITES: dict[int, WriteOperation] = {
-    operation.opcode: operation
+    int(operation.opcode): operation
     for module in (create, delete, set_data, set_acl, multi, reconfig, session)
     for operation in module.OPERATIONS
 }
@@ -31,9 +32,9 @@ READS: dict[int, ReadOperation] = {
 }
 """Operations that are answered from the committed tree, by opcode."""
 
-APPLY: dict[int, Apply] = {
-    txn_type: apply
+TRANSACTIONS: dict[int, TransactionType] = {
+    int(found.type): found
     for module in (create, delete, set_data, set_acl, multi, session)
-    for txn_type, apply in module.APPLY.items()
+    for found in module.TRANSACTIONS
 }
-"""How a transaction of the log changes the tree, by the type in its header."""
+"""How a transaction is written, read and applied, by the type in its header."""

@@ -1,52 +1,62 @@
 """The parts of an operation.
 
-A write is decided on the staged view (the tree with all earlier proposals applied): checks, then a transaction, or a
-`KeeperError`. A function of its own applies the transaction; it also replays the log, so it depends only on the view
-and the transaction, and tolerates changes that a fuzzy snapshot already contains.
+A write is decided on a view (the tree with the changes of all earlier proposals): checks, then a
+`Change`, or a `KeeperError`. Nothing is changed by deciding. A transaction of a log, or of a
+leader, becomes a `Change` by `replay`; that depends only on the tree and the transaction, and
+tolerates what a fuzzy snapshot already contains. `apply` puts a change into the tree.
+
+A request, and a transaction, is read in two ways, which give equal values: from its record,
+whatever it is, and where it is of the usual kind from its bytes (`read_request`,
+`read_transaction`).
 
 A read looks at the committed tree and may set watches.
 
-In ZooKeeper: `PrepRequestProcessor.pRequest2Txn`, `DataTree.processTxn` and `FinalRequestProcessor.processRequest`.
+In ZooKeeper: `PrepRequestProcessor.pRequest2Txn`, `DataTree.processTxn` and
+`FinalRequestProcessor.processRequest`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from barnabas.coordination.core.tree import Events, Tree, View
+from barnabas.coordination.core.changes import Change
+from barnabas.coordination.core.tree import Tree, View
 from barnabas.coordination.core.watches import Watcher, Watches
-from barnabas.coordination.core.znode import DataNode
+from barnabas.coordination.core.znode import DataNode, as_int
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.layouts import STAT
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import Id
-from barnabas.wire.jute.transactions import Transaction
 
 __all__ = [
-    "Apply",
     "Client",
-    "Outcome",
     "ReadCounter",
     "ReadOperation",
     "Reading",
+    "Request",
     "Staging",
     "Stamp",
+    "TransactionType",
     "WriteOperation",
     "checked_version",
-    "deciding",
     "existing",
+    "stat_of",
 ]
 
 
-class Stamp(NamedTuple):
-    """The header of a transaction: whose it is, and when it happened."""
+@dataclass(slots=True)
+class Stamp:
+    """The header of a transaction: whose it is, and when it happened. Requests that are decided
+    together share one, in which the zxid goes on."""
 
     session_id: int
     zxid: int
     time_ms: int
 
 
-class Staging(NamedTuple):
-    """The input of a write's decision."""
+@dataclass(slots=True)
+class Staging:
+    """What a write is decided on, beside the request."""
 
     view: View
     stamp: Stamp
@@ -58,16 +68,6 @@ class Staging(NamedTuple):
     """The authentication schemes that an ACL may name."""
     limited_tree: Tree | None
     """The committed tree, whose quotas limit the write; None where quotas are not enforced."""
-
-
-class Outcome(NamedTuple):
-    """The result of applying a transaction, from which the reply is made."""
-
-    type: int
-    path: str = ""
-    node: DataNode | None = None
-    err: int = 0
-    parts: "list[Outcome]" = []  # never changed
 
 
 class Client(Watcher, Protocol):
@@ -96,45 +96,68 @@ class Reading(NamedTuple):
     counter: ReadCounter
 
 
-Apply = Callable[[View, Stamp, Any, Events], Outcome]
-"""``apply(view, stamp, transaction, events)``: changes the view, and appends the events for watches."""
+_TOO_GREAT = 1 << 31
 
-Stage = Callable[[Staging, Any, Events], tuple[int, Transaction, Outcome]]
+Values = tuple[Any, ...]
+"""What a request asks for, or a transaction says, as plain values."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOperation:
-    """One opcode that changes the tree: its request's type (None: decoded by itself), how it is decided and applied to
-    the staged view, and what it replies."""
+    """One opcode that changes the tree."""
 
     opcode: OpCode
     request_type: type | None
-    stage: Stage
-    reply: Callable[[Outcome], object | None]
+    """The request's record; None: decoded by itself, or there is none."""
+    values: Callable[[Any], Values]
+    """The values of a request's record."""
+    decide: Callable[[Staging, Any], Change]
+    """``decide(staging, values)``: the change, or a `KeeperError`."""
+    answer: Callable[[Change], bytes]
+    """The body of the reply."""
+    read_request: Callable[[bytes, int], tuple[int, Values] | None] | None = None
+    """``read_request(data, offset)``: the end of a usual request and its values. None for
+    another request. May raise struct.error and UnicodeDecodeError for one that is damaged."""
+
+
+Request = tuple[int, int, Callable[[Staging, Any], Change], Callable[[Change], bytes], Values]
+"""A write that was read: its xid, its opcode, what decides and what answers it, and its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionType:
+    """One type of transactions."""
+
+    type: OpCode
+    encode: Callable[[Change, bytes, bytes], bytes]
+    """``encode(change, before, behind)``: the record of a change's transaction, between what
+    stands before and behind it."""
+    values: Callable[[Any], Values]
+    """The values of a record."""
+    replay: Callable[[Any, Stamp, Any], Change]
+    """``replay(tree, stamp, values)``: the change; or a `KeeperError`, and nothing is to be
+    changed."""
+    apply: Callable[[Tree, Change], None]
+    """Put the change into the tree."""
+    read_transaction: Callable[[bytes, int, int], Values | None] | None = None
+    """``read_transaction(data, offset, end)``: the values of a usual transaction that takes
+    these bytes. None for another one. May raise struct.error and UnicodeDecodeError for one that
+    is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOperation:
-    """One opcode that does not change the tree; ``request_type`` is None where the body is decoded by itself or there
-    is none."""
+    """One opcode that does not change the tree; ``request_type`` is None where the body is
+    decoded by itself or there is none."""
 
     opcode: OpCode
     request_type: type | None
     read: Callable[[Reading, Any], object | None]
     is_sliced: bool = False
-    """Whether ``read`` always returns a generator, which yields wherever other clients may be served, and returns the reply's body
-    or None. Its reply is of the moment when it ends. Other reads may return a generator that only encodes: their reply is of the
-    moment when it begins, and comes before all that the client gets in between."""
-
-
-def deciding(decide: Callable[[Staging, Any], tuple[int, Transaction]], apply: Apply) -> Stage:
-    """The usual way to stage: decide, then apply what was decided."""
-
-    def stage(staging: Staging, request: Any, events: Events) -> tuple[int, Transaction, Outcome]:
-        txn_type, txn = decide(staging, request)
-        return txn_type, txn, apply(staging.view, staging.stamp, txn, events)
-
-    return stage
+    """Whether ``read`` always returns a generator, which yields wherever other clients may be
+    served, and returns the reply's body or None. Its reply is of the moment when it ends. Other
+    reads may return a generator that only encodes: their reply is of the moment when it begins,
+    and comes before all that the client gets in between."""
 
 
 def existing(view: View, path: str) -> DataNode:
@@ -150,3 +173,22 @@ def checked_version(current: int, expected: int, path: str) -> int:
     if expected not in (-1, current):
         raise KeeperError(ErrorCode.BAD_VERSION, path)
     return current + 1 if current != 0x7FFFFFFF else -0x80000000
+
+
+def stat_of(node: DataNode) -> bytes:
+    """The `Stat` of a node, as `DataNode.stat` has it."""
+    data, num_children, owner = node.data, node.num_children, node.owner
+    cversion = node.cversion * 2 - num_children
+    return STAT.pack(
+        node.czxid,
+        node.mzxid,
+        node.ctime,
+        node.mtime,
+        node.version,
+        cversion if cversion < _TOO_GREAT else as_int(cversion),
+        node.aversion,
+        owner if owner and node.is_ephemeral else 0,
+        len(data) if data else 0,
+        num_children,
+        node.pzxid,
+    )

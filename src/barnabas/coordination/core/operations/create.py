@@ -1,158 +1,264 @@
 """create, create2, createContainer, createTTL: a new node.
 
-The name of a sequential node ends in ten digits: the number of children that its parent has ever had, which is never
-used twice. The parent's cversion and pzxid change with its children.
+    request        path  data  ACLs  Int mode  [Long ttl]
+    transaction    path  data  ACLs  [bool ephemeral]  Int cversion of the parent  [Long ttl]
+    reply          path  [Stat]
+
+The name of a sequential node ends in ten digits: the number of children that its parent has ever
+had, which is never used twice. The parent's cversion and pzxid change with its children.
 
 In ZooKeeper: `PrepRequestProcessor.pRequest2TxnCreate` and `DataTree.createNode`.
 """
 
+import struct
 from collections.abc import Sequence
+from functools import partial
 
 from barnabas.coordination.core.access import checked_acl, require
+from barnabas.coordination.core.changes import Change
 from barnabas.coordination.core.operations.base import (
-    Apply,
-    Outcome,
     Staging,
     Stamp,
+    TransactionType,
+    Values,
     WriteOperation,
-    deciding,
     existing,
+    stat_of,
 )
 from barnabas.coordination.core.paths import checked_path, parent_of
-from barnabas.coordination.core.tree import Event, Events, View
-from barnabas.coordination.core.znode import MAX_TTL_MS, DataNode, as_int, owner_of_ttl
+from barnabas.coordination.core.tree import Tree, View
+from barnabas.coordination.core.znode import MAX_TTL_MS, DataNode, as_int, owner_of_ttl, ttl_of_owner
+from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
-from barnabas.wire.jute.opcodes import CONTAINER_OWNER, CreateMode, EventType, OpCode, Perms
-from barnabas.wire.jute.records import Create2Response, CreateRequest, CreateResponse, CreateTTLRequest
+from barnabas.wire.jute.layouts import JUTE_INT, OPEN_ACL_BYTES
+from barnabas.wire.jute.opcodes import CONTAINER_OWNER, CreateMode, OpCode, Perms
+from barnabas.wire.jute.records import ACL, OPEN_ACL, CreateRequest, CreateTTLRequest
 from barnabas.wire.jute.transactions import CreateContainerTxn, CreateTTLTxn, CreateTxn
 
-__all__ = ["APPLY", "OPERATIONS"]
-
+__all__ = ["OPERATIONS", "TRANSACTIONS"]
 
 _MODES = {int(mode): mode for mode in CreateMode}
+_END = struct.Struct(">?i")
+"""What follows the ACL in a transaction of create and create2: bool ephemeral, Int cversion of
+the parent."""
+_CREATE, _CREATE2 = OpCode.CREATE, OpCode.CREATE2
+_GREATEST = 0x7FFFFFFF
+_OWNED = frozenset((OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL))
+"""Whose nodes belong to the server."""
+
+_ACLs = Sequence[ACL] | None
+_Request = tuple[str, bytes | None, _ACLs, int, int]
+"""Path, data, ACL, mode, and the TTL or 0."""
+_Transaction = tuple[str, bytes | None, _ACLs, int, int]
+"""Path, data, ACL, whether it is ephemeral or else whose it is, and the parent's cversion."""
 
 
-def _checked_mode(request: CreateRequest | CreateTTLRequest, opcode: OpCode, ttl_nodes: bool) -> CreateMode:
-    mode = _MODES.get(request.flags)
+def _checked_mode(opcode: OpCode, path: str, flags: int, ttl: int, ttl_nodes: bool) -> CreateMode:
+    mode = _MODES.get(flags)
     if mode is None:
-        raise KeeperError(ErrorCode.BAD_ARGUMENTS, request.path)
-    if mode is CreateMode.PERSISTENT and opcode is OpCode.CREATE:
-        return mode
+        raise KeeperError(ErrorCode.BAD_ARGUMENTS, path)
     if mode.has_ttl and not ttl_nodes:
-        raise KeeperError(ErrorCode.UNIMPLEMENTED, request.path)
+        raise KeeperError(ErrorCode.UNIMPLEMENTED, path)
     if mode.has_ttl != (opcode is OpCode.CREATE_TTL):
-        raise KeeperError(ErrorCode.BAD_ARGUMENTS, request.path)
-    if isinstance(request, CreateTTLRequest) and not 0 < request.ttl <= MAX_TTL_MS:
-        raise KeeperError(ErrorCode.BAD_ARGUMENTS, request.path)
+        raise KeeperError(ErrorCode.BAD_ARGUMENTS, path)
+    if opcode is OpCode.CREATE_TTL and not 0 < ttl <= MAX_TTL_MS:
+        raise KeeperError(ErrorCode.BAD_ARGUMENTS, path)
     return mode
 
 
-def _decide(
-    staging: Staging, request: CreateRequest | CreateTTLRequest, opcode: OpCode
-) -> tuple[int, CreateTxn | CreateContainerTxn | CreateTTLTxn]:
-    path, view = request.path, staging.view
-    mode = _checked_mode(request, opcode, staging.ttl_nodes)
+def decide(opcode: OpCode, staging: Staging, request: _Request) -> Change:
+    """A new node below a parent that the client may change."""
+    path, data, acl, flags, ttl = request
+    view, stamp = staging.view, staging.stamp
+    is_sequential, owner = False, 0
+    if flags or opcode in _OWNED:
+        mode = _checked_mode(opcode, path, flags, ttl, staging.ttl_nodes)
+        is_sequential = mode.is_sequential
+        if opcode in _OWNED:
+            owner = CONTAINER_OWNER if opcode is OpCode.CREATE_CONTAINER else owner_of_ttl(ttl)
+        elif mode.is_ephemeral:
+            owner = stamp.session_id
     parent_path = parent_of(path)
-    acl = checked_acl(request.acl, staging.ids, path, staging.schemes)
-    parent = existing(view, parent_path)
-    require(parent.acl, Perms.CREATE, staging.ids, path)
-    if mode.is_sequential:
+    if acl is not OPEN_ACL:
+        acl = checked_acl(acl, staging.ids, path, staging.schemes)
+    parent = view.get(parent_path)
+    if parent is None:
+        raise KeeperError(ErrorCode.NO_NODE, parent_path)
+    if parent.acl is not OPEN_ACL:
+        require(parent.acl, Perms.CREATE, staging.ids, path)
+    if is_sequential:
         path = f"{path}{parent.cversion:010d}"
     checked_path(path)
     if view.get(path) is not None:
         raise KeeperError(ErrorCode.NODE_EXISTS, path)
-    if parent.is_ephemeral:
+    if parent.owner and parent.is_ephemeral:
         raise KeeperError(ErrorCode.NO_CHILDREN_FOR_EPHEMERALS, path)
     if staging.limited_tree is not None:
-        staging.limited_tree.check_quota(path, len(request.data or b""), 1)
-    cversion = as_int(parent.cversion + 1)
-    if opcode is OpCode.CREATE_CONTAINER:
-        return opcode, CreateContainerTxn(path, request.data, acl, cversion)
-    if isinstance(request, CreateTTLRequest):
-        return opcode, CreateTTLTxn(path, request.data, acl, cversion, request.ttl)
-    return opcode, CreateTxn(path, request.data, acl, mode.is_ephemeral, cversion)
+        staging.limited_tree.check_quota(path, len(data or b""), 1)
+    cversion = parent.cversion + 1
+    if cversion > _GREATEST:
+        cversion = as_int(cversion)
+    return _with_child(opcode, view, stamp, path, data, acl, owner, cversion, parent_path, parent)
 
 
-def _apply_create(view: View, stamp: Stamp, txn: CreateTxn, events: Events) -> Outcome:
-    owner = stamp.session_id if txn.ephemeral else 0
-    return _apply(view, stamp, OpCode.CREATE, txn, owner, events)
+def decide_create(staging: Staging, request: _Request) -> Change:
+    """`decide` of create, which nearly all creations are."""
+    return decide(_CREATE, staging, request)
 
 
-def _apply_create2(view: View, stamp: Stamp, txn: CreateTxn, events: Events) -> Outcome:
-    owner = stamp.session_id if txn.ephemeral else 0
-    return _apply(view, stamp, OpCode.CREATE2, txn, owner, events)
+def decide_create2(staging: Staging, request: _Request) -> Change:
+    """`decide` of create2."""
+    return decide(_CREATE2, staging, request)
 
 
-def _apply_container(view: View, stamp: Stamp, txn: CreateContainerTxn, events: Events) -> Outcome:
-    return _apply(view, stamp, OpCode.CREATE_CONTAINER, txn, CONTAINER_OWNER, events)
+def replay(txn_type: OpCode, tree: View, stamp: Stamp, transaction: _Transaction) -> Change:
+    """The change of a transaction of create or create2."""
+    path, data, acl, is_ephemeral, cversion = transaction
+    owner = stamp.session_id if is_ephemeral else 0
+    return replay_owned(txn_type, tree, stamp, (path, data, acl, owner, cversion))
 
 
-def _apply_ttl(view: View, stamp: Stamp, txn: CreateTTLTxn, events: Events) -> Outcome:
-    return _apply(view, stamp, OpCode.CREATE_TTL, txn, owner_of_ttl(txn.ttl), events)
+def replay_owned(txn_type: OpCode, tree: View, stamp: Stamp, transaction: _Transaction) -> Change:
+    """The change of a transaction that makes a node of this owner. A fuzzy snapshot may contain
+    the node."""
+    path, data, acl, owner, cversion = transaction
+    parent_path = parent_of(path)
+    parent = existing(tree, parent_path)
+    if cversion == -1:
+        cversion = as_int(parent.cversion + 1)
+    there = tree.get(path)
+    if there is None:
+        return _with_child(txn_type, tree, stamp, path, data, acl, owner, cversion, parent_path, parent)
+    after = _parent_after(tree, stamp.zxid, cversion, parent_path, parent, parent.num_children)
+    node = there.with_acl(path, tree.intern(acl), there.aversion)
+    digest = after.digest - parent.digest + node.digest - there.digest
+    return Change(txn_type, path, there, node, parent_path, after, digest, 2, cversion, ErrorCode.NODE_EXISTS)
 
 
-def _apply(
+def _with_child(
+    txn_type: OpCode,
     view: View,
     stamp: Stamp,
-    txn_type: OpCode,
-    txn: CreateTxn | CreateContainerTxn | CreateTTLTxn,
+    path: str,
+    data: bytes | None,
+    acl: _ACLs,
     owner: int,
-    events: Events,
-) -> Outcome:
-    path = txn.path
-    parent_path = parent_of(path)
-    parent = existing(view, parent_path)
-    acl = view.intern(txn.acl)
-    there = view.get(path)
-    # In a replay over a fuzzy snapshot the parent may be ahead of this transaction: it never goes back. So it stays at the
-    # greatest number behind 2**31 creations, as in ZooKeeper.
-    cversion = as_int(parent.cversion + 1) if txn.parent_cversion == -1 else txn.parent_cversion
-    is_newer = cversion > parent.cversion
-    view.put(
-        parent_path,
-        parent.with_children(
-            parent_path,
-            cversion if is_newer else parent.cversion,
-            stamp.zxid if is_newer else parent.pzxid,
-            parent.num_children + (there is None),
-        ),
+    cversion: int,
+    parent_path: str,
+    parent: DataNode,
+) -> Change:
+    zxid = stamp.zxid
+    node = DataNode.new(path, data, OPEN_ACL if acl is OPEN_ACL else view.intern(acl), owner, zxid, stamp.time_ms)
+    after = _parent_after(view, zxid, cversion, parent_path, parent, parent.num_children + 1)
+    digest = node.digest + after.digest - parent.digest
+    return Change(txn_type, path, None, node, parent_path, after, digest, 2, cversion)
+
+
+def _parent_after(
+    view: View, zxid: int, cversion: int, parent_path: str, parent: DataNode, num_children: int
+) -> DataNode:
+    """In a replay over a fuzzy snapshot the parent may be ahead of the transaction: it never
+    goes back. So it stays at the greatest number behind 2**31 creations, as in ZooKeeper."""
+    with_children = view.with_children
+    if cversion > parent.cversion:
+        return with_children(parent, parent_path, cversion, zxid, num_children)
+    return with_children(parent, parent_path, parent.cversion, parent.pzxid, num_children)
+
+
+def apply(tree: Tree, change: Change) -> None:
+    """Put the node and its parent into the tree."""
+    node, parent = change.node, change.parent
+    assert node is not None
+    assert parent is not None
+    if change.before is None:
+        tree.put_child(change.path, node, change.parent_path, parent)
+    else:
+        tree.put(change.parent_path, parent)
+        tree.put(change.path, node)
+
+
+def _encode(change: Change, before: bytes, behind: bytes) -> bytes:
+    node, path = change.node, change.path
+    assert node is not None
+    data = node.data
+    if node.acl is not OPEN_ACL or data is None:
+        return before + encode(CreateTxn(path, data, list(node.acl), node.is_ephemeral, change.number)) + behind
+    encoded = path.encode()
+    end = _END.pack(node.owner != 0, change.number)
+    return b"".join(
+        (before, JUTE_INT.pack(len(encoded)), encoded, JUTE_INT.pack(len(data)), data, OPEN_ACL_BYTES, end, behind)
     )
-    if there is not None:
-        view.put(path, there.with_acl(path, acl, there.aversion))
-        raise KeeperError(ErrorCode.NODE_EXISTS, path)
-    node = DataNode.new(path, txn.data, acl, owner, stamp.zxid, stamp.time_ms)
-    view.put(path, node)
-    events.append(Event(EventType.NODE_CREATED, path, acl))
-    events.append(Event(EventType.NODE_CHILDREN_CHANGED, parent_path, parent.acl))
-    return Outcome(txn_type, path, node)
 
 
-def _reply_path(outcome: Outcome) -> CreateResponse:
-    return CreateResponse(outcome.path)
+def _encode_container(change: Change, before: bytes, behind: bytes) -> bytes:
+    node = change.node
+    assert node is not None
+    return before + encode(CreateContainerTxn(change.path, node.data, list(node.acl), change.number)) + behind
 
 
-def _reply_path_and_stat(outcome: Outcome) -> Create2Response:
-    assert outcome.node is not None
-    return Create2Response(outcome.path, outcome.node.stat())
+def _encode_ttl(change: Change, before: bytes, behind: bytes) -> bytes:
+    node = change.node
+    assert node is not None
+    ttl = ttl_of_owner(node.owner)
+    assert ttl is not None
+    return before + encode(CreateTTLTxn(change.path, node.data, list(node.acl), change.number, ttl)) + behind
 
 
-def _operation(opcode: OpCode, request_type: type, apply: Apply) -> WriteOperation:
-    reply = _reply_path if opcode is OpCode.CREATE else _reply_path_and_stat
-    return WriteOperation(
-        opcode, request_type, deciding(lambda staging, request: _decide(staging, request, opcode), apply), reply
-    )
+def _answer_path(change: Change) -> bytes:
+    path = change.path.encode()
+    return JUTE_INT.pack(len(path)) + path
 
 
-APPLY: dict[int, Apply] = {
-    OpCode.CREATE: _apply_create,
-    OpCode.CREATE2: _apply_create2,
-    OpCode.CREATE_CONTAINER: _apply_container,
-    OpCode.CREATE_TTL: _apply_ttl,
-}
+def _answer_path_and_stat(change: Change) -> bytes:
+    assert change.node is not None
+    return _answer_path(change) + stat_of(change.node)
+
+
+def _values(request: CreateRequest) -> Values:
+    return request.path, request.data, request.acl, request.flags, 0
+
+
+def _values_with_ttl(request: CreateTTLRequest) -> Values:
+    return request.path, request.data, request.acl, request.flags, request.ttl
+
+
+def _values_of_transaction(record: CreateTxn) -> Values:
+    return record.path, record.data, record.acl, record.ephemeral, record.parent_cversion
+
+
+def _values_of_container(record: CreateContainerTxn) -> Values:
+    return record.path, record.data, record.acl, CONTAINER_OWNER, record.parent_cversion
+
+
+def _values_of_ttl(record: CreateTTLTxn) -> Values:
+    return record.path, record.data, record.acl, owner_of_ttl(record.ttl), record.parent_cversion
+
+
+def _transaction_type(txn_type: OpCode) -> TransactionType:
+    if txn_type is OpCode.CREATE_CONTAINER:
+        again = partial(replay_owned, txn_type)
+        return TransactionType(txn_type, _encode_container, _values_of_container, again, apply)
+    if txn_type is OpCode.CREATE_TTL:
+        again = partial(replay_owned, txn_type)
+        return TransactionType(txn_type, _encode_ttl, _values_of_ttl, again, apply)
+    return TransactionType(txn_type, _encode, _values_of_transaction, partial(replay, txn_type), apply)
+
+
+_OPCODES = (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
+
+TRANSACTIONS: Sequence[TransactionType] = [_transaction_type(opcode) for opcode in _OPCODES]
 
 OPERATIONS: Sequence[WriteOperation] = [
-    _operation(OpCode.CREATE, CreateRequest, _apply_create),
-    _operation(OpCode.CREATE2, CreateRequest, _apply_create2),
-    _operation(OpCode.CREATE_CONTAINER, CreateRequest, _apply_container),
-    _operation(OpCode.CREATE_TTL, CreateTTLRequest, _apply_ttl),
+    WriteOperation(_CREATE, CreateRequest, _values, decide_create, _answer_path),
+    WriteOperation(_CREATE2, CreateRequest, _values, decide_create2, _answer_path_and_stat),
+    WriteOperation(
+        OpCode.CREATE_CONTAINER, CreateRequest, _values, partial(decide, OpCode.CREATE_CONTAINER), _answer_path_and_stat
+    ),
+    WriteOperation(
+        OpCode.CREATE_TTL,
+        CreateTTLRequest,
+        _values_with_ttl,
+        partial(decide, OpCode.CREATE_TTL),
+        _answer_path_and_stat,
+    ),
 ]

@@ -1,31 +1,42 @@
 """delete and deleteContainer: remove a node.
 
-Only the server itself uses deleteContainer: for container and TTL nodes whose time is over, if they are still empty.
+    request        path  Int expected version
+    transaction    path
+    reply          nothing
+
+Only the server itself uses deleteContainer: for container and TTL nodes whose time is over, if they
+are still empty.
 
 In ZooKeeper: `PrepRequestProcessor.pRequest2Txn`, `DataTree.deleteNode` and `ContainerManager`.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
 
 from barnabas.coordination.core.access import require
+from barnabas.coordination.core.changes import Change
 from barnabas.coordination.core.operations.base import (
-    Apply,
-    Outcome,
     Staging,
     Stamp,
+    TransactionType,
+    Values,
     WriteOperation,
     checked_version,
-    deciding,
     existing,
 )
 from barnabas.coordination.core.paths import SYSTEM_PATHS, parent_of
-from barnabas.coordination.core.tree import Event, Events, View
+from barnabas.coordination.core.tree import Tree, View
+from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
-from barnabas.wire.jute.opcodes import EventType, OpCode, Perms
+from barnabas.wire.jute.layouts import JUTE_INT
+from barnabas.wire.jute.opcodes import OpCode, Perms
 from barnabas.wire.jute.records import DeleteRequest
 from barnabas.wire.jute.transactions import DeleteTxn
 
-__all__ = ["APPLY", "OPERATIONS", "apply_delete"]
+__all__ = ["OPERATIONS", "TRANSACTIONS"]
+
+_DELETE, _PERMISSION = OpCode.DELETE, Perms.DELETE  # to look up a member of an enum takes long
 
 
 def _parent_of(path: str) -> str:
@@ -34,58 +45,94 @@ def _parent_of(path: str) -> str:
     return parent_of(path)
 
 
-def _decide(staging: Staging, request: DeleteRequest) -> tuple[int, DeleteTxn]:
-    path, view = request.path, staging.view
-    parent = existing(view, _parent_of(path))
-    require(parent.acl, Perms.DELETE, staging.ids, path)
+def decide(staging: Staging, request: tuple[str, int]) -> Change:
+    """The end of a node without children, below a parent that the client may change."""
+    path, expected = request
+    view, parent_path = staging.view, _parent_of(path)
+    parent = existing(view, parent_path)
+    require(parent.acl, _PERMISSION, staging.ids, path)
     node = existing(view, path)
-    checked_version(node.version, request.version, path)
+    checked_version(node.version, expected, path)
     if node.num_children:
         raise KeeperError(ErrorCode.NOT_EMPTY, path)
-    return OpCode.DELETE, DeleteTxn(path)
+    return _without(_DELETE, view, staging.stamp, path, node, parent_path, parent)
 
 
-def _decide_container(staging: Staging, request: DeleteRequest) -> tuple[int, DeleteTxn]:
-    path = request.path
-    _parent_of(path)
-    node = existing(staging.view, path)
+def decide_container(staging: Staging, request: tuple[str, int]) -> Change:
+    """The end of a node whose time is over."""
+    path, _ = request
+    view, parent_path = staging.view, _parent_of(path)
+    node = existing(view, path)
     if node.num_children:
         raise KeeperError(ErrorCode.NOT_EMPTY, path)
     if not node.is_container and node.ttl_ms is None:
         raise KeeperError(ErrorCode.BAD_VERSION, path)
-    return OpCode.DELETE_CONTAINER, DeleteTxn(path)
-
-
-def apply_delete(view: View, stamp: Stamp, txn: DeleteTxn, events: Events) -> Outcome:
-    """Remove the node, and note the zxid in its parent, even if a fuzzy snapshot does not contain the node any more."""
-    path = txn.path
-    parent_path = parent_of(path)
     parent = existing(view, parent_path)
-    node = view.get(path)
-    view.put(
-        parent_path,
-        parent.with_children(
-            parent_path,
-            parent.cversion,
-            max(stamp.zxid, parent.pzxid),
-            parent.num_children - (node is not None),
-        ),
-    )
+    return _without(OpCode.DELETE_CONTAINER, view, staging.stamp, path, node, parent_path, parent)
+
+
+def replay(txn_type: OpCode, tree: View, stamp: Stamp, transaction: tuple[str]) -> Change:
+    """The change of a transaction. The parent notes the zxid, even if a fuzzy snapshot does not
+    contain the node any more."""
+    (path,) = transaction
+    parent_path = parent_of(path)
+    parent = existing(tree, parent_path)
+    return _without(txn_type, tree, stamp, path, tree.get(path), parent_path, parent)
+
+
+def _without(
+    txn_type: OpCode,
+    view: View,
+    stamp: Stamp,
+    path: str,
+    node: DataNode | None,
+    parent_path: str,
+    parent: DataNode,
+) -> Change:
+    pzxid = max(parent.pzxid, stamp.zxid)
+    left = parent.num_children - (node is not None)
+    with_children = view.with_children
+    parent_after = with_children(parent, parent_path, parent.cversion, pzxid, left)
+    digest = parent_after.digest - parent.digest
     if node is None:
-        raise KeeperError(ErrorCode.NO_NODE, path)
-    view.remove(path)
-    events.append(Event(EventType.NODE_DELETED, path, node.acl))
-    events.append(Event(EventType.NODE_CHILDREN_CHANGED, parent_path, parent.acl))
-    return Outcome(OpCode.DELETE, path)
+        return Change(txn_type, path, None, None, parent_path, parent_after, digest, err=ErrorCode.NO_NODE)
+    return Change(txn_type, path, node, None, parent_path, parent_after, digest - node.digest, 2)
 
 
-def _reply(_outcome: Outcome) -> None:
-    return None
+def apply(tree: Tree, change: Change) -> None:
+    """Put the parent into the tree, and take the node out of it."""
+    assert change.parent is not None
+    tree.put(change.parent_path, change.parent)
+    if change.before is not None:
+        tree.remove(change.path)
 
 
-APPLY: dict[int, Apply] = {OpCode.DELETE: apply_delete, OpCode.DELETE_CONTAINER: apply_delete}
+def _encode(change: Change, before: bytes, behind: bytes) -> bytes:
+    path = change.path.encode()
+    return b"".join((before, JUTE_INT.pack(len(path)), path, behind))
+
+
+def _answer(_change: Change) -> bytes:
+    return b""
+
+
+_VALUES = attrgetter("path", "version")
+
+
+def _values_of_transaction(record: DeleteTxn) -> Values:
+    return (record.path,)
+
+
+def _transaction_type(txn_type: OpCode) -> TransactionType:
+    return TransactionType(txn_type, _encode, _values_of_transaction, partial(replay, txn_type), apply)
+
+
+TRANSACTIONS: Sequence[TransactionType] = [
+    _transaction_type(OpCode.DELETE),
+    _transaction_type(OpCode.DELETE_CONTAINER),
+]
 
 OPERATIONS: Sequence[WriteOperation] = [
-    WriteOperation(OpCode.DELETE, DeleteRequest, deciding(_decide, apply_delete), _reply),
-    WriteOperation(OpCode.DELETE_CONTAINER, DeleteRequest, deciding(_decide_container, apply_delete), _reply),
+    WriteOperation(OpCode.DELETE, DeleteRequest, _VALUES, decide, _answer),
+    WriteOperation(OpCode.DELETE_CONTAINER, DeleteRequest, _VALUES, decide_container, _answer),
 ]

@@ -1,4 +1,5 @@
-"""Answers with very many names of children, encoded in slices: other clients are served between two of them.
+"""Answers with very many names of children, encoded in slices: other clients are served between two
+of them.
 
 What is read is read at once, so the answer is of one moment; only its encoding takes long.
 

@@ -1,56 +1,67 @@
-"""multi: several writes that all happen, or none of them; and check, a part that only compares a version.
+"""multi: several writes that all happen, or none of them; and check, a part that only compares a
+version.
 
-Each part is decided on what the parts before it have staged. When one fails, everything is rolled back; the
-transaction then holds the earlier parts as they were decided, its error, and RUNTIME_INCONSISTENCY for the later parts.
-The reply gives OK as the "error" of the earlier parts, and its own header says OK: clients look at the parts.
+Each part is decided, by the operation that it is, on the changes of the parts before it. When one
+fails, these changes are dropped; the transaction then holds the earlier parts as they were decided,
+its error, and RUNTIME_INCONSISTENCY for the later parts. The reply gives OK as the "error" of the
+earlier parts, and its own header says OK: clients look at the parts.
 
 In ZooKeeper: `MultiOperationRecord`, `PrepRequestProcessor.pRequest` and `DataTree.processTxn`.
 """
 
+import struct
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.core.access import require
+from barnabas.coordination.core.changes import Change, refused
 from barnabas.coordination.core.operations import create, delete, set_data
 from barnabas.coordination.core.operations.base import (
-    Apply,
-    Outcome,
     Staging,
     Stamp,
+    TransactionType,
+    Values,
     WriteOperation,
     checked_version,
-    deciding,
     existing,
 )
 from barnabas.coordination.core.paths import checked_path
-from barnabas.coordination.core.tree import Events, Staged, View
+from barnabas.coordination.core.tree import Parts, Tree, View
 from barnabas.wire.jute.codec import MalformedRecordError, decode, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import MultiPart, decode_multi_request
+from barnabas.wire.jute.layouts import JUTE_INT, MULTI_HEADER
 from barnabas.wire.jute.opcodes import CreateMode, OpCode, Perms
-from barnabas.wire.jute.records import CheckVersionRequest, CreateRequest, CreateTTLRequest, ErrorResponse
+from barnabas.wire.jute.records import CheckVersionRequest, CreateRequest, CreateTTLRequest
 from barnabas.wire.jute.transactions import TRANSACTION_TYPES, CheckVersionTxn, ErrorTxn, MultiTxn, Txn
 
-__all__ = ["APPLY", "OPERATIONS", "decode_parts", "decode_write"]
+__all__ = ["OPERATIONS", "TRANSACTIONS", "decode_parts", "decode_values"]
 
+_MODES = frozenset(range(CreateMode.CONTAINER))
+"""Modes that do not make another kind of creation of it."""
 _MODES = frozenset(mode for mode in CreateMode if not mode.has_ttl)
 _SHOWN_CHARACTERS = 100
 
 
 def decode_parts(data: bytes, offset: int, max_parts: int | None) -> list[MultiPart]:
-    """The parts of a multi. Raises `MalformedRecordError`, also for more than ``max_parts``, and for creations that no
-    client library would send: of an unknown mode, with a time to live that is not there, without an access control list.
+    """The parts of a multi. Raises `MalformedRecordError`, also for more than ``max_parts``, and
+    for creations that no client library would send: of an unknown mode, with a time to live that is
+    not there, without an access control list.
 
-    The mode of create and createTTL decides what kind of creation a part is, as in MultiOperationRecord."""
+    The mode of create and createTTL decides what kind of creation a part is, as in
+    MultiOperationRecord."""
     return [_by_mode(opcode, request) for opcode, request in decode_multi_request(data, offset, max_parts)]
 
 
-def decode_write(operation: WriteOperation, data: bytes, offset: int, max_parts: int | None) -> object | None:
-    """The request of a write, which may be a multi; None if it has no fields. Raises as `decode_parts` does."""
+def decode_values(operation: WriteOperation, data: bytes, offset: int, max_parts: int | None) -> Values:
+    """What a write asks for, which may be a multi. Raises as `decode_parts` does."""
     if operation.opcode is OpCode.MULTI:
-        return decode_parts(data, offset, max_parts)
-    return decode(operation.request_type, data, offset) if operation.request_type is not None else None
+        parts = decode_parts(data, offset, max_parts)
+        return ([(opcode, _PARTS[opcode].values(part) if opcode in _PARTS else ()) for opcode, part in parts],)
+    request = decode(operation.request_type, data, offset) if operation.request_type is not None else None
+    return operation.values(request)
 
 
 def _by_mode(opcode: int, request: Any) -> MultiPart:
@@ -67,95 +78,153 @@ def _by_mode(opcode: int, request: Any) -> MultiPart:
     return opcode, request
 
 
-def _decide_check(staging: Staging, request: CheckVersionRequest) -> tuple[int, CheckVersionTxn]:
-    path = checked_path(request.path)
+def decide_check(staging: Staging, request: tuple[str, int]) -> Change:
+    """No change, if the version is the one expected."""
+    path, expected = request
+    checked_path(path)
     node = existing(staging.view, path)
     require(node.acl, Perms.READ, staging.ids, path)
-    return OpCode.CHECK, CheckVersionTxn(path, checked_version(node.version, request.version, path))
+    return Change(OpCode.CHECK, path, number=checked_version(node.version, expected, path))
 
 
-def _apply_check(_view: View, _stamp: Stamp, txn: CheckVersionTxn, _events: Events) -> Outcome:
-    return Outcome(OpCode.CHECK, txn.path)
+def replay_check(_tree: View, _stamp: Stamp, transaction: tuple[str, int]) -> Change:
+    """No change."""
+    path, version = transaction
+    return Change(OpCode.CHECK, path, number=version)
 
 
-_CHECK = WriteOperation(OpCode.CHECK, CheckVersionRequest, deciding(_decide_check, _apply_check), lambda _: None)
+def _apply_check(_tree: Tree, _change: Change) -> None:
+    """Nothing changes."""
+
+
+def _encode_check(change: Change, before: bytes, behind: bytes) -> bytes:
+    return before + encode(CheckVersionTxn(change.path, change.number)) + behind
+
+
+def _answer_check(_change: Change) -> bytes:
+    return b""
+
+
+_CHECK_VALUES = attrgetter("path", "version")
+_CHECK = WriteOperation(OpCode.CHECK, CheckVersionRequest, _CHECK_VALUES, decide_check, _answer_check)
+_CHECK_TRANSACTION = TransactionType(OpCode.CHECK, _encode_check, _CHECK_VALUES, replay_check, _apply_check)
 _PARTS: dict[int, WriteOperation] = {
-    operation.opcode: operation
+    int(operation.opcode): operation
     for operation in (*create.OPERATIONS, *delete.OPERATIONS, *set_data.OPERATIONS, _CHECK)
     if operation.opcode is not OpCode.DELETE_CONTAINER
 }
-_APPLY_PARTS: dict[int, Apply] = {
-    **create.APPLY,
-    **delete.APPLY,
-    OpCode.SET_DATA: set_data.APPLY[OpCode.SET_DATA],
-    OpCode.CHECK: _apply_check,
+_PART_TRANSACTIONS: dict[int, TransactionType] = {
+    int(found.type): found
+    for found in (*create.TRANSACTIONS, *delete.TRANSACTIONS, *set_data.TRANSACTIONS, _CHECK_TRANSACTION)
+    if found.type is not OpCode.RECONFIG
 }
 
 
-def _failure(code: int) -> tuple[Txn, Outcome]:
-    return Txn(OpCode.ERROR, bytes(encode(ErrorTxn(code)))), Outcome(OpCode.ERROR, err=code)
+def decide(staging: Staging, request: tuple[Sequence[tuple[int, Values]]]) -> Change:
+    """All parts, or none of them and the error of one."""
+    (parts,) = request
+    view = Parts(staging.view)
+    on_parts = Staging(view, staging.stamp, staging.ids, staging.ttl_nodes, staging.schemes, staging.limited_tree)
+    changes: list[Change] = []
+    for opcode, values in parts:
+        operation = _PARTS.get(opcode)
+        try:
+            if operation is None:
+                raise KeeperError(ErrorCode.BAD_ARGUMENTS)
+            decide_part = operation.decide
+            change = decide_part(on_parts, values)
+        except KeeperError as error:
+            if error.code is ErrorCode.MARSHALLING_ERROR:
+                raise  # a null where none may be: the whole request is refused, as by Apache's server
+            return _failed(changes, error.code, len(parts))
+        view.add(change)
+        changes.append(change)
+    count = sum([change.count for change in changes])
+    return Change(OpCode.MULTI, digest=view.finish(), count=count, parts=changes)
 
 
-def _stage(staging: Staging, parts: list[MultiPart], events: Events) -> tuple[int, MultiTxn, Outcome]:
-    assert isinstance(staging.view, Staged)
-    txns: list[Txn] = []
-    outcomes: list[Outcome] = []
-    failed: KeeperError | None = None
-    for opcode, request in parts:
-        if failed is not None:
-            txn, outcome = _failure(ErrorCode.RUNTIME_INCONSISTENCY)
-        else:
-            try:
-                if opcode not in _PARTS:
-                    raise KeeperError(ErrorCode.BAD_ARGUMENTS)
-                txn_type, record, outcome = _PARTS[opcode].stage(staging, request, events)
-                txn = Txn(txn_type, bytes(encode(record)))
-            except KeeperError as error:
-                failed = error
-                staging.view.roll_back()
-                events.clear()
-                if error.code is ErrorCode.MARSHALLING_ERROR:
-                    raise  # a null where none may be: the whole request is refused, as by Apache's server
-                outcomes = [Outcome(OpCode.ERROR, err=ErrorCode.OK) for _ in outcomes]
-                txn, outcome = _failure(error.code)
-        txns.append(txn)
-        outcomes.append(outcome)
-    return OpCode.MULTI, MultiTxn(txns), Outcome(OpCode.MULTI, err=failed.code if failed else 0, parts=outcomes)
+def _failed(earlier: list[Change], code: int, count: int) -> Change:
+    """Of the earlier parts the transaction holds what was decided, and nothing happens."""
+    later = [refused(ErrorCode.RUNTIME_INCONSISTENCY)] * (count - len(earlier) - 1)
+    return Change(OpCode.MULTI, err=code, parts=[*earlier, refused(code), *later])
 
 
-def _apply(view: View, stamp: Stamp, txn: MultiTxn, events: Events) -> Outcome:
-    if any(part.type == OpCode.ERROR for part in txn.txns):
-        codes = [decode(ErrorTxn, part.data or b"").err if part.type == OpCode.ERROR else 0 for part in txn.txns]
-        failures = [Outcome(OpCode.ERROR, err=code) for code in codes]
-        return Outcome(OpCode.MULTI, err=next(filter(None, codes), 0), parts=failures)
+def replay(tree: View, stamp: Stamp, transaction: tuple[Sequence[Txn]]) -> Change:
+    """The change of a transaction."""
+    (txns,) = transaction
+    if any(part.type == OpCode.ERROR for part in txns):
+        codes = [decode(ErrorTxn, part.data or b"").err if part.type == OpCode.ERROR else 0 for part in txns]
+        return Change(OpCode.MULTI, err=next(filter(None, codes), 0), parts=list(map(refused, codes)))
+    view = Parts(tree)
     err = 0
-    outcomes: list[Outcome] = []
-    for part in txn.txns:
-        if part.type not in _APPLY_PARTS:
+    changes: list[Change] = []
+    for part in txns:
+        found = _PART_TRANSACTIONS.get(part.type)
+        if found is None:
             raise CorruptDataError(f"transaction 0x{stamp.zxid:x} has a part of type {part.type}")
         record: Any = decode(TRANSACTION_TYPES[part.type], part.data or b"")
         try:
-            outcomes.append(_APPLY_PARTS[part.type](view, stamp, record, events))
+            change = found.replay(view, stamp, found.values(record))
         except KeeperError as error:
-            # Only in a replay over a fuzzy snapshot, which contains some of the parts already: apply the others.
-            err = err or error.code
-            outcomes.append(Outcome(OpCode.ERROR, err=error.code))
-    return Outcome(OpCode.MULTI, err=err, parts=outcomes)
+            change = Change(OpCode.CHECK, err=error.code)
+        # Only in a replay over a fuzzy snapshot, which contains some of the parts already: the others happen.
+        err = err or change.err
+        view.add(change)
+        changes.append(change)
+    return Change(OpCode.MULTI, digest=view.finish(), err=err, parts=changes)
 
 
-def _reply(outcome: Outcome) -> list[tuple[int, object | None]]:
-    replies: list[tuple[int, Any]] = []
-    for part in outcome.parts:
-        if part.type == OpCode.ERROR:
-            replies.append((OpCode.ERROR, ErrorResponse(part.err)))
-        else:
-            reply = _PARTS[part.type].reply(part)
-            # Container and TTL creations are answered as create2.
-            is_create = part.type in (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
-            replies.append((OpCode.CREATE2 if is_create else part.type, reply))
-    return replies
+def apply(tree: Tree, change: Change) -> None:
+    """Apply each part."""
+    if not change.is_failed:
+        for part in change.parts:
+            _PART_TRANSACTIONS[part.type].apply(tree, part)
 
 
-APPLY: dict[int, Apply] = {OpCode.MULTI: _apply, OpCode.CHECK: _apply_check}
+def _encode(change: Change, before: bytes, behind: bytes) -> bytes:
+    found = [before, JUTE_INT.pack(len(change.parts))]
+    for part in change.parts:
+        record = JUTE_INT.pack(part.err) if part.type == _ERROR else _ENCODE_PART[part.type](part, b"", b"")
+        found += _TYPE_AND_LENGTH.pack(part.type, len(record)), record
+    found.append(behind)
+    return b"".join(found)
 
-OPERATIONS: Sequence[WriteOperation] = [WriteOperation(OpCode.MULTI, None, _stage, _reply)]
+
+def _answer(change: Change) -> bytes:
+    found: list[bytes] = []
+    is_failed = change.is_failed
+    for part in change.parts:
+        if is_failed or part.err:
+            err = part.err
+            found.append(MULTI_HEADER.pack(OpCode.ERROR, False, err) + JUTE_INT.pack(err))
+            continue
+        found.append(_ANSWERED_AS[part.type])
+        found.append(_PARTS[part.type].answer(part))
+    found.append(_END)
+    return b"".join(found)
+
+
+def _values(parts: Sequence[tuple[int, Values]]) -> Values:
+    return (parts,)
+
+
+def _values_of_transaction(record: MultiTxn) -> Values:
+    return (record.txns,)
+
+
+_ENCODE_PART = {txn_type: found.encode for txn_type, found in _PART_TRANSACTIONS.items()}
+_ERROR = OpCode.ERROR  # to look up a member of an enum takes long
+_TYPE_AND_LENGTH = struct.Struct(">ii")
+_END = MULTI_HEADER.pack(-1, True, -1)
+_AS_CREATE2 = (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
+_ANSWERED_AS = {
+    opcode: MULTI_HEADER.pack(OpCode.CREATE2 if opcode in _AS_CREATE2 else opcode, False, 0) for opcode in _PARTS
+}
+"""The header before a part's answer."""
+
+TRANSACTIONS: Sequence[TransactionType] = [
+    TransactionType(OpCode.MULTI, _encode, _values_of_transaction, replay, apply),
+    _CHECK_TRANSACTION,
+]
+
+OPERATIONS: Sequence[WriteOperation] = [WriteOperation(OpCode.MULTI, None, _values, decide, _answer)]

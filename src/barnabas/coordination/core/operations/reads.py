@@ -1,4 +1,5 @@
-"""The reads of single nodes: exists, getData, getACL, getChildren, getChildren2, getAllChildrenNumber, multiRead.
+"""The reads of single nodes: exists, getData, getACL, getChildren, getChildren2,
+getAllChildrenNumber, multiRead.
 
 In ZooKeeper: `FinalRequestProcessor.processRequest`.
 """
@@ -117,8 +118,9 @@ def _count_below(tree: Tree, path: str) -> Generator[None, None, GetAllChildrenN
 
 
 def _multi_read(reading: Reading, parts: list[MultiPart]) -> list[MultiPart] | EncodingInSlices:
-    """Each part has its own result or error. The reply is bounded, because a small request could ask for the same large
-    node a thousand times: in bytes, and in names of children, each of which takes time of its own."""
+    """Each part has its own result or error. The reply is bounded, because a small request could
+    ask for the same large node a thousand times: in bytes, and in names of children, each of
+    which takes time of its own."""
     replies: list[MultiPart] = []
     left_bytes = reading.max_reply_bytes
     left_names = _MOST_NAMES

@@ -8,8 +8,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from barnabas.coordination.core.changes import Event
 from barnabas.coordination.core.operations.base import Client, Reading, ReadOperation
-from barnabas.coordination.core.tree import Event
 from barnabas.coordination.core.watches import Watches, WatchMode
 from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
@@ -31,7 +31,8 @@ _MODES = {AddWatchMode.PERSISTENT: WatchMode.PERSISTENT, AddWatchMode.PERSISTENT
 
 
 class _Kind(NamedTuple):
-    """A kind of watch: the zxid of a node's last change, the event of a later one, and how the watch is set."""
+    """A kind of watch: the zxid of a node's last change, the event of a later one, and how the
+    watch is set."""
 
     changed_zxid: Callable[[DataNode], int]
     change: EventType
@@ -43,10 +44,12 @@ _CHILDREN = _Kind(attrgetter("pzxid"), EventType.NODE_CHILDREN_CHANGED, Watches.
 
 
 def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> Generator[None, None, None]:
-    """Set the watches of a client that has reconnected; send events at once for what has changed since its last zxid.
+    """Set the watches of a client that has reconnected; send events at once for what has changed
+    since its last zxid.
 
-    Each path is looked at and watched in one step, so no change between two slices is missed. As in ZooKeeper, without a
-    look at ACLs: the events say no more than ``exists``, which needs no permission.
+    Each path is looked at and watched in one step, so no change between two slices is missed. As in
+    ZooKeeper, without a look at ACLs: the events say no more than ``exists``, which needs no
+    permission.
     """
     kinds: list[tuple[list[str], Callable[[str], None]]] = [
         (request.data_watches, partial(_set_watch, reading, _DATA, request.relative_zxid)),

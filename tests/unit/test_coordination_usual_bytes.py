@@ -1,4 +1,5 @@
-"""The fast path of common writes does what the general path does: bytes, tree, watches and figures."""
+"""Requests and transactions of usual kinds have the values that their records have, and the same
+effects when they come together."""
 
 import struct
 from collections import deque
@@ -7,19 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordination.core.answers import events_of
 from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.core.fast_transactions import apply_fast
-from barnabas.coordination.core.fast_writes import FastWrites
-from barnabas.coordination.core.operations import WRITES
-from barnabas.coordination.core.request_metrics import RequestMetrics
-from barnabas.coordination.core.statistics import Statistics
-from barnabas.coordination.core.tree import Staged
-from barnabas.coordination.core.watches import Watches
-from barnabas.wire.jute.codec import encode
-from barnabas.wire.jute.frames import encode_multi_request, encode_reply, encode_request
-from barnabas.wire.jute.layouts import TXN_HEADER
+from barnabas.coordination.core.operations import TRANSACTIONS, WRITES
+from barnabas.coordination.core.operations.multi import decode_values
+from barnabas.coordination.core.usual_bytes import read_requests, read_transaction
+from barnabas.wire.jute.codec import MalformedRecordError, encode
+from barnabas.wire.jute.errors import ErrorCode
+from barnabas.wire.jute.frames import encode_multi_request, encode_request
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import PacketReader, QuorumPacket, encode_forwarded_frames, encode_forwarded_request
 from barnabas.wire.jute.records import (
@@ -176,7 +172,7 @@ class Run:
             "nodes": {path: (repr(node), node.digest, node.acl) for path, node in tree.nodes.items()},
             "tree": (tree.digest, tree.children, tree.ephemerals, tree.containers, tree.data_bytes),
             "database": (database.last_zxid, database.session_timeouts_ms, list(database.digest_log)),
-            "staged": (processor._staged.digest, set(processor._staged.nodes), processor.staged_changes),
+            "staged": (processor._prep.staged.digest, set(processor._prep.staged.paths), processor.staged_changes),
             "watches": (watches.counts(), {kind: figures(summary) for kind, summary in watches.fired.items()}),
             "statistics": figures(processor.statistics),
             "clients": [figures(client.connection.statistics) for client in self.clients],
@@ -203,14 +199,15 @@ def figures(counted: object) -> dict[str, object]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, min_size=1, max_size=30), st.sampled_from([3, 1000]))
-def test_writes_have_the_effects_that_they_have_on_the_general_path(
+def test_writes_have_the_effects_that_they_have_one_by_one(
     script: list[tuple[object, object]], global_outstanding: int
 ) -> None:
-    """The log, the answers and events in their order, tree, watches and figures; an audited server takes the general path."""
+    """The log, the answers and events in their order, tree, watches and figures; an audited
+    server reads records alone."""
     fast = Run(Harness(global_outstanding=global_outstanding))
     general = Run(Harness(global_outstanding=global_outstanding, auditor=AuditLog(lambda _: None, "zookeeper")))
-    assert fast.harness.processor._fast is not None
-    assert general.harness.processor._fast is None
+    assert fast.harness.processor._decides_usual
+    assert not general.harness.processor._decides_usual
     for kind, what in script:
         for run in (fast, general):
             run.step(kind, what)
@@ -218,7 +215,9 @@ def test_writes_have_the_effects_that_they_have_on_the_general_path(
     for run in (fast, general):
         run.harness.sync()
     assert fast.everything() == general.everything()
-    assert learned(fast.harness.log) == fast.harness.processor.database.tree.digest
+    assert fast.harness.replayed().tree.digest == fast.harness.processor.database.tree.digest
+    for payload in fast.harness.log:
+        assert_equal_transactions(payload)
 
 
 class Follower(Run):
@@ -252,7 +251,8 @@ class Follower(Run):
 
 
 class Pair:
-    """A leader, and two followers that are the same follower: one with the fast path, one without it."""
+    """A leader, and two followers that are the same follower: one forwards requests together,
+    one looks at each."""
 
     def __init__(self, global_outstanding: int) -> None:
         self.leader = Run(Harness())
@@ -335,14 +335,15 @@ follower_scripts = st.lists(
 
 @settings(max_examples=80, deadline=None)
 @given(follower_scripts, st.sampled_from([3, 1000, 1000]))
-def test_a_follower_forwards_applies_and_answers_as_on_the_general_path(
+def test_a_follower_forwards_applies_and_answers_what_comes_together_as_one_by_one(
     script: list[tuple[object, object]], global_outstanding: int
 ) -> None:
-    """The packets to the leader, the answers and events in their order, tree, watches and figures."""
+    """The packets to the leader, the answers and events in their order, tree, watches and
+    figures."""
     pair = Pair(global_outstanding)
     fast, general = pair.followers
-    assert fast.harness.processor._fast_learner is not None
-    assert general.harness.processor._fast_learner is None
+    assert fast.harness.processor._forwards_usual
+    assert not general.harness.processor._forwards_usual
     for kind, what in script:
         pair.step(kind, what)
     assert fast.everything() == general.everything()
@@ -403,112 +404,77 @@ def test_a_write_that_the_leader_refuses_because_the_session_moved_has_its_own_l
     ]
 
 
-def learned(log: list[bytes]) -> int:
-    """The digest of a learner's tree; it applies each transaction as the general path does, with the same events."""
-    fast, general = Database(), Database()
-    for payload in log:
-        header, txn, digest = decode_transaction(payload)
-        outcome, events = general.apply(header, txn, digest)
-        applied = apply_fast(fast, payload, TXN_HEADER.unpack_from(payload))
-        if applied is None:
-            fast.apply(header, txn, digest)
-        else:
-            path, node, parent_path, reply = applied
-            assert (path, repr(node)) == (outcome.path, repr(outcome.node))
-            assert reply == encode_reply(header.cxid, header.zxid, 0, WRITES[header.type].reply(outcome))
-            assert events_of(path, node, parent_path) == events
-        for database in (fast, general):
-            assert database.digest_mismatches == 0
-        assert fast.tree.digest == general.tree.digest
-    assert (fast.last_zxid, list(fast.digest_log)) == (general.last_zxid, list(general.digest_log))
-    assert {path: (repr(node), node.acl) for path, node in fast.tree.nodes.items()} == {
-        path: (repr(node), node.acl) for path, node in general.tree.nodes.items()
-    }
-    assert (fast.tree.children, fast.tree.ephemerals, fast.tree.data_bytes) == (
-        general.tree.children,
-        general.tree.ephemerals,
-        general.tree.data_bytes,
-    )
-    return fast.tree.digest
+def assert_equal_transactions(payload: bytes) -> bool:
+    """Compare what both readers make of a transaction; whether it is of a usual kind."""
+    header, record, digest = decode_transaction(payload)
+    usual = read_transaction(payload, header.type)
+    if usual is not None:
+        found = TRANSACTIONS[header.type]
+        assert digest is not None
+        assert usual == (found, plain(found.values(record)), digest.tree_digest)
+    return usual is not None
 
 
-def fast_applied(database: Database, payload: bytes) -> object:
-    """What `apply_fast` makes of a transaction."""
-    return apply_fast(database, payload, TXN_HEADER.unpack_from(payload))
+def assert_equal_requests(frame: bytes) -> bool:
+    """Compare what both readers make of a request; whether it is of a usual kind."""
+    usual = read_requests([frame], 0, 1)
+    if usual:
+        xid, opcode = struct.unpack_from(">ii", frame)
+        operation = WRITES[opcode]
+        ((*found, values),) = usual
+        assert found == [xid, opcode, operation.decide, operation.answer]
+        assert plain(values) == plain(decode_values(operation, frame, 8, None))
+    return bool(usual)
 
 
-def fast_writes(database: Database) -> FastWrites:
-    staged, watches = Staged(database.tree), Watches()
-    return FastWrites(
-        database,
-        staged,
-        watches,
-        Statistics(),
-        RequestMetrics(),
-        None,
-        lambda events: None,
-        lambda client, now_ms: None,
-    )
+def plain(value: object) -> object:
+    """Lists as tuples: an ACL is a list in a record."""
+    return tuple(map(plain, value)) if isinstance(value, (list, tuple)) and type(value) in (list, tuple) else value
 
 
-@pytest.mark.parametrize(
-    ("opcode", "body", "is_fast"),
-    [
-        (OpCode.CREATE, CreateRequest("/new", b"1", OPEN, 0), True),
-        (OpCode.CREATE2, CreateRequest("/a/new", b"", OPEN, 0), True),
-        (OpCode.SET_DATA, SetDataRequest("/a", b"2", -1), True),
-        (OpCode.SET_DATA, SetDataRequest("/a", b"2", 0), True),
-        (OpCode.DELETE, DeleteRequest("/a", 0), True),
-        (OpCode.CREATE, CreateRequest("/new", None, OPEN, 0), False),
-        (OpCode.CREATE, CreateRequest("/new", b"1", OPEN, 1), False),
-        (OpCode.CREATE, CreateRequest("/new", b"1", OPEN, 2), False),
-        (OpCode.CREATE, CreateRequest("/new", b"1", READ_ONLY, 0), False),
-        (OpCode.CREATE, CreateRequest("/a", b"1", OPEN, 0), False),
-        (OpCode.CREATE, CreateRequest("/none/new", b"1", OPEN, 0), False),
-        (OpCode.CREATE, CreateRequest("/zookeeper/new", b"1", OPEN, 0), False),
-        (OpCode.CREATE, CreateRequest("//new", b"1", OPEN, 0), False),
-        (OpCode.CREATE, CreateRequest("new", b"1", OPEN, 0), False),
-        (OpCode.CREATE, CreateRequest("/a/..", b"1", OPEN, 0), False),
-        (OpCode.SET_DATA, SetDataRequest("/a", b"2", 1), False),
-        (OpCode.SET_DATA, SetDataRequest("/none", b"2", -1), False),
-        (OpCode.SET_DATA, SetDataRequest("/zookeeper/quota", b"2", -1), False),
-        (OpCode.DELETE, DeleteRequest("/a", 1), False),
-        (OpCode.DELETE, DeleteRequest("/", -1), False),
-        (OpCode.DELETE, DeleteRequest("/zookeeper", -1), False),
-    ],
-    ids=str,
-)
-def test_the_straight_path_takes_what_succeeds_and_leaves_all_else_untouched(
-    opcode: OpCode, body: object, is_fast: bool
+@given(writes)
+def test_both_readers_give_equal_values_for_a_request(write: tuple[OpCode, object]) -> None:
+    """Whatever it asks for."""
+    assert_equal_requests(frame_of(7, *write))
+
+
+@given(writes, st.integers(0, 80), st.binary(max_size=5), st.integers(0, 4))
+def test_a_request_that_is_no_record_is_not_of_a_usual_kind(
+    write: tuple[OpCode, object], at: int, patch: bytes, cut: int
 ) -> None:
-    """What is left to the general path has staged nothing."""
-    database = Database()
-    fast = fast_writes(database)
-    made = fast.decide(frame_of(1, OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0)), 1, 1, 1000)
-    assert made is not None
-    staged = fast._staged
-    before = dict(staged.nodes), staged.digest_sum
-    decided = fast.decide(frame_of(2, opcode, body), 1, 2, 1000)
-    assert (decided is not None) is is_fast
-    if not is_fast:
-        assert (staged.nodes, staged.digest_sum) == before
+    """Other bytes give equal values or none; also lengths that lie, and what is cut or too long."""
+    frame = bytearray(frame_of(7, *write))
+    frame[8 + at : 8 + at + len(patch)] = patch
+    data = bytes(frame[: len(frame) - cut])
+    try:
+        assert_equal_requests(data)
+    except MalformedRecordError as error:
+        raise AssertionError(data) from error
 
 
 @pytest.mark.parametrize(
-    ("opcode", "body"),
+    ("opcode", "body", "is_usual"),
     [
-        (OpCode.CREATE, CreateRequest("/e/new", b"1", OPEN, 0)),
-        (OpCode.CREATE, CreateRequest("/p/new", b"1", OPEN, 0)),
-        (OpCode.SET_DATA, SetDataRequest("/p", b"1", -1)),
-        (OpCode.DELETE, DeleteRequest("/a", -1)),
-        (OpCode.DELETE, DeleteRequest("/p", -1)),
+        (OpCode.SET_DATA, SetDataRequest("/a", b"2", 0), True),
+        (OpCode.CREATE, CreateRequest("/new", None, OPEN, 0), False),
+        (OpCode.CREATE, CreateRequest("/new", b"1", READ_ONLY, 0), False),
+        (OpCode.SET_DATA, SetDataRequest("/a", None, 0), False),
+        (OpCode.SET_ACL, SetACLRequest("/a", OPEN, 0), False),
+        (OpCode.GET_DATA, GetDataRequest("/a", False), False),
     ],
     ids=str,
 )
-def test_the_straight_path_leaves_nodes_that_are_not_open_or_empty(opcode: OpCode, body: object) -> None:
-    """Below an ephemeral node, a protected node, and one with children."""
-    database = Run(Harness()).harness.processor.database
-    assert fast_writes(database).decide(frame_of(2, opcode, body), 1, 99, 1000) is None
+def test_usual_requests_are_read_from_their_bytes(opcode: OpCode, body: object, is_usual: bool) -> None:
+    """Others are left to their records."""
+    assert assert_equal_requests(frame_of(1, opcode, body)) is is_usual
+
+
+def test_requests_are_read_up_to_one_that_is_not_usual() -> None:
+    """And up to the end that is given."""
+    usual = frame_of(1, OpCode.SET_DATA, SetDataRequest("/a", b"1", 0))
+    other = frame_of(2, OpCode.GET_DATA, GetDataRequest("/a", False))
+    frames = [other, usual, usual, usual, other, usual]
+    assert [len(read_requests(frames, start, end)) for start, end in ((0, 6), (1, 6), (1, 3), (5, 9))] == [0, 3, 2, 1]
 
 
 def test_many_writes_leave_the_digests_that_servers_compare() -> None:
@@ -520,17 +486,6 @@ def test_many_writes_leave_the_digests_that_servers_compare() -> None:
         run.harness.sync()
     assert len(fast.harness.processor.database.digest_log) == 2
     assert fast.everything() == general.everything()
-
-
-@pytest.mark.parametrize("length", [-1, -5, MAX_INT, -MAX_INT - 1, 3])
-@pytest.mark.parametrize("at", [0, 6])
-def test_a_length_that_lies_is_left_to_the_general_path(length: int, at: int) -> None:
-    """Of the path or of the data; also one that points before the request."""
-    frame = bytearray(frame_of(1, OpCode.CREATE, CreateRequest("/a", b"12", OPEN, 0)))
-    frame[8 + at : 12 + at] = length.to_bytes(4, "big", signed=True)
-    fast = fast_writes(Database())
-    assert fast.decide(bytes(frame), 1, 1, 1000) is None
-    assert not fast._staged.nodes
 
 
 def test_a_persistent_recursive_watch_fires_before_the_reply_to_the_same_client() -> None:
@@ -559,8 +514,8 @@ def test_a_parent_with_the_greatest_number_of_creations_takes_more(opcode: OpCod
     assert harness.processor.database.tree.nodes["/a"].cversion == MAX_INT
 
 
-def test_a_transaction_that_does_not_fit_the_tree_is_left_to_the_general_path() -> None:
-    """As behind a fuzzy snapshot, which has its effect already, or lacks what it needs."""
+def test_a_transaction_that_a_fuzzy_snapshot_contains_changes_nothing_but_what_it_lacks() -> None:
+    """It may contain the effect already, or lack what is needed."""
     run = Run(Harness())
     for opcode, body in (
         (OpCode.CREATE, CreateRequest("/b/new", b"", OPEN, 0)),
@@ -569,25 +524,29 @@ def test_a_transaction_that_does_not_fit_the_tree_is_left_to_the_general_path() 
     ):
         run.step(0, (opcode, body))
     run.harness.sync()
-    created, changed, deleted = run.harness.log[-3:]
+    created, changed, deleted = map(decode_transaction, run.harness.log[-3:])
     database = run.harness.replayed()
-    before = database.tree.digest, database.last_zxid
-    for payload in (created, changed, deleted):
-        assert fast_applied(database, payload) is None
-        assert (database.tree.digest, database.last_zxid) == before
-    assert fast_applied(Database(), created) is None, "its parent is not there"
+    before = database.tree.digest
+    assert database.apply(*changed).err == ErrorCode.NO_NODE
+    assert database.apply(*deleted).err == ErrorCode.NO_NODE
+    assert database.tree.digest == before
+    assert database.apply(*created).err == 0
+    assert database.apply(*created).err == ErrorCode.NODE_EXISTS
+    assert database.tree.nodes["/b"].num_children == 1
+    assert Database().apply(*created).err == ErrorCode.NO_NODE, "its parent is not there"
 
 
 def test_a_transaction_with_another_digest_than_the_tree_is_counted() -> None:
     """It is applied: the leader has committed it."""
     run = Run(Harness())
-    database = run.harness.replayed()
     run.step(0, (OpCode.CREATE, CreateRequest("/b/new", b"", OPEN, 0)))
     run.harness.sync()
     header, txn, digest = decode_transaction(run.harness.log[-1])
     assert txn is not None
     assert digest is not None
     wrong = bytes(encode_transaction(header, txn, TxnDigest(digest.version, digest.tree_digest + 1)))
-    assert fast_applied(database, wrong) is not None
+    follower = Follower(Harness())
+    follower.apply([*run.harness.log[:-1], wrong])
+    database = follower.harness.processor.database
     assert database.digest_mismatches == 1
     assert "/b/new" in database.tree.nodes

@@ -1,0 +1,225 @@
+"""What follows when a transaction is committed: it comes into the tree, is counted, fires watches,
+and is answered.
+
+    server alone, leader     a proposal ─────┐
+    learner                  a transaction ──┴─> tree ─> figures ─> watches ─> answer ─> the client's reads behind it
+
+Invariants:
+
+- A watch's event is sent before the reply to any request that could see the change.
+- Answers to one client leave in the order of its requests. Those of transactions that are committed
+  together leave in one piece.
+
+In ZooKeeper: `FinalRequestProcessor`, and `DataTree.processTxn` for a learner.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from barnabas.coordination.core.answers import answer_together, encode_answer
+from barnabas.coordination.core.changes import Change, SessionChange, events_of
+from barnabas.coordination.core.client_replies import ClientReplies
+from barnabas.coordination.core.connections import (
+    ForwardedWrite,
+    Limits,
+    Proposal,
+    ServerConnection,
+    WaitingRead,
+    WaitingRequests,
+)
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
+from barnabas.coordination.core.operations import WRITES
+from barnabas.coordination.core.operations.base import Stamp
+from barnabas.coordination.core.request_metrics import RequestMetrics
+from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
+from barnabas.coordination.core.statistics import Distribution, Statistics
+from barnabas.coordination.core.tree import Staged
+from barnabas.coordination.core.usual_bytes import read_transaction
+from barnabas.coordination.core.watches import Watches
+from barnabas.wire.jute.errors import ErrorCode
+from barnabas.wire.jute.layouts import TXN_HEADER
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.transactions import decode_transaction
+
+__all__ = ["FinalRequestProcessor"]
+
+_Committed = tuple[int, Change, ServerConnection | None, int, int, bytes | None]
+"""The time from the decision to the commit; the change; the client that waits for an answer,
+since when, with which opcode, and the answer, or None where it is none of bytes."""
+_CREATE_SESSION, _SYNC, _SESSION_MOVED = OpCode.CREATE_SESSION, OpCode.SYNC, ErrorCode.SESSION_MOVED
+
+
+class FinalRequestProcessor:
+    """See the module. It shares the state of its processor."""
+
+    def __init__(
+        self,
+        database: Database,
+        tracker: SessionTracker | LearnerSessionTracker | UpgradeableSessionTracker,
+        limits: Limits,
+        watches: Watches[ServerConnection],
+        statistics: Statistics,
+        metrics: RequestMetrics,
+        latency: Distribution | None,
+        waiting: WaitingRequests,
+        replies: ClientReplies,
+        established: Callable[[ServerConnection, Session], None],
+        end_session: Callable[[int], None],
+    ) -> None:
+        """``latency`` gets the times from decisions to their commits. ``established`` answers a
+        client that waits for its session, ``end_session`` closes the connection of one that is
+        over."""
+        self._database = database
+        self._tracker = tracker
+        self._auditor = limits.auditor
+        self._watches = watches
+        self._statistics = statistics
+        self._metrics = metrics
+        self._latency = latency
+        self._waiting = waiting
+        self._replies = replies
+        self._established = established
+        self._end_session = end_session
+
+    def commit(self, proposals: deque[Proposal], staged: Staged, count: int, now_ms: int) -> None:
+        """The transactions of the next ``count`` proposals are on stable storage."""
+        install, settle = self._database.install, staged.settle
+
+        def take() -> _Committed:
+            client, since_ms, zxid, opcode, change, reply, _ = proposals.popleft()
+            install(change, zxid)
+            settle(change)
+            if client is not None and not client.is_closed:
+                client.waiting.popleft()
+            else:
+                client = None
+            return now_ms - since_ms, change, client, since_ms, opcode, reply
+
+        self._finish(take, count, now_ms)
+
+    def apply(self, payloads: Sequence[bytes], now_ms: int, wall_ms: int) -> None:
+        """Transactions that the leader has committed; ``wall_ms`` is the time of day when they
+        came."""
+        following = iter(payloads)
+
+        def take() -> _Committed:
+            payload = next(following)
+            session_id, xid, zxid, time_ms, _ = TXN_HEADER.unpack_from(payload)
+            change = self._apply(payload)
+            if change.type == _CREATE_SESSION:
+                self._tracker.track(session_id, self._database.session_timeouts_ms[session_id], now_ms)
+            request = self._request_of(session_id, xid)
+            if request is None:
+                return wall_ms - time_ms, change, None, 0, 0, None
+            client, forwarded = request
+            reply = None
+            if change.type != _CREATE_SESSION and change.err != _SESSION_MOVED:
+                reply = encode_answer(xid, zxid, WRITES[forwarded.opcode].answer, change)
+            return wall_ms - time_ms, change, client, forwarded.since_ms, forwarded.opcode, reply
+
+        self._finish(take, len(payloads), now_ms)
+
+    def _request_of(self, session_id: int, xid: int) -> tuple[ServerConnection, ForwardedWrite] | None:
+        """The client here that waits for a transaction, and its request, which waits no longer."""
+        session = self._tracker.sessions.get(session_id)
+        client = session.owner if session is not None else None
+        if not isinstance(client, ServerConnection) or not client.waiting:
+            return None
+        request = client.waiting[0]
+        if not isinstance(request, ForwardedWrite) or request.xid != xid or request.opcode == _SYNC:
+            return None
+        client.waiting.popleft()
+        self._waiting.count -= 1
+        return client, request
+
+    def _apply(self, payload: bytes) -> Change:
+        """Apply a transaction, which is read from its bytes where it is of a usual kind."""
+        session_id, _, zxid, time_ms, txn_type = TXN_HEADER.unpack_from(payload)
+        usual = read_transaction(payload, txn_type)
+        if usual is None:
+            return self._database.apply(*decode_transaction(payload))
+        found, values, digest = usual
+        return self._database.apply_values(found, Stamp(session_id, zxid, time_ms), values, digest)
+
+    def _finish(self, take: Callable[[], _Committed], count: int, now_ms: int) -> None:
+        """Count, fire and answer what ``take`` has put into the tree, one after the other."""
+        watches, auditor = self._watches, self._auditor
+        written, concerned = self._metrics.written, watches.may_fire
+        run = run_ms = answered_since_ms = 0
+        answered: ServerConnection | None = None
+        replies: list[bytes] = []
+        for _ in range(count):
+            latency_ms, change, client, since_ms, opcode, reply = take()
+            if latency_ms != run_ms:
+                self._measure(run_ms, run)
+                run, run_ms = 0, latency_ms
+            run += 1
+            written(change)
+            path = change.path
+            may_fire = concerned(path, change.parent_path) if path else len(watches) > 0
+            if replies and (
+                may_fire or (client is not None and (client is not answered or since_ms != answered_since_ms))
+            ):
+                self._answer(answered, replies, answered_since_ms, now_ms)
+                replies = []
+            if may_fire:
+                self._fire(change)
+            if client is not None and reply is not None:
+                answered, answered_since_ms = client, since_ms
+                replies.append(reply)
+                if auditor is not None:
+                    auditor.answered(client, opcode, change)
+                if client.is_held or (client.waiting and type(client.waiting[0]) is WaitingRead):
+                    self._answer(client, replies, since_ms, now_ms)
+                    replies = []
+                    self._replies.read_on(client, now_ms)
+            elif client is not None:
+                self._answer_session(client, opcode, change, now_ms - since_ms, now_ms)
+            if type(change) is SessionChange and change.type == OpCode.CLOSE_SESSION:
+                if replies:
+                    self._answer(answered, replies, answered_since_ms, now_ms)
+                    replies = []
+                self._end(change)
+        self._measure(run_ms, run)
+        if replies:
+            self._answer(answered, replies, answered_since_ms, now_ms)
+
+    def _measure(self, latency_ms: int, count: int) -> None:
+        """Count transactions that took equally long from their decision to their commit."""
+        if count:
+            self._metrics.propagation_latency.add(latency_ms, count)
+            if self._latency is not None:
+                self._latency.add(latency_ms, count)
+
+    def _fire(self, change: Change) -> None:
+        """Send the events of a change to their watchers. All watches fire here."""
+        sent, size_bytes = self._watches.fire(events_of(change))
+        self._statistics.sent += sent
+        self._metrics.event_bytes += size_bytes
+
+    def _answer(self, client: ServerConnection | None, replies: list[bytes], since_ms: int, now_ms: int) -> None:
+        assert client is not None
+        answer_together(client, replies, since_ms, now_ms, self._statistics, self._metrics)
+
+    def _answer_session(
+        self, client: ServerConnection, opcode: int, change: Change, latency_ms: int, now_ms: int
+    ) -> None:
+        """A client's session exists; or the leader saw this connection before an older one:
+        close it, and the client's next connection is accepted."""
+        if change.type != OpCode.CREATE_SESSION:
+            if self._auditor is not None:
+                self._auditor.answered(client, opcode, change)
+            client.transport.close()
+            return
+        self._metrics.update_latency.add(latency_ms)
+        assert client.session is not None
+        self._established(client, client.session)
+        self._replies.read_on(client, now_ms)
+
+    def _end(self, change: SessionChange) -> None:
+        """A session is over."""
+        self._metrics.deleted(change.paths)
+        if self._auditor is not None:
+            self._auditor.session_closed(change.session_id, change.paths)
+        self._end_session(change.session_id)
