@@ -456,6 +456,7 @@ def test_a_request_that_is_no_record_is_not_of_a_usual_kind(
     ("opcode", "body", "is_usual"),
     [
         (OpCode.SET_DATA, SetDataRequest("/a", b"2", 0), True),
+        (OpCode.DELETE, DeleteRequest("/a", 0), True),
         (OpCode.CREATE, CreateRequest("/new", None, OPEN, 0), False),
         (OpCode.CREATE, CreateRequest("/new", b"1", READ_ONLY, 0), False),
         (OpCode.SET_DATA, SetDataRequest("/a", None, 0), False),

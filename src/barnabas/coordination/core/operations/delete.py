@@ -39,6 +39,24 @@ __all__ = ["OPERATIONS", "TRANSACTIONS"]
 _DELETE, _PERMISSION = OpCode.DELETE, Perms.DELETE  # to look up a member of an enum takes long
 
 
+def read_request(data: bytes, offset: int) -> tuple[int, Values] | None:
+    """Path and expected version."""
+    (path_bytes,) = JUTE_INT.unpack_from(data, offset)
+    path_end = offset + 4 + path_bytes
+    if path_bytes < 0:
+        return None
+    (expected,) = JUTE_INT.unpack_from(data, path_end)
+    return path_end + 4, (data[offset + 4 : path_end].decode(), expected)
+
+
+def read_transaction(data: bytes, offset: int, end: int) -> Values | None:
+    """The path."""
+    (path_bytes,) = JUTE_INT.unpack_from(data, offset)
+    if path_bytes < 0 or offset + 4 + path_bytes != end:
+        return None
+    return (data[offset + 4 : end].decode(),)
+
+
 def _parent_of(path: str) -> str:
     if path in SYSTEM_PATHS:
         raise KeeperError(ErrorCode.BAD_ARGUMENTS, path)
@@ -124,7 +142,9 @@ def _values_of_transaction(record: DeleteTxn) -> Values:
 
 
 def _transaction_type(txn_type: OpCode) -> TransactionType:
-    return TransactionType(txn_type, _encode, _values_of_transaction, partial(replay, txn_type), apply)
+    return TransactionType(
+        txn_type, _encode, _values_of_transaction, partial(replay, txn_type), apply, read_transaction
+    )
 
 
 TRANSACTIONS: Sequence[TransactionType] = [
@@ -133,6 +153,6 @@ TRANSACTIONS: Sequence[TransactionType] = [
 ]
 
 OPERATIONS: Sequence[WriteOperation] = [
-    WriteOperation(OpCode.DELETE, DeleteRequest, _VALUES, decide, _answer),
+    WriteOperation(OpCode.DELETE, DeleteRequest, _VALUES, decide, _answer, read_request),
     WriteOperation(OpCode.DELETE_CONTAINER, DeleteRequest, _VALUES, decide_container, _answer),
 ]
