@@ -455,6 +455,10 @@ def test_a_request_that_is_no_record_is_not_of_a_usual_kind(
 @pytest.mark.parametrize(
     ("opcode", "body", "is_usual"),
     [
+        (OpCode.CREATE, CreateRequest("/new", b"1", OPEN, 0), True),
+        (OpCode.CREATE2, CreateRequest("/a/new", b"", OPEN, 0), True),
+        (OpCode.CREATE, CreateRequest("/new", b"1", OPEN, 1), True),
+        (OpCode.CREATE, CreateRequest("/new", b"1", OPEN, 2), True),
         (OpCode.SET_DATA, SetDataRequest("/a", b"2", 0), True),
         (OpCode.DELETE, DeleteRequest("/a", 0), True),
         (OpCode.CREATE, CreateRequest("/new", None, OPEN, 0), False),

@@ -38,6 +38,7 @@ from barnabas.wire.jute.transactions import CreateContainerTxn, CreateTTLTxn, Cr
 __all__ = ["OPERATIONS", "TRANSACTIONS"]
 
 _MODES = {int(mode): mode for mode in CreateMode}
+_ACL_BYTES = len(OPEN_ACL_BYTES)
 _END = struct.Struct(">?i")
 """What follows the ACL in a transaction of create and create2: bool ephemeral, Int cversion of
 the parent."""
@@ -51,6 +52,35 @@ _Request = tuple[str, bytes | None, _ACLs, int, int]
 """Path, data, ACL, mode, and the TTL or 0."""
 _Transaction = tuple[str, bytes | None, _ACLs, int, int]
 """Path, data, ACL, whether it is ephemeral or else whose it is, and the parent's cversion."""
+
+
+def read_request(data: bytes, offset: int) -> tuple[int, Values] | None:
+    """Path, data, ACL, mode and no TTL of a creation that is open to all, and whose data is not
+    null."""
+    (path_bytes,) = JUTE_INT.unpack_from(data, offset)
+    path_end = offset + 4 + path_bytes
+    (data_bytes,) = JUTE_INT.unpack_from(data, path_end)
+    data_end = path_end + 4 + data_bytes
+    if path_bytes < 0 or data_bytes < 0 or not data.startswith(OPEN_ACL_BYTES, data_end):
+        return None
+    end = data_end + _ACL_BYTES
+    (mode,) = JUTE_INT.unpack_from(data, end)
+    return end + 4, (data[offset + 4 : path_end].decode(), data[path_end + 4 : data_end], OPEN_ACL, mode, 0)
+
+
+def read_transaction(data: bytes, offset: int, end: int) -> Values | None:
+    """Path, data, ACL, whether it is ephemeral, and cversion of the parent, for the same
+    creations."""
+    (path_bytes,) = JUTE_INT.unpack_from(data, offset)
+    path_end = offset + 4 + path_bytes
+    (data_bytes,) = JUTE_INT.unpack_from(data, path_end)
+    data_end = path_end + 4 + data_bytes
+    if path_bytes < 0 or data_bytes < 0 or not data.startswith(OPEN_ACL_BYTES, data_end):
+        return None
+    if data_end + _ACL_BYTES + _END.size != end:
+        return None
+    is_ephemeral, cversion = _END.unpack_from(data, data_end + _ACL_BYTES)
+    return data[offset + 4 : path_end].decode(), data[path_end + 4 : data_end], OPEN_ACL, is_ephemeral, cversion
 
 
 def _checked_mode(opcode: OpCode, path: str, flags: int, ttl: int, ttl_nodes: bool) -> CreateMode:
@@ -241,7 +271,9 @@ def _transaction_type(txn_type: OpCode) -> TransactionType:
     if txn_type is OpCode.CREATE_TTL:
         again = partial(replay_owned, txn_type)
         return TransactionType(txn_type, _encode_ttl, _values_of_ttl, again, apply)
-    return TransactionType(txn_type, _encode, _values_of_transaction, partial(replay, txn_type), apply)
+    return TransactionType(
+        txn_type, _encode, _values_of_transaction, partial(replay, txn_type), apply, read_transaction
+    )
 
 
 _OPCODES = (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
@@ -249,10 +281,15 @@ _OPCODES = (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREAT
 TRANSACTIONS: Sequence[TransactionType] = [_transaction_type(opcode) for opcode in _OPCODES]
 
 OPERATIONS: Sequence[WriteOperation] = [
-    WriteOperation(_CREATE, CreateRequest, _values, decide_create, _answer_path),
-    WriteOperation(_CREATE2, CreateRequest, _values, decide_create2, _answer_path_and_stat),
+    WriteOperation(_CREATE, CreateRequest, _values, decide_create, _answer_path, read_request),
+    WriteOperation(_CREATE2, CreateRequest, _values, decide_create2, _answer_path_and_stat, read_request),
     WriteOperation(
-        OpCode.CREATE_CONTAINER, CreateRequest, _values, partial(decide, OpCode.CREATE_CONTAINER), _answer_path_and_stat
+        OpCode.CREATE_CONTAINER,
+        CreateRequest,
+        _values,
+        partial(decide, OpCode.CREATE_CONTAINER),
+        _answer_path_and_stat,
+        read_request,
     ),
     WriteOperation(
         OpCode.CREATE_TTL,
