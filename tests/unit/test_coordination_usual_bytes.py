@@ -23,6 +23,7 @@ from barnabas.wire.jute.records import (
     OPEN_ACL,
     AddWatchRequest,
     AuthPacket,
+    CheckVersionRequest,
     CreateRequest,
     DeleteRequest,
     GetChildrenRequest,
@@ -60,6 +61,7 @@ FIRST = [
     ("/a/x/1", OPEN, 0),
 ]
 MAX_INT = 0x7FFFFFFF
+DELETE_A = OpCode.DELETE, DeleteRequest("/a", -1)
 
 paths = st.sampled_from([*PATHS, *PATHS, *PATHS, *RARE_PATHS])
 data = st.sampled_from([b"", b"1", b"data", b"data", None])
@@ -463,7 +465,13 @@ def test_a_request_that_is_no_record_is_not_of_a_usual_kind(
         (OpCode.DELETE, DeleteRequest("/a", 0), True),
         (OpCode.CREATE, CreateRequest("/new", None, OPEN, 0), False),
         (OpCode.CREATE, CreateRequest("/new", b"1", READ_ONLY, 0), False),
+        (OpCode.MULTI, [(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 2)), DELETE_A], True),
+        (OpCode.MULTI, [], True),
         (OpCode.SET_DATA, SetDataRequest("/a", None, 0), False),
+        (OpCode.MULTI, [DELETE_A, (OpCode.CREATE, CreateRequest("/a", None, OPEN, 0))], False),
+        (OpCode.MULTI, [(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 4))], False),
+        (OpCode.MULTI, [(OpCode.CREATE_CONTAINER, CreateRequest("/a", b"", OPEN, 4))], False),
+        (OpCode.MULTI, [(OpCode.CHECK, CheckVersionRequest("/a", 0))], False),
         (OpCode.SET_ACL, SetACLRequest("/a", OPEN, 0), False),
         (OpCode.GET_DATA, GetDataRequest("/a", False), False),
     ],
@@ -480,6 +488,37 @@ def test_requests_are_read_up_to_one_that_is_not_usual() -> None:
     other = frame_of(2, OpCode.GET_DATA, GetDataRequest("/a", False))
     frames = [other, usual, usual, usual, other, usual]
     assert [len(read_requests(frames, start, end)) for start, end in ((0, 6), (1, 6), (1, 3), (5, 9))] == [0, 3, 2, 1]
+
+
+def test_a_multi_with_too_many_parts_is_not_usual() -> None:
+    """Its record's reader refuses it."""
+    frame = frame_of(1, OpCode.MULTI, [DELETE_A] * 3)
+    assert [len(read_requests([frame], 0, 1, 0, most)) for most in (None, 3, 2)] == [1, 1, 0]
+
+
+def test_children_that_come_and_go_in_one_multi_leave_the_tree_that_single_writes_leave() -> None:
+    """Also of a parent that the multi makes, changes and protects itself; digest and log agree
+    with a replay."""
+    parts = [
+        (OpCode.CREATE2, CreateRequest("/q", b"", OPEN, 0)),
+        *((OpCode.CREATE2, CreateRequest("/q/n-", b"", OPEN, 2)) for _ in range(3)),
+        (OpCode.SET_DATA, SetDataRequest("/q", b"new", 0)),
+        (OpCode.DELETE, DeleteRequest("/q/n-0000000001", -1)),
+        (OpCode.CREATE, CreateRequest("/q/n-", b"", OPEN, 3)),
+    ]
+    shown = []
+    for requests in ([(OpCode.MULTI, parts)], parts):
+        harness = Harness()
+        client = harness.connect()
+        for request in requests:
+            assert client.call(*request)[0] == 0
+        tree = harness.processor.database.tree
+        assert harness.replayed().tree.digest == tree.digest
+        node = tree.nodes["/q"]
+        assert sum(each.digest for each in tree.nodes.values()) == tree.digest
+        shown.append((node.data, node.version, node.cversion, node.num_children, tree.names_below("/q")))
+    assert shown[0] == shown[1]
+    assert shown[0][1:4] == (1, 4, 3)
 
 
 def test_many_writes_leave_the_digests_that_servers_compare() -> None:

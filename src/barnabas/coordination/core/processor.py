@@ -226,7 +226,7 @@ class Processor:
         most = max(self.limits.global_outstanding - self._waiting.outstanding, 0) + 1
         is_local = self._local is not None and self._local.is_local(session.id)
         if self._decides_usual and not (is_local or session.is_closing) and session.id in self.tracker.sessions:
-            requests = read_requests(frames, start, start + most)
+            requests = read_requests(frames, start, start + most, 0, self.limits.max_multi_operations)
             if requests:
                 staging = self._prep.staging(session.id, client.ids, wall_ms)
                 taken = frames[start : start + self._prep.propose(staging, client, requests, now_ms)]
@@ -421,7 +421,7 @@ class Processor:
                     if session is not None and session.owner is owner:
                         tracker.touch(session, now_ms)
                 if session is not None and session.owner is owner and not session.is_closing:
-                    usual = read_requests([data], 0, 1, _SESSION_ID.size)
+                    usual = read_requests([data], 0, 1, _SESSION_ID.size, self.limits.max_multi_operations)
                     if usual:
                         prep.propose(staging, None, usual, now_ms)
                         continue

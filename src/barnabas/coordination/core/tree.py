@@ -526,13 +526,15 @@ class Staged:
 class Parts:
     """A view with the changes of a transaction's parts, so far as they are decided."""
 
-    __slots__ = ("_changes", "_digest", "_view", "with_children")
+    __slots__ = ("_changes", "_digest", "_open", "_view")
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._changes: dict[str, Change] = {}
         self._digest = 0
-        self.with_children = DataNode.with_children
+        self._open: dict[str, DataNode] = {}
+        """Parents that only these parts know, so that a further child changes them in place;
+        their digests wait for `finish`."""
 
     def get(self, path: str) -> DataNode | None:
         change = self._changes.get(path)
@@ -542,6 +544,14 @@ class Parts:
 
     def intern(self, acl: Iterable[ACL] | None) -> tuple[ACL, ...]:
         return self._view.intern(acl)
+
+    def with_children(self, node: DataNode, path: str, cversion: int, pzxid: int, num_children: int) -> DataNode:
+        if self._open.get(path) is not node:
+            node = self._open[path] = node.copy()
+        node.cversion = cversion
+        node.pzxid = pzxid
+        node.num_children = num_children
+        return node
 
     def add(self, change: Change) -> None:
         """The next part is decided."""
@@ -553,6 +563,11 @@ class Parts:
 
     def finish(self) -> int:
         """All parts are decided: what they add to the digest of the tree."""
+        for path, node in self._open.items():
+            if self.get(path) is node:
+                before, node.digest = node.digest, node.compute_digest(path)
+                self._digest += node.digest - before
+        self._open.clear()
         return self._digest
 
 

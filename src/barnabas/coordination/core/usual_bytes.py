@@ -15,6 +15,7 @@ from barnabas.coordination.core.operations import TRANSACTIONS, WRITES
 from barnabas.coordination.core.operations.base import Request, TransactionType, Values
 from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.layouts import DIGEST, REQUEST_HEADER, TXN_HEADER
+from barnabas.wire.jute.opcodes import OpCode
 
 __all__ = ["read_requests", "read_transaction"]
 
@@ -28,12 +29,15 @@ _TRANSACTIONS = {
     for txn_type, found in TRANSACTIONS.items()
     if found.read_transaction is not None
 }
+_MULTI = int(OpCode.MULTI)
 _HEADER_BYTES = REQUEST_HEADER.size
 
 
-def read_requests(frames: Sequence[bytes], start: int, end: int, offset: int = 0) -> list[Request]:
+def read_requests(
+    frames: Sequence[bytes], start: int, end: int, offset: int = 0, max_parts: int | None = None
+) -> list[Request]:
     """The usual requests at the head of these frames, from ``start`` to ``end``; each begins at
-    ``offset`` of its frame."""
+    ``offset`` of its frame. A multi of more than ``max_parts`` is not usual."""
     found: list[Request] = []
     for frame in islice(frames, start, end):
         try:
@@ -46,6 +50,8 @@ def read_requests(frames: Sequence[bytes], start: int, end: int, offset: int = 0
             break
         request_end, values = request
         if request_end != len(frame):
+            break
+        if opcode == _MULTI and max_parts is not None and len(values[0]) > max_parts:
             break
         found.append((xid, opcode, decide, answer, values))
     return found

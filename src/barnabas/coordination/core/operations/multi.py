@@ -39,10 +39,28 @@ from barnabas.wire.jute.transactions import TRANSACTION_TYPES, CheckVersionTxn, 
 
 __all__ = ["OPERATIONS", "TRANSACTIONS", "decode_parts", "decode_values"]
 
-_MODES = frozenset(range(CreateMode.CONTAINER))
+_CREATES = frozenset((int(OpCode.CREATE), int(OpCode.CREATE2)))
+_USUAL_MODES = frozenset(range(CreateMode.CONTAINER))
 """Modes that do not make another kind of creation of it."""
 _MODES = frozenset(mode for mode in CreateMode if not mode.has_ttl)
 _SHOWN_CHARACTERS = 100
+
+
+def read_request(data: bytes, offset: int) -> tuple[int, Values] | None:
+    """The parts of a multi, if all of them are usual requests. What `decode_parts` refuses is
+    not."""
+    parts: list[tuple[int, Values]] = []
+    while True:
+        opcode, is_end, _ = MULTI_HEADER.unpack_from(data, offset)
+        offset += MULTI_HEADER.size
+        if is_end:
+            return offset, (parts,)
+        read = _READ_PART.get(opcode)
+        found = read(data, offset) if read is not None else None
+        if found is None or (opcode in _CREATES and found[1][3] not in _USUAL_MODES):
+            return None
+        offset, values = found
+        parts.append((opcode, values))
 
 
 def decode_parts(data: bytes, offset: int, max_parts: int | None) -> list[MultiPart]:
@@ -112,6 +130,11 @@ _PARTS: dict[int, WriteOperation] = {
     int(operation.opcode): operation
     for operation in (*create.OPERATIONS, *delete.OPERATIONS, *set_data.OPERATIONS, _CHECK)
     if operation.opcode is not OpCode.DELETE_CONTAINER
+}
+_READ_PART = {
+    opcode: operation.read_request
+    for opcode, operation in _PARTS.items()
+    if operation.read_request is not None and opcode != OpCode.CREATE_CONTAINER
 }
 _PART_TRANSACTIONS: dict[int, TransactionType] = {
     int(found.type): found
@@ -227,4 +250,4 @@ TRANSACTIONS: Sequence[TransactionType] = [
     _CHECK_TRANSACTION,
 ]
 
-OPERATIONS: Sequence[WriteOperation] = [WriteOperation(OpCode.MULTI, None, _values, decide, _answer)]
+OPERATIONS: Sequence[WriteOperation] = [WriteOperation(OpCode.MULTI, None, _values, decide, _answer, read_request)]
