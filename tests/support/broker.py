@@ -12,7 +12,7 @@ from barnabas.base.network import Standing
 from barnabas.base.tasks import Runner
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
-from barnabas.broker.apis.fast_paths import fast_paths
+from barnabas.broker.apis.byte_readers import byte_readers
 from barnabas.broker.apis.services import Services
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -252,7 +252,7 @@ class DataPath:
             client_id="broker-0",
             unsupported_version=unsupported_version(4),
             slices=slices,
-            fast_paths=fast_paths(services, handlers),
+            fast_paths=byte_readers(services, handlers),
         )
 
     def connect(self) -> Wire:

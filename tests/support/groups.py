@@ -7,7 +7,8 @@ from typing import Any
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.base.slices import in_this_thread
-from barnabas.broker.groups.commits import prepare_commit
+from barnabas.broker.apis.offset_commit import read_message, response_to, set_codes
+from barnabas.broker.groups.commits import OffsetCommit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Replies, Reply
@@ -277,10 +278,15 @@ class World:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        commit = in_this_thread(
-            prepare_commit(request, _topics(known), self.settings.offset_metadata_max_bytes, self.now.wall_ms)
-        )
-        self.perform(self.coordinator.commit_offsets(commit, answer, self.now))
+        commit = in_this_thread(read_message(request, 9, {}.get))
+        in_this_thread(commit.prepare(_topics(known), self.settings.offset_metadata_max_bytes, self.now.wall_ms))
+
+        def reply(commit: OffsetCommit) -> None:
+            response = in_this_thread(response_to(commit.topics))
+            set_codes(response, commit.codes)
+            answer(response)
+
+        self.perform(self.coordinator.commit_offsets(commit, reply, self.now))
         return answer
 
     def delete_groups(self, *group_ids: str) -> Answer:

@@ -23,7 +23,7 @@ from barnabas.base.tasks import Runner
 from barnabas.base.threads import InThread
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
-from barnabas.broker.apis.fast_paths import fast_paths
+from barnabas.broker.apis.byte_readers import byte_readers
 from barnabas.broker.apis.releases import limit_to_release
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.channels import Channels
@@ -370,7 +370,7 @@ class BrokerComponents:
             unsupported_version=unsupported_version(handlers[ApiKey.API_VERSIONS].max_version),
             slices=self.slices,
             has_room=lambda: environment.waiting[Standing.CLIENT].has_room,
-            fast_paths=fast_paths(services, handlers),
+            fast_paths=byte_readers(services, handlers),
         )
         self.channels.call_self = self.dispatcher.call
         self._channel_builder = ChannelBuilder(

@@ -12,11 +12,15 @@ FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, OFFSET_METADATA_T
 UNKNOWN_TOPIC_ID.
 """
 
-from barnabas.base.slices import Sliced
+from collections.abc import Callable, Iterable, Sequence
+
+from barnabas.base.ids import Uuid
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
+from barnabas.broker.groups.commits import CommitSender, OffsetCommit, TopicOffsets
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -27,7 +31,8 @@ from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-_TOPIC_IDS_SINCE_VERSION = 10
+TOPIC_IDS = 10
+"""The first version that names topics by their ids."""
 
 
 def handle(services: Services, request: Request) -> None:
@@ -44,24 +49,63 @@ def handle(services: Services, request: Request) -> None:
 
 
 def _commit(services: Services, request: Request) -> None:
-    if request.version < _TOPIC_IDS_SINCE_VERSION:
-        serve(services, request, services.groups.commit_offsets(request.message, request.reply))
-        return
+    def commit() -> Task[None]:
+        message, topic_name = request.message, services.metadata.topic_name
+        wanted = yield from read_message(message, request.version, topic_name)
+        response = yield from response_to(wanted.topics)
 
-    def reply(response: OffsetCommitResponse) -> None:
-        for topic in response.topics:
-            if not topic.name:
-                for partition in topic.partitions:
-                    partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-        request.reply(response)
+        def reply(commit: OffsetCommit) -> None:
+            set_codes(response, commit.codes)
+            request.reply(response)
 
-    def commit() -> Sliced[None]:
-        for topic in request.message.topics:
-            yield None
-            topic.name = services.metadata.topic_name(topic.topic_id) or ""  # which no topic is called
-        yield from services.groups.commit_offsets(request.message, reply)
+        yield from services.groups.commit_offsets(wanted, reply)
 
     serve(services, request, commit())
+
+
+def read_message(
+    message: OffsetCommitRequest, version: int, topic_name: Callable[[Uuid], str | None]
+) -> Task[OffsetCommit]:
+    """The second reader: what a decoded request commits."""
+    topics = []
+    for topic in message.topics:
+        yield None  # it may be named without partitions
+        columns: tuple[list[int], list[int], list[int], list[str]] = ([], [], [], [])
+        partitions, offsets, leader_epochs, metadata = columns
+        for partition in topic.partitions:
+            yield None
+            partitions.append(partition.partition_index)
+            offsets.append(partition.committed_offset)
+            leader_epochs.append(partition.committed_leader_epoch)
+            metadata.append(partition.committed_metadata or "")
+        name = (topic_name(topic.topic_id) or "") if version >= TOPIC_IDS else topic.name
+        topics.append(
+            TopicOffsets(name, topic.topic_id, partitions, offsets, leader_epochs, metadata if any(metadata) else None)
+        )
+    sender = CommitSender(
+        message.group_id, message.generation_id_or_member_epoch, message.member_id, message.group_instance_id
+    )
+    return OffsetCommit(sender, topics, message.retention_time_ms)
+
+
+def response_to(topics: Sequence[TopicOffsets]) -> Task[OffsetCommitResponse]:
+    """A response without errors; see `set_codes`."""
+    response = OffsetCommitResponse(topics=[])
+    for topic in topics:
+        yield None
+        answers = []
+        for index in topic.partitions:
+            yield None
+            answers.append(OffsetCommitResponsePartition(partition_index=index))
+        response.topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+    return response
+
+
+def set_codes(response: OffsetCommitResponse, codes: Iterable[ErrorCode]) -> None:
+    """Let a response say what became of each partition."""
+    answers = (answer for topic in response.topics for answer in topic.partitions)
+    for answer, code in zip(answers, codes, strict=True):
+        answer.error_code = code
 
 
 def fail(message: OffsetCommitRequest, _version: int, code: ErrorCode) -> OffsetCommitResponse:

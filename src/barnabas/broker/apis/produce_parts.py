@@ -24,10 +24,17 @@ from typing import Protocol
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.tuples import new_tuple
+from barnabas.broker.apis.request_parts import (
+    REQUEST_START,
+    UNREADABLE,
+    read_client_id,
+    read_count,
+    read_string,
+    skip_no_tags,
+)
 from barnabas.broker.replication.produce_append import Batch, BatchOutcome, Produce, ProduceOptions, ProduceTopic
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import MalformedMessageError
-from barnabas.wire.kafka.primitives import read_uvarint, uvarint
+from barnabas.wire.kafka.primitives import uvarint
 from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES
 
 __all__ = ["FLEXIBLE", "LOG_START_OFFSET", "TOPIC_IDS", "ReadProduce", "Words", "read_parts"]
@@ -40,8 +47,6 @@ TOPIC_IDS = 13
 """The first version that names topics by their ids."""
 
 _INT = struct.Struct(">i")
-_SHORT = struct.Struct(">h")
-_START = struct.Struct(">hhih")
 _OPTIONS = struct.Struct(">hi")
 _HEAD = struct.Struct(">ii")
 _UUID_BYTES = 16
@@ -72,24 +77,21 @@ def read_parts(
     """Read the Produce request in ``data[start:stop]``; None if it is not usual."""
     try:
         return _read(data, start, stop, versions, topic_name)
-    except (struct.error, IndexError, UnicodeDecodeError, MalformedMessageError):
+    except UNREADABLE:
         return None
 
 
 def _read(
     data: memoryview, start: int, stop: int, versions: range, topic_name: Callable[[Uuid], str | None]
 ) -> ReadProduce | None:
-    api_key, version, correlation_id, size = _START.unpack_from(data, start)
-    if api_key != ApiKey.PRODUCE or version not in versions or size < -1:
+    api_key, version, correlation_id, _ = REQUEST_START.unpack_from(data, start)
+    if api_key != ApiKey.PRODUCE or version not in versions:
         return None
     is_flexible = version >= FLEXIBLE
-    at = start + _START.size + max(size, 0)
-    client_id = str(data[at - size : at], "utf-8") if size >= 0 else None
-    if is_flexible:
-        at = _skip_no_tags(data, at)
-    transactional_id, at = _string(data, at, is_flexible)
+    client_id, at = read_client_id(data, start, is_flexible)
+    transactional_id, at = read_string(data, at, is_flexible)
     acks, timeout_ms = _OPTIONS.unpack_from(data, at)
-    left, at = _count(data, at + _OPTIONS.size, is_flexible)
+    left, at = read_count(data, at + _OPTIONS.size, is_flexible)
     topics: list[ProduceTopic] = []
     partitions: list[TopicPartition] = []
     batches: list[Batch] = []
@@ -101,60 +103,31 @@ def _read(
             asked, name = "", topic_name(topic_id) or ""
         else:
             topic_id = ZERO_UUID
-            text, at = _string(data, at, is_flexible)
+            text, at = read_string(data, at, is_flexible)
             if text is None:
                 return None
             asked = name = text
-        count, at = _count(data, at, is_flexible)
+        count, at = read_count(data, at, is_flexible)
         heads.append(bytes(data[topic_at:at]))
         topics.append(new_tuple(ProduceTopic, (asked, topic_id, count)))
         for _ in range(count):
             (index,) = _INT.unpack_from(data, at)
-            size, at = _count(data, at + _INT.size, is_flexible)
+            size, at = read_count(data, at + _INT.size, is_flexible)
             end = at + size
             if size < HEADER_BYTES or end > stop:
                 return None
             partitions.append(new_tuple(TopicPartition, (name, index)))
             batches.append((data[at:end], HEADER.unpack_from(data, at)))
-            at = _skip_no_tags(data, end) if is_flexible else end
+            at = skip_no_tags(data, end) if is_flexible else end
         if is_flexible:
-            at = _skip_no_tags(data, at)
+            at = skip_no_tags(data, at)
     if is_flexible:
-        at = _skip_no_tags(data, at)
+        at = skip_no_tags(data, at)
     if at != stop or not partitions or len(set(partitions)) != len(partitions):
         return None
     options = ProduceOptions(version, client_id, transactional_id, acks, timeout_ms)
     produce = Produce(options, topics, partitions, batches, borrows=True)
     return correlation_id, produce, _Parts(version, heads, topics, partitions)
-
-
-def _skip_no_tags(data: memoryview, at: int) -> int:
-    if data[at]:
-        raise MalformedMessageError("tagged fields are read by the general decoder")
-    return at + 1
-
-
-def _count(data: memoryview, at: int, is_flexible: bool) -> tuple[int, int]:
-    """How many elements or bytes follow, and where."""
-    if is_flexible:
-        count, at = read_uvarint(data, at)
-        return count - 1, at
-    return _INT.unpack_from(data, at)[0], at + _INT.size
-
-
-def _string(data: memoryview, at: int, is_flexible: bool) -> tuple[str | None, int]:
-    """A string, which may be null, and what is behind it."""
-    if is_flexible:
-        size, at = read_uvarint(data, at)
-        size -= 1
-    else:
-        (size,) = _SHORT.unpack_from(data, at)
-        at += _SHORT.size
-    if size < 0:
-        if size < -1:
-            raise MalformedMessageError(f"a string cannot have {size} bytes")
-        return None, at
-    return str(data[at : at + size], "utf-8"), at + size
 
 
 @lru_cache(64)

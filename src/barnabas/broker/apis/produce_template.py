@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from barnabas.base.ids import Uuid
 from barnabas.broker.apis.produce_parts import FLEXIBLE, LOG_START_OFFSET, TOPIC_IDS, ReadProduce
+from barnabas.broker.apis.request_parts import REQUEST_START
 from barnabas.broker.replication.produce_append import Appended, BatchOutcome, Produce
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.primitives import uvarint
@@ -29,8 +30,6 @@ _TWO_BYTES = 128
 """From here on a varint has more than one byte."""
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
-_START = struct.Struct(">hhih")
-"""API key, version, correlation id and the size of the client id."""
 _NO_TAGGED_FIELDS = b"\0\0\0"
 """Of the partition, the topic and the request."""
 _WIDTH_LIMITS = (127, 16_384, 2_097_153)
@@ -187,8 +186,8 @@ class Templates:
 def _prefix(data: memoryview, start: int) -> bytes:
     """The version and the prefix of a request for one partition. What it is for others is no template's."""
     try:
-        _, version, _, client_id_bytes = _START.unpack_from(data, start)
-        stop: int = start + _START.size + max(client_id_bytes, 0)
+        _, version, _, client_id_bytes = REQUEST_START.unpack_from(data, start)
+        stop: int = start + REQUEST_START.size + max(client_id_bytes, 0)
         if version < FLEXIBLE:
             stop += 14 + _SHORT.unpack_from(data, stop + 12)[0] + 8
         else:

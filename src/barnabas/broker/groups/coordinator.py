@@ -19,7 +19,7 @@ from typing import Any
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.broker.groups.commits import Commit, Sender
+from barnabas.broker.groups.commits import CommitSender, OffsetCommit
 from barnabas.broker.groups.deleted_partitions import DeletedPartitions
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Outbox
 from barnabas.broker.groups.group import Group, GroupState
@@ -266,11 +266,11 @@ class GroupCoordinator:
 
     # Offsets
 
-    def commit_offsets(self, commit: Commit, to: Any, now: Now) -> list[Effect]:
-        """Write the offsets of partitions that exist."""
+    def commit_offsets(self, commit: OffsetCommit, to: Any, now: Now) -> list[Effect]:
+        """Write what a prepared commit has; ``to`` gets it with its outcome."""
         out = self._out
         out.now = now
-        request = commit.request
+        request = commit.sender
         error = self._check_commit(request)
         group = self._groups.get(request.group_id)
         if group is not None and group.members and not error:
@@ -278,12 +278,12 @@ class GroupCoordinator:
         if error:
             commit.refuse(error)
         if error or not commit.partitions:
-            out.reply(to, commit.response)
+            out.reply(to, commit)
         else:
             self._append_offsets(group or self._create(request.group_id), commit, to)
         return out.take()
 
-    def _append_offsets(self, group: Group, commit: Commit, to: Any) -> None:
+    def _append_offsets(self, group: Group, commit: OffsetCommit, to: Any) -> None:
         partitions, values = commit.partitions, commit.values
         group.offsets.begin(partitions)
 
@@ -291,11 +291,11 @@ class GroupCoordinator:
             group.offsets.end(partitions)
             if error:
                 commit.fail(_COMMIT_ERRORS.get(error, error))
-            self._out.reply(to, commit.response)
+            self._out.reply(to, commit)
 
         self._out.append(group, (), written, commit.encoded, (partitions, values))
 
-    def _check_commit(self, request: Sender) -> ErrorCode:
+    def _check_commit(self, request: CommitSender) -> ErrorCode:
         """Whether the sender may commit: a member of the generation, or any client while the group is empty."""
         error = self.check(request.group_id, may_be_empty=True)
         if error:

@@ -23,7 +23,7 @@ from barnabas.base.randomness import Random
 from barnabas.base.task_futures import future_of
 from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.groups.commits import Commit, prepare_commit
+from barnabas.broker.groups.commits import OffsetCommit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Replies, Reply
@@ -42,7 +42,6 @@ from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
 from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from barnabas.wire.kafka.messages.offset_commit import OffsetCommitRequest
 from barnabas.wire.kafka.messages.offset_delete import OffsetDeleteRequest
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
 from barnabas.wire.kafka.records.compression import CompressionType
@@ -138,17 +137,10 @@ class GroupService:
             yield None
         to(response)
 
-    def commit_offsets(self, request: OffsetCommitRequest, to: ReplyTo) -> Task[None]:
-        commit = yield from prepare_commit(
-            request,
-            self._metadata.partitions,
-            self.coordinator.settings.offset_metadata_max_bytes,
-            self._clock.wall_ms(),
-        )
-        self.commit_prepared(commit, to)
-
-    def commit_prepared(self, commit: Commit, to: ReplyTo) -> None:
-        """Write what a request commits, if its group allows it; ``to`` gets the response."""
+    def commit_offsets(self, commit: OffsetCommit, to: Callable[[OffsetCommit], None]) -> Task[None]:
+        """Write what a request commits, if its group allows it; ``to`` gets the commit with its outcome."""
+        max_metadata_bytes = self.coordinator.settings.offset_metadata_max_bytes
+        yield from commit.prepare(self._metadata.partitions, max_metadata_bytes, self._clock.wall_ms())
         self._perform(self.coordinator.commit_offsets(commit, to, self._now()))
 
     def delete_offsets(self, request: OffsetDeleteRequest, to: ReplyTo) -> Task[None]:

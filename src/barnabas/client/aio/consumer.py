@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.aio.methods import awaited, direct
+from barnabas.client.aio.methods import at_once, awaited
 from barnabas.client.aio.thread import InOneThread
 from barnabas.client.codecs import Deserializer
 from barnabas.client.consumer.consumer import CLOSE_CONSUMER_TIMEOUT_S, Consumer, OnCommit
@@ -73,25 +73,25 @@ class AsyncConsumer(Generic[K, V]):
             on_revoke=None if on_revoke is None else partial(call_back, on_revoke),
         )
 
-    unsubscribe = direct(Consumer.unsubscribe)
+    unsubscribe = at_once(Consumer.unsubscribe)
     """Leave the group, or give up what is assigned."""
 
-    assign = direct(Consumer.assign)
+    assign = at_once(Consumer.assign)
     """Read exactly these partitions."""
 
-    assignment = direct(Consumer.assignment)
+    assignment = at_once(Consumer.assignment)
     """The partitions that this consumer reads now."""
 
-    pause = direct(Consumer.pause)
+    pause = at_once(Consumer.pause)
     """Hand out nothing of these partitions until `resume`."""
 
-    resume = direct(Consumer.resume)
+    resume = at_once(Consumer.resume)
     """Go on with paused partitions."""
 
-    paused = direct(Consumer.paused)
+    paused = at_once(Consumer.paused)
     """The partitions that are paused."""
 
-    position = direct(Consumer.position)
+    position = at_once(Consumer.position)
     """The offset of each partition's next record to be handed out; None before the first."""
 
     @property

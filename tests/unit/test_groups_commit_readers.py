@@ -1,4 +1,4 @@
-"""The fast path of usual OffsetCommit requests does what the general path does: answers, bytes of the log, and state."""
+"""The readers of OffsetCommit requests find the same in them, and lead to the same answers, records and groups."""
 
 import tempfile
 from pathlib import Path
@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 
 from barnabas.base import files
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.tasks import done_here
+from barnabas.broker.apis.offset_commit import read_message, response_to, set_codes
+from barnabas.broker.apis.offset_commit_columns import read_columns
+from barnabas.broker.groups.commits import OffsetCommit, TopicOffsets
 from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.codec import reader
 from barnabas.wire.kafka.errors import ErrorCode as E
-from barnabas.wire.kafka.frames import encode_request
+from barnabas.wire.kafka.errors import MalformedMessageError
+from barnabas.wire.kafka.frames import decode_request_header, encode_request, encode_response
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
@@ -95,48 +101,10 @@ class Run:
         wire = self.wires[step["wire"]]
         if wire.is_paused or wire.is_closed:
             return
-        message = OffsetCommitRequest(
-            group_id=step["group"],
-            generation_id_or_member_epoch=step["generation"],
-            member_id=self.member_id if step["member"] == MEMBER else step["member"],
-            group_instance_id=step["instance"] if step["version"] >= 7 else None,
-            retention_time_ms=step["retention"],
-            topics=[
-                OffsetCommitRequestTopic(
-                    name=name,
-                    topic_id=IDS.get(name, Uuid(bytes(16))),
-                    partitions=[
-                        OffsetCommitRequestPartition(
-                            partition_index=index,
-                            committed_offset=offset,
-                            committed_leader_epoch=epoch,
-                            committed_metadata=metadata,
-                        )
-                        for index, offset, epoch, metadata in partitions
-                    ],
-                )
-                for name, partitions in step["topics"]
-            ],
-        )
-        frame = bytearray(
-            b"".join(
-                part.read() if isinstance(part, files.FileSlice) else bytes(part)
-                for part in encode_request(message, step["version"], 5, step["client"])
-            )
-        )
-        if step["damage"]:
-            kind, at, value = step["damage"]
-            if kind == "change":
-                frame[4 + at % (len(frame) - 4)] ^= value
-            elif kind == "lengthen":
-                frame += bytes([value]) * (at % 20)
-            else:
-                del frame[max(len(frame) - at % 40, 14) :]
-            frame[:4] = (len(frame) - 4).to_bytes(4, "big")
-        deliver(self, wire, frame)
+        deliver(self, wire, frame_of(step, self.member_id))
 
     def state(self) -> dict[str, Any]:
-        """Everything that the two paths must leave alike."""
+        """Everything that the readers must leave alike."""
         coordinator = self.broker.groups.coordinator
         logs = {path.relative_to(self.directory): path.read_bytes() for path in self.directory.rglob("0*.*")}
         return {
@@ -156,6 +124,49 @@ class Run:
             "logs": logs,
             "waiting": len(self.broker.purgatory),
         }
+
+
+def frame_of(step: dict[str, Any], member_id: str) -> bytearray:
+    """The request of a step, with its length."""
+    message = OffsetCommitRequest(
+        group_id=step["group"],
+        generation_id_or_member_epoch=step["generation"],
+        member_id=member_id if step["member"] == MEMBER else step["member"],
+        group_instance_id=step["instance"] if step["version"] >= 7 else None,
+        retention_time_ms=step["retention"],
+        topics=[
+            OffsetCommitRequestTopic(
+                name=name,
+                topic_id=IDS.get(name, Uuid(bytes(16))),
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=offset,
+                        committed_leader_epoch=epoch,
+                        committed_metadata=metadata,
+                    )
+                    for index, offset, epoch, metadata in partitions
+                ],
+            )
+            for name, partitions in step["topics"]
+        ],
+    )
+    frame = bytearray(
+        b"".join(
+            part.read() if isinstance(part, files.FileSlice) else bytes(part)
+            for part in encode_request(message, step["version"], 5, step["client"])
+        )
+    )
+    if step["damage"]:
+        kind, at, value = step["damage"]
+        if kind == "change":
+            frame[4 + at % (len(frame) - 4)] ^= value
+        elif kind == "lengthen":
+            frame += bytes([value]) * (at % 20)
+        else:
+            del frame[max(len(frame) - at % 40, 14) :]
+        frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+    return frame
 
 
 def deliver(run: Run, wire: Wire, frame: bytearray) -> None:
@@ -272,8 +283,8 @@ def take(run: Run, step: dict[str, Any]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(steps, st.booleans())
-def test_commits_leave_what_the_general_path_leaves(taken: list[dict[str, Any]], is_replicated: bool) -> None:
-    """Whatever comes, in whatever order, the answers, the records and the groups are those of the general path."""
+def test_commits_leave_the_same_whichever_reader_reads_them(taken: list[dict[str, Any]], is_replicated: bool) -> None:
+    """Whatever comes, in whatever order, the answers, the records and the groups are those of the general decoder."""
     with tempfile.TemporaryDirectory() as directory:
         runs = [
             Run(Path(directory) / name, is_fast=name == "fast", is_replicated=is_replicated)
@@ -286,6 +297,62 @@ def test_commits_leave_what_the_general_path_leaves(taken: list[dict[str, Any]],
         assert not runs[1].served
 
 
+def values_of(commit: OffsetCommit) -> object:
+    """All that a reader has found."""
+    topics = [(*topic[:2], *map(list, topic[2:5]), topic.metadata and list(topic.metadata)) for topic in commit.topics]
+    return commit.sender, topics, commit.retention_ms
+
+
+def decoded(frame: memoryview) -> tuple[object, list[TopicOffsets], int, int] | None:
+    """What the general decoder finds in a request, and the version and correlation id; None if it refuses it."""
+    try:
+        _, version, correlation_id, _, offset = decode_request_header(frame)
+        message = reader(OffsetCommitRequest, version)(frame, offset)[0]
+    except MalformedMessageError:
+        return None
+    commit = done_here(read_message(message, version, NAMES.get))
+    return values_of(commit), commit.topics, version, correlation_id
+
+
+NAMES = {topic_id: name for name, topic_id in IDS.items()}
+some_codes = st.lists(st.sampled_from([E.NONE, E.NONE, E.NOT_COORDINATOR, E.UNKNOWN_TOPIC_OR_PARTITION]), min_size=1)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.one_of(commits(usual_senders, usual_topics, damage=st.one_of(st.none(), damages)), odd_commits),
+    some_codes,
+    st.booleans(),
+)
+def test_all_readers_find_the_same_in_a_commit(step: dict[str, Any], some: list[E], is_uniform: bool) -> None:
+    """From columns and decoded: what the first reader does not leave is equal, and so is the answer, whatever its codes."""
+    frame = memoryview(frame_of(step, "member"))[4:]
+    data = memoryview(bytes(frame) + b"\0\0\1\0\0\x08")  # another one follows, and has not come whole
+    read = read_columns(data, 0, len(frame), range(2, 11), NAMES.get)
+    if read is None:
+        has_metadata = any(text for _, partitions in step["topics"] for *_, text in partitions)
+        count = sum(len(partitions) for _, partitions in step["topics"])
+        assert (
+            step["damage"]
+            or has_metadata
+            or not all(partitions for _, partitions in step["topics"])
+            or not count <= 64
+            or not count
+        )
+        return
+    found_id, commit, words = read
+    general = decoded(frame)
+    assert general is not None
+    values, topics, version, correlation_id = general
+    assert (found_id, values_of(commit)) == (correlation_id, values)
+    count = sum(len(topic.partitions) for topic in topics)
+    codes = [some[0 if is_uniform else number % len(some)] for number in range(count)]
+    response = done_here(response_to(topics))
+    set_codes(response, codes)
+    wanted = b"".join(map(bytes, encode_response(response, version, correlation_id)))
+    assert words.encode(found_id, codes) == wanted
+
+
 def usual(version: int, **fields: Any) -> dict[str, Any]:
     """A commit of two topics."""
     topics = [("t", [(0, 5, 0, ""), (3, 6, -1, None)]), ("täglich", [(1, 7, 0, "")])]
@@ -293,16 +360,18 @@ def usual(version: int, **fields: Any) -> dict[str, Any]:
     return {**sender, "wire": 0, "version": version, "topics": topics, "damage": None, **fields}
 
 
-@pytest.mark.parametrize("version", range(2, 10))
+@pytest.mark.parametrize("version", range(2, 11))
 def test_a_usual_commit_is_served_from_its_bytes(tmp_path: Path, version: int) -> None:
-    """The general path is not asked, in any version that names topics; the answer has no errors."""
+    """The general decoder is not asked, in any version; the answer has no errors."""
     run = Run(tmp_path, is_fast=True, is_replicated=False)
     run.commit(usual(version))
     assert run.served == 1
     run.wires[0].asked.append((ApiKey.OFFSET_COMMIT, version))
     answer: OffsetCommitResponse = run.wires[0].answer()
+    names = {topic_id: name for name, topic_id in IDS.items()}
     assert [
-        (topic.name, [(each.partition_index, each.error_code) for each in topic.partitions]) for topic in answer.topics
+        (topic.name or names[topic.topic_id], [(each.partition_index, each.error_code) for each in topic.partitions])
+        for topic in answer.topics
     ] == [("t", [(0, 0), (3, 0)]), ("täglich", [(1, 0)])]
     group = run.broker.groups.coordinator.find("g")
     assert group is not None
@@ -313,7 +382,7 @@ def test_a_usual_commit_is_served_from_its_bytes(tmp_path: Path, version: int) -
     }
 
 
-def test_a_commit_whose_disk_fails_is_answered_like_that_of_the_general_path(
+def test_a_commit_whose_disk_fails_is_answered_the_same_whichever_reader_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is that of a coordinator whose log is lost."""

@@ -1,4 +1,4 @@
-"""The APIs whose usual requests have a fast path.
+"""The APIs whose usual requests are read from their bytes, without the general decoder.
 
 In Kafka: nothing; each request takes the way of `KafkaApis`.
 """
@@ -6,20 +6,20 @@ In Kafka: nothing; each request takes the way of `KafkaApis`.
 from collections.abc import Mapping
 
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.fast_offset_commit import FastOffsetCommit
+from barnabas.broker.apis.offset_commit_columns import CommitsByColumns
 from barnabas.broker.apis.produce_together import ProduceTogether
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.dispatch import FastPath
 from barnabas.wire.kafka.api import ApiKey
 
-__all__ = ["fast_paths"]
+__all__ = ["byte_readers"]
 
 
-def fast_paths(services: Services, handlers: Mapping[int, ApiHandler]) -> dict[ApiKey, FastPath]:
-    """The fast paths of the APIs that are served."""
+def byte_readers(services: Services, handlers: Mapping[int, ApiHandler]) -> dict[ApiKey, FastPath]:
+    """Those of the APIs that are served."""
     found: dict[ApiKey, FastPath] = {}
     if ApiKey.PRODUCE in handlers:
         found[ApiKey.PRODUCE] = ProduceTogether(services, handlers[ApiKey.PRODUCE].versions)
     if ApiKey.OFFSET_COMMIT in handlers:
-        found[ApiKey.OFFSET_COMMIT] = FastOffsetCommit(services, handlers[ApiKey.OFFSET_COMMIT].versions)
+        found[ApiKey.OFFSET_COMMIT] = CommitsByColumns(services, handlers[ApiKey.OFFSET_COMMIT].versions)
     return found
