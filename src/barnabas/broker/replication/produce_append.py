@@ -338,8 +338,6 @@ class _Runs:
             return
         appended, partition, replicas = run.appended, run.partition, self._replicas
         try:
-            if partition.offline:  # what was written to another partition took their log dir
-                replicas.partition(topic_partition)
             _, count, size_bytes = run.batches.write()
         except KafkaError as error:
             appended.error = error
