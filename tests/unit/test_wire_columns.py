@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Buffer
 from barnabas.wire.kafka.records import columns, contents
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, read_header
 from barnabas.wire.kafka.records.columns import Body, damaged_headers, find_records, read_columns
+from barnabas.wire.kafka.records.compression import LARGE_BYTES
 from barnabas.wire.kafka.records.contents import MOST_OBJECTS, Contents, TooManyObjectsError, check_contents
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
 from barnabas.wire.kafka.records.varints import put_varint
@@ -177,6 +179,27 @@ def test_records_of_one_size_are_recognised_in_one_step(count: int, key: bytes |
     assert contents.are_uniform(bytes(build_batch(records)[HEADER_BYTES:]), count)
 
 
+def test_a_large_body_of_records_of_one_size_is_checked_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither are its records read one by one; with one bit changed they are, and refused."""
+    records = [Record(number, NOW_MS, None, bytes(10_000)) for number in range(200)]
+    body = memoryview(bytearray(build_batch(records)[HEADER_BYTES:]))
+    assert len(body) > LARGE_BYTES
+    asked: list[int] = []
+    check = contents.check_contents
+
+    def counted(data: Buffer, count: int) -> contents.Contents:
+        asked.append(count)
+        return check(data, count)
+
+    monkeypatch.setattr(contents, "check_contents", counted)
+    contents.check_body(body, 200)
+    assert not asked
+    body[len(body) - 1] ^= 1
+    with pytest.raises(CorruptDataError):
+        contents.check_body(body, 200)
+    assert asked == [200]
+
+
 @settings(max_examples=500)
 @given(
     st.integers(1, 70),
@@ -200,7 +223,9 @@ def test_records_of_one_size_are_never_accepted_where_the_model_refuses_them(
         data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     del data[draw.draw(st.sampled_from((len(data), len(data), len(data) - 1, len(data) - len(data) // count))) :]
     count = max(1, count + draw.draw(st.sampled_from((0, 0, 0, -1, 1))))
-    if contents.are_uniform(bytes(data), count):
+    is_uniform = contents.are_uniform(bytes(data), count)
+    assert contents.are_uniform(contents.UncopiedBody(memoryview(data)), count) == is_uniform  # type: ignore[arg-type]
+    if is_uniform:
         found = model(bytes(data), count)
         assert contents.are_uniform(bytes(data), count, with_keys=True) == (not found.has_keyless)
 

@@ -27,6 +27,7 @@ __all__ = [
     "MOST_OBJECTS",
     "Contents",
     "TooManyObjectsError",
+    "UncopiedBody",
     "UniformRun",
     "are_plain",
     "are_uniform",
@@ -127,8 +128,13 @@ def check_body(data: Buffer, count: int) -> None:
         return
     if isinstance(data, memoryview) and len(data) <= LARGE_BYTES:
         data = bytes(data)
-    if count < _FEW_RECORDS or isinstance(data, memoryview) or not (are_uniform(data, count) or are_plain(data, count)):
-        check_contents(data, count)
+    if count >= _FEW_RECORDS:
+        if isinstance(data, memoryview):
+            if are_uniform(UncopiedBody(data), count):  # type: ignore[arg-type]  # it is read in the same way
+                return
+        elif are_uniform(data, count) or are_plain(data, count):
+            return
+    check_contents(data, count)
 
 
 def is_plain_record(data: Buffer) -> bool:
@@ -170,6 +176,22 @@ def _value_size(left: int) -> bytes | None:
         if left >= width == len(varint(left - width)):
             return varint(left - width)
     return None
+
+
+class UncopiedBody:
+    """A body that is too large to be copied, for `are_uniform`: only what it cuts out is bytes."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = self._view[at]
+        return bytes(found) if isinstance(found, memoryview) else found
 
 
 def are_uniform(data: bytes | bytearray, count: int, *, with_keys: bool = False) -> bool:
