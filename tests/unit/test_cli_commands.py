@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import barnabas.cli
-from barnabas.cli.commands import COMMANDS, Command
+from barnabas.cli.commands import COMMANDS, CommandEntry
 from barnabas.cli.main import main
 from barnabas.cli.setup.completion import words
 
@@ -29,7 +29,7 @@ def greet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two things that a new command needs."""
     (tmp_path / "greet.py").write_text(GREET)
     monkeypatch.setattr(barnabas.cli, "__path__", [*barnabas.cli.__path__, str(tmp_path)])
-    entry = Command("greet", "say hello", scripts=("kafka-greet",), classes=("kafka.tools.GreetCommand",))
+    entry = CommandEntry("greet", "say hello", scripts=("kafka-greet",), classes=("kafka.tools.GreetCommand",))
     monkeypatch.setitem(COMMANDS, "greet", entry)
 
 

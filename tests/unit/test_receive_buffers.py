@@ -123,7 +123,7 @@ def test_where_memory_is_short_free_buffers_are_given_up_and_none_is_lent() -> N
 
 def test_buffers_that_nobody_needs_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Free ones first, and one that is looked at when that is over."""
-    monkeypatch.setattr(receive_buffers, "IDLE_S", 0.01)
+    monkeypatch.setattr(receive_buffers, "BUFFER_IDLE_S", 0.01)
 
     async def test() -> None:
         async def until(held_bytes: int) -> None:

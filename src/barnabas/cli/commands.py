@@ -11,10 +11,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
-__all__ = ["COMMANDS", "Command", "by_class", "by_script", "command_main"]
+__all__ = ["COMMANDS", "CommandEntry", "by_class", "by_script", "command_main"]
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     """A command's module in this package, and the line that ``--help`` shows.
 
     ``scripts`` are the names of Apache's scripts that do the same, without ``.sh``; ``classes`` are Kafka's or ZooKeeper's.
@@ -27,30 +27,30 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "up": Command("local.up", "start a whole cluster on this machine and stay until Ctrl-C"),
-    "status": Command("local.status", "show the clusters that up runs on this machine"),
-    "logs": Command("local.logs", "show the logs of such a cluster"),
-    "down": Command("local.down", "stop such a cluster"),
-    "zookeeper-server-start": Command(
+    "up": CommandEntry("local.up", "start a whole cluster on this machine and stay until Ctrl-C"),
+    "status": CommandEntry("local.status", "show the clusters that up runs on this machine"),
+    "logs": CommandEntry("local.logs", "show the logs of such a cluster"),
+    "down": CommandEntry("local.down", "stop such a cluster"),
+    "zookeeper-server-start": CommandEntry(
         "servers.zookeeper_server_start",
         "start a coordination server from a zoo.cfg",
         scripts=("zookeeper-server-start",),
         classes=("org.apache.zookeeper.server.quorum.QuorumPeerMain",),
     ),
-    "server-stop": Command(
+    "server-stop": CommandEntry(
         "servers.server_stop", "stop the brokers that server-start runs on this machine", scripts=("kafka-server-stop",)
     ),
-    "server-start": Command(
+    "server-start": CommandEntry(
         "servers.server_start",
         "start a broker from a server.properties",
         scripts=("kafka-server-start",),
         classes=("kafka.Kafka",),
     ),
-    "overview": Command("cluster.overview", "show a cluster at a glance: brokers, topics, groups with their lag"),
-    "tail": Command("console.tail", "show the last records of a topic, and those that come"),
-    "cat": Command("console.cat", "copy standard input to a topic, or a topic to standard output, as kcat does"),
-    "groups": Command("groups.groups", "list consumer groups, or move one to another place"),
-    "topics": Command(
+    "overview": CommandEntry("cluster.overview", "show a cluster at a glance: brokers, topics, groups with their lag"),
+    "tail": CommandEntry("console.tail", "show the last records of a topic, and those that come"),
+    "cat": CommandEntry("console.cat", "copy standard input to a topic, or a topic to standard output, as kcat does"),
+    "groups": CommandEntry("groups.groups", "list consumer groups, or move one to another place"),
+    "topics": CommandEntry(
         "topics.topics",
         "create, list, describe, alter and delete topics",
         scripts=("kafka-topics",),
@@ -59,7 +59,7 @@ COMMANDS = {
             "org.apache.kafka.tools.TopicCommand",
         ),
     ),
-    "console-producer": Command(
+    "console-producer": CommandEntry(
         "console.console_producer",
         "send lines from standard input to a topic",
         scripts=("kafka-console-producer",),
@@ -68,7 +68,7 @@ COMMANDS = {
             "org.apache.kafka.tools.ConsoleProducer",
         ),
     ),
-    "console-consumer": Command(
+    "console-consumer": CommandEntry(
         "console.console_consumer",
         "print a topic's records",
         scripts=("kafka-console-consumer",),
@@ -77,7 +77,7 @@ COMMANDS = {
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
         ),
     ),
-    "consumer-groups": Command(
+    "consumer-groups": CommandEntry(
         "groups.consumer_groups",
         "list, describe, reset and delete consumer groups",
         scripts=("kafka-consumer-groups",),
@@ -86,13 +86,13 @@ COMMANDS = {
             "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         ),
     ),
-    "configs": Command(
+    "configs": CommandEntry(
         "configs.configs",
         "describe and alter configurations of topics and brokers",
         scripts=("kafka-configs",),
         classes=("kafka.admin.ConfigCommand",),
     ),
-    "get-offsets": Command(
+    "get-offsets": CommandEntry(
         "topics.get_offsets",
         "print offsets of partitions",
         scripts=("kafka-get-offsets",),
@@ -101,7 +101,7 @@ COMMANDS = {
             "org.apache.kafka.tools.GetOffsetShell",
         ),
     ),
-    "delete-records": Command(
+    "delete-records": CommandEntry(
         "topics.delete_records",
         "let partitions begin at a later offset",
         scripts=("kafka-delete-records",),
@@ -110,7 +110,7 @@ COMMANDS = {
             "org.apache.kafka.tools.DeleteRecordsCommand",
         ),
     ),
-    "reassign-partitions": Command(
+    "reassign-partitions": CommandEntry(
         "replicas.reassign_partitions",
         "move replicas between brokers and log dirs",
         scripts=("kafka-reassign-partitions",),
@@ -119,7 +119,7 @@ COMMANDS = {
             "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
         ),
     ),
-    "leader-election": Command(
+    "leader-election": CommandEntry(
         "replicas.leader_election",
         "elect preferred leaders, or any where none is in sync",
         scripts=("kafka-leader-election",),
@@ -128,7 +128,7 @@ COMMANDS = {
             "org.apache.kafka.tools.LeaderElectionCommand",
         ),
     ),
-    "log-dirs": Command(
+    "log-dirs": CommandEntry(
         "replicas.log_dirs",
         "show the replicas in brokers' log dirs",
         scripts=("kafka-log-dirs",),
@@ -137,7 +137,7 @@ COMMANDS = {
             "org.apache.kafka.tools.LogDirsCommand",
         ),
     ),
-    "replica-verification": Command(
+    "replica-verification": CommandEntry(
         "replicas.replica_verification",
         "compare all replicas of topics, batch by batch",
         scripts=("kafka-replica-verification",),
@@ -146,13 +146,13 @@ COMMANDS = {
             "org.apache.kafka.tools.ReplicaVerificationTool",
         ),
     ),
-    "broker-api-versions": Command(
+    "broker-api-versions": CommandEntry(
         "cluster.broker_api_versions",
         "show the APIs and versions that each broker offers",
         scripts=("kafka-broker-api-versions",),
         classes=("kafka.admin.BrokerApiVersionsCommand",),
     ),
-    "cluster": Command(
+    "cluster": CommandEntry(
         "cluster.cluster",
         "show the cluster's id and its brokers' addresses",
         scripts=("kafka-cluster",),
@@ -161,13 +161,13 @@ COMMANDS = {
             "org.apache.kafka.tools.ClusterTool",
         ),
     ),
-    "producer-perf-test": Command(
+    "producer-perf-test": CommandEntry(
         "trials.producer_perf_test",
         "measure how fast records go to a topic",
         scripts=("kafka-producer-perf-test",),
         classes=("org.apache.kafka.tools.ProducerPerformance",),
     ),
-    "consumer-perf-test": Command(
+    "consumer-perf-test": CommandEntry(
         "trials.consumer_perf_test",
         "measure how fast records come from a topic",
         scripts=("kafka-consumer-perf-test",),
@@ -176,7 +176,7 @@ COMMANDS = {
             "org.apache.kafka.tools.ConsumerPerformance",
         ),
     ),
-    "e2e-latency": Command(
+    "e2e-latency": CommandEntry(
         "trials.e2e_latency",
         "measure how long a record takes from a producer to a consumer",
         scripts=("kafka-e2e-latency",),
@@ -185,28 +185,28 @@ COMMANDS = {
             "org.apache.kafka.tools.EndToEndLatency",
         ),
     ),
-    "verifiable-producer": Command(
+    "verifiable-producer": CommandEntry(
         "trials.verifiable_producer",
         "send numbers, and print what became of each as JSON",
         scripts=("kafka-verifiable-producer",),
         classes=("org.apache.kafka.tools.VerifiableProducer",),
     ),
-    "verifiable-consumer": Command(
+    "verifiable-consumer": CommandEntry(
         "trials.verifiable_consumer",
         "read in a group, and print what happens as JSON",
         scripts=("kafka-verifiable-consumer",),
         classes=("org.apache.kafka.tools.VerifiableConsumer",),
     ),
-    "dump-log": Command(
+    "dump-log": CommandEntry(
         "log_files.dump_log",
         "print the contents of log segments, indexes and snapshots",
         scripts=("kafka-dump-log",),
         classes=("kafka.tools.DumpLogSegments",),
     ),
-    "lost-records": Command(
+    "lost-records": CommandEntry(
         "log_files.lost_records", "show the records that a partition's folder lacks, or step over them"
     ),
-    "zookeeper-shell": Command(
+    "zookeeper-shell": CommandEntry(
         "zookeeper.shell",
         "look at and change the znode tree",
         scripts=(
@@ -218,26 +218,28 @@ COMMANDS = {
             "org.apache.zookeeper.ZooKeeperMain",
         ),
     ),
-    "zookeeper-server-stop": Command(
+    "zookeeper-server-stop": CommandEntry(
         "servers.zookeeper_server_stop",
         "stop the coordination servers of this machine",
         scripts=("zookeeper-server-stop",),
     ),
-    "zookeeper-status": Command("zookeeper.status", "show role, lag, sessions and latency of coordination servers"),
-    "zookeeper-dump": Command("zookeeper.dump", "print the contents of coordination snapshots and logs"),
-    "mirror-maker": Command(
+    "zookeeper-status": CommandEntry(
+        "zookeeper.status", "show role, lag, sessions and latency of coordination servers"
+    ),
+    "zookeeper-dump": CommandEntry("zookeeper.dump", "print the contents of coordination snapshots and logs"),
+    "mirror-maker": CommandEntry(
         "servers.mirror_maker",
         "copy topics from one cluster to another, continuously",
         scripts=("kafka-mirror-maker",),
         classes=("kafka.tools.MirrorMaker",),
     ),
-    "context": Command("setup.context", "name clusters, so that commands need no --bootstrap-server"),
-    "completion": Command("setup.completion", "print a script that completes commands in bash, zsh or fish"),
-    "shims": Command("setup.shims", "write kafka-topics.sh and the other scripts of Apache's to a folder"),
-    "run-class": Command(
+    "context": CommandEntry("setup.context", "name clusters, so that commands need no --bootstrap-server"),
+    "completion": CommandEntry("setup.completion", "print a script that completes commands in bash, zsh or fish"),
+    "shims": CommandEntry("setup.shims", "write kafka-topics.sh and the other scripts of Apache's to a folder"),
+    "run-class": CommandEntry(
         "setup.run_class", "run a command under the name of Kafka's Java class", scripts=("kafka-run-class",)
     ),
-    "pipeline": Command("pipelines.pipeline", "run declared streaming pipelines on Spark"),
+    "pipeline": CommandEntry("pipelines.pipeline", "run declared streaming pipelines on Spark"),
 }
 """By their names, in the order of the help."""
 

@@ -11,7 +11,7 @@ it is left, and a handler that keeps its frame for ever keeps one buffer from be
 - There are at most `MOST_BUFFERS`, fewer where they would take more than a share of what may wait in memory, and they count
   as bytes that wait.
 - When memory is short, none is lent, and those that are free are given up.
-- Those that nobody needed for `IDLE_S` are given up, and the C library is asked to return their memory.
+- Those that nobody needed for `BUFFER_IDLE_S` are given up, and the C library is asked to return their memory.
 
 In Kafka: `BufferSupply`, and `SimpleMemoryPool`, whose buffers are given back by the request that has them.
 """
@@ -23,12 +23,12 @@ from barnabas.base.memory import return_memory
 from barnabas.net.memory_budget import Pile, PileKind
 from barnabas.net.waiting_bytes import WaitingBytes
 
-__all__ = ["BUFFER_BYTES", "IDLE_S", "MOST_BUFFERS", "ReceiveBuffers"]
+__all__ = ["BUFFER_BYTES", "BUFFER_IDLE_S", "MOST_BUFFERS", "ReceiveBuffers"]
 
 BUFFER_BYTES = (1024 + 64) * 1024
 """The default message.max.bytes, and room for what stands before the batch."""
 MOST_BUFFERS = 8
-IDLE_S = 2.0
+BUFFER_IDLE_S = 2.0
 _LEAST_SHARE = 8
 """All buffers take at most one part of so many of what may wait."""
 
@@ -74,7 +74,7 @@ class ReceiveBuffers:
         return memoryview(buffer)[:size_bytes]
 
     def _look_later(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._look)
+        self._timer = asyncio.get_running_loop().call_later(BUFFER_IDLE_S, self._look)
 
     def _look(self) -> None:
         self._timer = None

@@ -10,7 +10,7 @@ from barnabas.cli.configs.quotas import run_quotas
 from barnabas.cli.configs.scram_users import alter_users, describe_users, names_scram
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.incomplete import Gaps
-from barnabas.cli.connection.suggestions import explained, warn_of_unknown
+from barnabas.cli.connection.suggestions import warn_of_unknown, with_suggestion
 from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option
 from barnabas.cli.output.tables import print_json
 from barnabas.cli.output.terminal import print
@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
                 return _describe(connection, given, entities[0])
         except KafkaError as error:
             topic = entities[0].name if entities[0].kind == "topics" else None
-            raise explained(error, connection, topic) from error
+            raise with_suggestion(error, connection, topic) from error
     return 0
 
 

@@ -9,7 +9,7 @@ from barnabas.cli.output.colours import print_warning
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["explained", "key_hint", "topic_hint", "warn_of_unknown"]
+__all__ = ["key_hint", "topic_hint", "warn_of_unknown", "with_suggestion"]
 
 _UNKNOWN_KEY = re.compile(r"Unknown \w+ config name: (\S+)")
 
@@ -32,7 +32,7 @@ def key_hint(message: str) -> str:
     return did_you_mean(unknown[1], [setting.name for setting in TOPIC_SETTINGS])
 
 
-def explained(error: KafkaError, connection: AdminConnection, topic: str | None = None) -> BarnabasError:
+def with_suggestion(error: KafkaError, connection: AdminConnection, topic: str | None = None) -> BarnabasError:
     """A broker's refusal as a command reports it, with what was probably meant."""
     hint = key_hint(error.message)
     if not hint and topic and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -11,7 +11,7 @@ from typing import Any
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.incomplete import Gaps, without_deleted
-from barnabas.cli.connection.suggestions import explained
+from barnabas.cli.connection.suggestions import with_suggestion
 from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option, seconds
 from barnabas.cli.output.colours import print_error, print_warning
 from barnabas.cli.output.tables import aligned, print_json
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
 
             return reset_offsets(connection, given, _group_ids(connection, given))
         except KafkaError as error:
-            raise explained(error, connection) from error
+            raise with_suggestion(error, connection) from error
 
 
 def _describe_repeatedly(connection: AdminConnection, given: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from barnabas.base.numbers import whole_number
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.incomplete import Gaps
 from barnabas.cli.connection.properties import key_values
-from barnabas.cli.connection.suggestions import explained
+from barnabas.cli.connection.suggestions import with_suggestion
 from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option
 from barnabas.cli.output.colours import print_warning
 from barnabas.cli.output.tables import print_json
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
             else:
                 _delete(connection, given)
         except KafkaError as error:
-            raise explained(error, connection) from error
+            raise with_suggestion(error, connection) from error
     return 0
 
 

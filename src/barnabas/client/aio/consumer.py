@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.aio.methods import at_once, awaited
+from barnabas.client.aio.methods import awaited, direct
 from barnabas.client.aio.thread import InOneThread
 from barnabas.client.codecs import Deserializer
 from barnabas.client.consumer.consumer import CLOSE_CONSUMER_TIMEOUT_S, Consumer, OnCommit
@@ -73,25 +73,25 @@ class AsyncConsumer(Generic[K, V]):
             on_revoke=None if on_revoke is None else partial(call_back, on_revoke),
         )
 
-    unsubscribe = at_once(Consumer.unsubscribe)
+    unsubscribe = direct(Consumer.unsubscribe)
     """Leave the group, or give up what is assigned."""
 
-    assign = at_once(Consumer.assign)
+    assign = direct(Consumer.assign)
     """Read exactly these partitions."""
 
-    assignment = at_once(Consumer.assignment)
+    assignment = direct(Consumer.assignment)
     """The partitions that this consumer reads now."""
 
-    pause = at_once(Consumer.pause)
+    pause = direct(Consumer.pause)
     """Hand out nothing of these partitions until `resume`."""
 
-    resume = at_once(Consumer.resume)
+    resume = direct(Consumer.resume)
     """Go on with paused partitions."""
 
-    paused = at_once(Consumer.paused)
+    paused = direct(Consumer.paused)
     """The partitions that are paused."""
 
-    position = at_once(Consumer.position)
+    position = direct(Consumer.position)
     """The offset of each partition's next record to be handed out; None before the first."""
 
     @property

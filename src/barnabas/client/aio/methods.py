@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from barnabas.client.aio.thread import InOneThread
 
-__all__ = ["at_once", "awaited"]
+__all__ = ["awaited", "direct"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +41,7 @@ def awaited(
     return call
 
 
-def at_once(method: Callable[Concatenate[Blocking, P], T]) -> Callable[Concatenate[_Twin[Blocking], P], T]:
+def direct(method: Callable[Concatenate[Blocking, P], T]) -> Callable[Concatenate[_Twin[Blocking], P], T]:
     """The same method, which does not block."""
 
     @functools.wraps(method)

@@ -25,7 +25,7 @@ from barnabas.client.producer.batch_limits import BatchLimit, TopicLimits, batch
 
 __all__ = ["OneBatchInFlight", "ProducerPool"]
 
-Produce = Callable[..., None]
+ProduceCall = Callable[..., None]
 
 _BATCH_BYTES = 1_000_000  # librdkafka's default, which is below Kafka's defaults of both limits
 _DRAIN_S = 60.0
@@ -48,7 +48,7 @@ class ProducerPool:
         self._limits = TopicLimits(settings)
         self._chooses = not settings.get("batch.size")
         self._is_transactional = bool(settings.get("transactional.id"))
-        self.routes: dict[str, Produce] = {}
+        self.routes: dict[str, ProduceCall] = {}
         """The function that sends to a topic, by topic; `route` finds those that are missing."""
         self._batch_size_of: dict[str, int] = {}
         self._lock = threading.RLock()  # a callback may send, too
@@ -58,7 +58,7 @@ class ProducerPool:
         """The ``batch.size`` of all topics; empty where it follows their limits."""
         return "" if self._chooses else str(self._settings["batch.size"])
 
-    def route(self, topic: Any) -> Produce:
+    def route(self, topic: Any) -> ProduceCall:
         """Find the function that sends to a topic not in `routes`, with a request for its limits. Blocks, so not for an event loop.
 
         Raises `BufferFullError` if larger batches, from before a limit was lowered, are still on their way after a minute.
@@ -71,7 +71,7 @@ class ProducerPool:
                 return found
             size = self._batch_size(self._limits.of(topic)) if self._chooses else self._largest_bytes
             before = self._batch_size_of.get(topic, size)
-            produce: Produce
+            produce: ProduceCall
             if self._is_transactional:  # refused batches have ended the transaction, so none are under way
                 produce = (
                     self.main.produce if size == self._largest_bytes else OneBatchInFlight(self.main, size).produce
