@@ -82,6 +82,16 @@ def test_tools_that_do_not_produce_or_consume_do_not_load_librdkafka() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_help_of_the_console_consumer_loads_no_compression() -> None:
+    """Only a batch that cannot be read needs it there."""
+    script = (
+        "import sys; from barnabas.cli.main import main; main(['console-consumer', '--help']); "
+        "sys.exit('cramjam' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_reader_that_goes_away_ends_the_output_quietly() -> None:
     """``| head`` is no error."""
     script = f"{sys.executable} -m barnabas --help | head -n 1"

@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.connection.damaged_batches import explained
 from barnabas.cli.connection.properties import client_properties_file, key_values, properties_file
 from barnabas.cli.connection.reachability import require_broker
 from barnabas.cli.console.formatters import Formatter, formatter
@@ -60,6 +59,8 @@ def main(argv: list[str]) -> int:
     try:
         return _print_records(given, consumer, write, joined)
     except DamagedBatchError as error:
+        from barnabas.cli.connection.damaged_batches import explained  # with all codecs
+
         raise BarnabasError(explained(error, given.bootstrap_server, properties)) from error
 
 
