@@ -241,8 +241,8 @@ class DataPath:
             "fetch_handler": self.fetch_handler,
             **parts,
         }
-        slices = Runner(self.clock, self.timers, thread_at_once)
-        found = {"slices": slices, "control_requests": slices.lane(), **found}
+        runner = Runner(self.clock, self.timers, thread_at_once)
+        found = {"runner": runner, "control_requests": runner.lane(), **found}
         services = Services(**{field.name: found.get(field.name, absent) for field in fields(Services)})
         self.dispatcher = Dispatcher(
             {key: handler.bind(services) for key, handler in handlers.items()},
@@ -251,7 +251,7 @@ class DataPath:
             self.clock,
             client_id="broker-0",
             unsupported_version=unsupported_version(4),
-            slices=slices,
+            runner=runner,
             fast_paths=byte_readers(services, handlers),
         )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import Slices
+from barnabas.base.tasks import Runner
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.service import GroupService
 from barnabas.wire.kafka.messages.update_metadata import (
@@ -46,7 +46,7 @@ class GroupBroker(DataPath):
             call_later=self.timers,
             rng=self.rng,
             spawn=self.spawned.append,
-            slices=Slices(self.clock, self.timers, self.in_thread),
+            runner=Runner(self.clock, self.timers, self.in_thread),
         )
         self.groups.start()
         self.replicas.on_leadership(self.groups.leadership_changed)

@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.broker.apis.offset_commit import read_message, response_to, set_codes
 from barnabas.broker.groups.commits import OffsetCommit
 from barnabas.broker.groups.coordinator import GroupCoordinator
@@ -101,7 +101,7 @@ class World:
             for offset, (written_to, key, value) in enumerate(self.log):
                 if written_to == partition:
                     loader.add(key, value, offset)
-            in_this_thread(loader.steps())
+            done_here(loader.steps())
             assert not loader.unreadable
             self.perform(self.coordinator.finish_loading(partition, 0, loader, self.now))
         self.settle()
@@ -278,11 +278,11 @@ class World:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        commit = in_this_thread(read_message(request, 9, {}.get))
-        in_this_thread(commit.prepare(_topics(known), self.settings.offset_metadata_max_bytes, self.now.wall_ms))
+        commit = done_here(read_message(request, 9, {}.get))
+        done_here(commit.prepare(_topics(known), self.settings.offset_metadata_max_bytes, self.now.wall_ms))
 
         def reply(commit: OffsetCommit) -> None:
-            response = in_this_thread(response_to(commit.topics))
+            response = done_here(response_to(commit.topics))
             set_codes(response, commit.codes)
             answer(response)
 
@@ -306,7 +306,7 @@ class World:
                 for t, p in partitions
             ],
         )
-        deletion = in_this_thread(prepare_offset_deletion(request, _topics(known)))
+        deletion = done_here(prepare_offset_deletion(request, _topics(known)))
         self.perform(delete_offsets(self.coordinator, deletion, answer, self.now))
         return answer
 

@@ -1,7 +1,7 @@
 """The background work of a `DataPath`, with threads that the test decides about."""
 
 from barnabas.base.processes import StartProcess
-from barnabas.base.slices import Slices
+from barnabas.base.tasks import Runner
 from barnabas.base.threads import InThread
 from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsManager
@@ -17,7 +17,7 @@ def storage_service(broker: DataPath, in_thread: InThread = thread_at_once) -> S
         broker.clock, broker.timers, in_thread, lambda log: broker.replicas.synced(log, broker.clock.wall_ms())
     )
     return StorageService(
-        Background(broker.clock, broker.timers, in_thread, Slices(broker.clock, broker.timers, in_thread)),
+        Background(broker.clock, broker.timers, in_thread, Runner(broker.clock, broker.timers, in_thread)),
         StorageSchedule(
             broker.log_dirs,
             broker.config,
@@ -37,8 +37,8 @@ class StartedLogCleaner:
         self, broker: DataPath, in_thread: InThread = thread_at_once, start_worker: StartProcess | None = None
     ) -> None:
         self._cleaner = LogCleaner(broker.log_dirs, broker.config, broker.clock.worked_ms, start_worker)
-        slices = Slices(broker.clock, broker.timers, in_thread)
-        self._background = Background(broker.clock, broker.timers, in_thread, slices)
+        runner = Runner(broker.clock, broker.timers, in_thread)
+        self._background = Background(broker.clock, broker.timers, in_thread, runner)
         self._background.perform(self._cleaner.start())
 
     def stop(self) -> None:

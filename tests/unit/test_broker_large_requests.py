@@ -228,16 +228,25 @@ def test_a_client_that_leaves_amid_its_large_request_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it is decoded, while it is served, and while its answer is encoded."""
-    for turns in (1, 40, 70):
+
+    def post(turns: int) -> tuple[DataPath, Wire, int]:
         broker = DataPath(tmp_path / str(turns))
         broker.lead("t")
         client = broker.connect()
-        in_short_slices(broker, monkeypatch)
+        in_short_slices(broker, monkeypatch, steps=10)
         client.post(list_offsets(), 7)
-        for _ in range(turns):
+        taken = 0
+        while taken < turns and not client.sent:
             broker.timers.advance(0)
+            taken += 1
+        return broker, client, taken
+
+    _, answered, needed = post(10_000)
+    assert answered.sent
+    for turns in (0, needed // 2, needed - 1):
+        broker, client, _ = post(turns)
         client.close()
-        for _ in range(200):
+        for _ in range(needed + 10):
             broker.timers.advance(0)
         assert client.sent == []
         assert broker.dispatcher.connections == {}
@@ -285,7 +294,7 @@ def test_records_that_are_committed_while_others_of_their_request_are_appended_c
     broker = DataPath(tmp_path)
     first, last = (broker.lead("t", index, replicas=(0, 1), isr=(0, 1)) for index in (0, PARTITIONS))
     client = broker.connect()
-    in_short_slices(broker, monkeypatch)
+    in_short_slices(broker, monkeypatch, steps=0)
     data = [PartitionProduceData(index=index, records=batch(b"x")) for index in range(PARTITIONS + 1)]
     topics = [TopicProduceData(name="t", partition_data=data)]
     client.post(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1000, topic_data=topics), 9)
@@ -319,7 +328,7 @@ def test_thousands_of_records_in_one_batch_are_checked_beside_the_event_loop(
         records[-1] ^= 0x40  # 32 headers that are not there
         seal(records)
     beside: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
-    monkeypatch.setattr(broker.dispatcher.slices, "_in_thread", lambda work, done: beside.append((work, done)))
+    monkeypatch.setattr(broker.dispatcher.runner, "_in_thread", lambda work, done: beside.append((work, done)))
     data = PartitionProduceData(index=0, records=records)
     topic_data = [TopicProduceData(name="t", partition_data=[data])]
     client = broker.connect()
@@ -416,18 +425,18 @@ def test_what_a_large_fetch_asks_for_and_its_answer_are_made_in_slices(
 
 @pytest.mark.parametrize("name", LARGE_REQUESTS)
 def test_every_step_of_a_large_request_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Decoding it, serving it and encoding its answer: a slice for each hundred partitions at least."""
+    """Decoding it, serving it and encoding its answer: what a reader or a writer makes in one step is the most."""
     message, version, is_right = LARGE_REQUESTS[name]
     broker = DataPath(tmp_path)
     broker.lead("t")
     client = broker.connect()
-    in_short_slices(broker, monkeypatch)
+    in_short_slices(broker, monkeypatch, steps=10)
     client.post(message, version)
     turns = 0
     while not client.sent:
         broker.timers.advance(0)
         turns += 1
-    assert turns >= 2 * PARTITIONS // 100
+    assert turns > 4 * PARTITIONS // 128 // 10
     assert is_right(client.answer())
 
 

@@ -37,7 +37,7 @@ class Topic:
         self.client = self.broker.connect()
         self.beside: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
         monkeypatch.setattr(
-            self.broker.dispatcher.slices, "_in_thread", lambda work, done: self.beside.append((work, done))
+            self.broker.dispatcher.runner, "_in_thread", lambda work, done: self.beside.append((work, done))
         )
 
     def configure(self, settings: dict[str, str]) -> None:

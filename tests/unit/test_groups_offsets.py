@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets import CommittedOffset, GroupOffsets
@@ -25,7 +25,7 @@ def code(answer) -> E:
 
 def fetch(world: World, *partitions, group_id: str = "g", stable: bool = False):
     topics = [(topic, [partition]) for topic, partition in partitions] if partitions else None
-    group = in_this_thread(fetch_offsets(world.coordinator, group_id, topics, require_stable=stable))
+    group = done_here(fetch_offsets(world.coordinator, group_id, topics, require_stable=stable))
     assert not group.error_code
     return [
         (topic.name, p.partition_index, p.committed_offset, E(p.error_code))
@@ -176,7 +176,7 @@ def test_requests_are_redirected_or_delayed_as_the_partition_is() -> None:
     assert world.heartbeat(member) == E.NOT_COORDINATOR
     assert world.join(member_id=member.member_id).error == E.NOT_COORDINATOR
     assert code(world.commit({T0: 1}, member)) == E.NOT_COORDINATOR
-    fetched = in_this_thread(fetch_offsets(world.coordinator, "g", None, require_stable=False))
+    fetched = done_here(fetch_offsets(world.coordinator, "g", None, require_stable=False))
     assert fetched.error_code == E.NOT_COORDINATOR
     assert world.coordinator.start_loading(partition, 2)
     assert world.heartbeat(member) == E.NONE, "the members are not known yet"
@@ -415,7 +415,7 @@ def test_listing_filters_by_state_and_type_whatever_the_case() -> None:
     world.stable(group_id="stable")
 
     def names(states: list[str], types: list[str]) -> list[tuple[str, str, str]]:
-        listed = in_this_thread(list_groups(world.coordinator, states, types))
+        listed = done_here(list_groups(world.coordinator, states, types))
         return [(group.group_id, group.group_state, group.protocol_type) for group in listed]
 
     assert sorted(names([], [])) == [("empty", "Empty", ""), ("stable", "Stable", "consumer")]
@@ -428,17 +428,17 @@ def test_description_shows_assignments_while_stable() -> None:
     """Members always, what they do only once it is settled; an unknown group is dead."""
     world = World()
     leader, _ = world.stable(2)
-    stable = in_this_thread(describe_group(world.coordinator, "g"))
+    stable = done_here(describe_group(world.coordinator, "g"))
     assert (stable.group_state, stable.protocol_type, stable.protocol_data) == ("Stable", "consumer", "range")
     assert [(m.member_assignment, m.member_metadata) for m in stable.members] == [
         (m.member_id.encode(), b"r") for m in stable.members
     ]
     assert (stable.members[0].client_id, stable.members[0].client_host) == ("client", "/10.0.0.1")
     world.join(member_id=leader.member_id)
-    unsettled = in_this_thread(describe_group(world.coordinator, "g"))
+    unsettled = done_here(describe_group(world.coordinator, "g"))
     assert (unsettled.group_state, unsettled.protocol_data) == ("PreparingRebalance", "")
     assert [m.member_assignment for m in unsettled.members] == [b"", b""]
-    dead = in_this_thread(describe_group(world.coordinator, "unknown"))
+    dead = done_here(describe_group(world.coordinator, "unknown"))
     assert (dead.group_state, dead.error_code) == ("Dead", E.NONE)
 
 
@@ -460,7 +460,7 @@ def test_loading_follows_transactions() -> None:
     add("overtaken", 2, 4)
     loader.end_transaction(7, committed=True)
     loader.end_transaction(8, committed=False)
-    in_this_thread(loader.steps())
+    done_here(loader.steps())
     offsets = loader.groups["g"].offsets
     assert {tp.topic: value.offset for tp, value in offsets.committed.items()} == {"committed": 1, "overtaken": 2}
     assert offsets.is_unstable(TopicPartition("open", 0))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Beside, in_this_thread
+from barnabas.base.tasks import Beside, done_here
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets import CommittedOffset
 from barnabas.broker.groups.records import (
@@ -156,7 +156,7 @@ def test_groups_loaded_by_whole_batches_are_those_loaded_by_single_records(
         end += len(records)
     assert list(together.read(bytes(log)))[-1:] == ([end] if batches else [])
     for loader in (together, single):
-        in_this_thread(loader.steps())
+        done_here(loader.steps())
     assert not together.unreadable
     assert {group: found.offsets.committed for group, found in together.groups.items()} == {
         group: found.offsets.committed for group, found in single.groups.items()

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.loading import Loader
@@ -116,7 +116,7 @@ def reloaded(broker: GroupBroker) -> dict[str, Group]:
     piece = log.read(0, 1 << 20, upper_bound=log.log_end_offset)
     for _ in loader.read(piece.records.read()):
         pass
-    in_this_thread(loader.steps())
+    done_here(loader.steps())
     return loader.groups
 
 
@@ -346,8 +346,9 @@ def test_groups_are_listed_in_slices(broker: GroupBroker) -> None:
     wire.post(ListGroupsRequest(), 4)
     assert not wire.sent
     deleted = broker.connect()
+    broker.clock.time_slice = lambda: lambda: False
     deleted.post(DeleteGroupsRequest(groups_names=[wanted[-1]]), 2)
-    broker.take_turns(deleted)
+    assert not wire.sent
     assert [result.error_code for result in deleted.answer().results] == [E.NONE]
     broker.take_turns(wire)
     assert [group.group_id for group in wire.answer().groups] == wanted[:-1]
@@ -661,7 +662,7 @@ def test_requests_for_thousands_of_offsets_or_groups_give_way(
     broker.metadata.update(UpdateMetadataRequest(topic_states=[topic]))
 
     def time_slice() -> Callable[[], bool]:
-        steps = iter(range(100))
+        steps = iter(range(5))
         return lambda: next(steps, None) is None
 
     monkeypatch.setattr(broker.clock, "time_slice", time_slice)
@@ -673,7 +674,7 @@ def test_requests_for_thousands_of_offsets_or_groups_give_way(
         while not wire.sent:
             broker.timers.advance(0)
             turns += 1
-        assert turns > partitions // 100, name
+        assert turns > 8, name
         answers[name] = wire.answer()
     codes = [each.error_code for each in answers["commit"].topics[0].partitions]
     assert codes == [E.NONE] * (partitions - 1) + [E.UNKNOWN_TOPIC_OR_PARTITION]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.wire.kafka.codec import decode, encode
 from barnabas.wire.kafka.errors import ErrorCode
@@ -72,12 +72,12 @@ def test_a_partition_without_a_live_leader_is_described_as_such() -> None:
     """With its epoch and replicas; a leader without the client's listener is an error of its own since version 6."""
     cache = MetadataCache()
     cache.update(update(partition(0, -1), partition(1, 2, offline_replicas=[1]), brokers=[broker(2, "OTHER")]))
-    topic = in_this_thread(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
+    topic = done_here(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
     assert topic is not None
     errors = [(p.error_code, p.leader_id, p.leader_epoch) for p in topic.partitions]
     assert errors == [(ErrorCode.LEADER_NOT_AVAILABLE, -1, 3), (ErrorCode.LISTENER_NOT_FOUND, -1, 3)]
     assert topic.partitions[1].offline_replicas == [1]
-    old = in_this_thread(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=False))
+    old = done_here(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=False))
     assert old is not None
     assert old.partitions[1].error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert cache.describe_brokers("PLAINTEXT") == []
@@ -87,14 +87,14 @@ def test_answers_are_kept_until_something_in_them_changes() -> None:
     """A topic's own partitions, or the live brokers; other topics' changes leave it alone."""
     cache = MetadataCache()
     cache.update(update(partition(0, 1)))
-    first = in_this_thread(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
+    first = done_here(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
     cache.update(update(partition(0, 1), topic="u"))
-    assert in_this_thread(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True)) is first
+    assert done_here(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True)) is first
     cache.update(update(partition(0, 2)))
-    second = in_this_thread(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
+    second = done_here(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
     assert second is not first
     cache.update(UpdateMetadataRequest(controller_id=1, live_brokers=[broker(1)]))
-    third = in_this_thread(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
+    third = done_here(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
     assert third is not None
     assert third.partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -103,7 +103,7 @@ def test_a_described_topic_travels_in_every_version_of_metadata() -> None:
     """What a version lacks is left out."""
     cache = MetadataCache()
     cache.update(update(partition(0, 1)))
-    topic = in_this_thread(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
+    topic = done_here(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
     assert topic is not None
     for version in range(14):
         response = MetadataResponse(brokers=cache.describe_brokers("PLAINTEXT"), controller_id=1, topics=[topic])
@@ -116,7 +116,7 @@ def test_internal_topics_are_marked() -> None:
     """Clients hide them."""
     cache = MetadataCache()
     cache.update(update(partition(0, 1), topic="__consumer_offsets"))
-    topic = in_this_thread(cache.describe_topic("__consumer_offsets", "PLAINTEXT", knows_listener_not_found=True))
+    topic = done_here(cache.describe_topic("__consumer_offsets", "PLAINTEXT", knows_listener_not_found=True))
     assert topic is not None
     assert topic.is_internal
 
@@ -127,7 +127,7 @@ def test_an_unreachable_broker_is_shown_as_no_leader_until_it_is_reachable_again
     cache.update(update(partition(0, 1), partition(1, 2)))
 
     def shown() -> list[tuple[int, int]]:
-        topic = in_this_thread(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
+        topic = done_here(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
         assert topic is not None
         return [(entry.error_code, entry.leader_id) for entry in topic.partitions]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.partition import FollowerProgress, Leader, Partition
 from barnabas.log.lost_data import LostData
@@ -110,7 +110,7 @@ def test_a_laggard_is_left_out_and_the_watermark_moves_on_only_when_that_is_conf
     fetched(broker, 2, 1)
     broker.clock.now_ms += LAG_MS + 1
     fetched(broker, 2, 1)
-    in_this_thread(broker.replicas.shrink_isrs(broker.clock.wall_ms()))
+    done_here(broker.replicas.shrink_isrs(broker.clock.wall_ms()))
     assert partition.role.pending_isr == {0, 2}
     assert partition.log.high_watermark == 0
     answer(broker, isr=(0, 2), partition_epoch=2)
@@ -153,7 +153,7 @@ def test_a_follower_that_is_refused_and_goes_silent_holds_no_producer_up(broker:
     when_committed(broker, waiting, 10 * LAG_MS)
     assert waiting == []
     broker.clock.now_ms += LAG_MS + 1
-    in_this_thread(broker.replicas.shrink_isrs(broker.clock.wall_ms()))
+    done_here(broker.replicas.shrink_isrs(broker.clock.wall_ms()))
     broker.purgatory.try_complete_actions()
     assert waiting == [ErrorCode.NONE]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.broker.cluster.znodes import Endpoint
 from barnabas.broker.metadata.cache import AliveBroker
 from barnabas.broker.replication.partition import FetchSessionActivity, FollowerProgress, Leader
@@ -223,11 +223,11 @@ def test_a_resting_partitions_follower_counts_as_caught_up_as_long_as_it_fetches
     reader.turn(1)
     replicas = broker.replicas
     replicas.append(name(0), batch(b"x"), acks=1, now_ms=broker.clock.wall_ms())
-    in_this_thread(replicas.shrink_isrs(broker.clock.wall_ms()))
+    done_here(replicas.shrink_isrs(broker.clock.wall_ms()))
     assert isinstance(partition.role, Leader)
     assert partition.role.pending_isr is None
     broker.clock.now_ms += 3_600_000
-    in_this_thread(replicas.shrink_isrs(broker.clock.wall_ms()))
+    done_here(replicas.shrink_isrs(broker.clock.wall_ms()))
     assert partition.role.pending_isr == {0}
 
 
@@ -251,7 +251,7 @@ def test_a_follower_that_gives_one_partition_up_lags_there_though_it_fetches_oth
     for _ in range(4):
         broker.clock.now_ms += 10_000
         reader.turn(len(batch(b"x")))
-    in_this_thread(replicas.shrink_isrs(broker.clock.wall_ms()))
+    done_here(replicas.shrink_isrs(broker.clock.wall_ms()))
     assert isinstance(partition.role, Leader)
     assert partition.role.pending_isr == {0}
     others = [replicas.partition(name(other)).role for other in range(1, PARTITIONS)]

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.storage.service import StorageService
 from barnabas.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from barnabas.log.settings import LogConfig
@@ -93,7 +93,7 @@ def test_a_job_that_fails_runs_again_at_its_next_time(tmp_path: Path, caplog: py
     broker = DataPath(tmp_path)
     runs: list[int] = []
 
-    def fail(name: str) -> Sliced[None]:
+    def fail(name: str) -> Task[None]:
         yield None
         if name == RECOVERY_POINTS:
             runs.append(broker.clock.monotonic_ms())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.base.slices import at_once
+from barnabas.base.tasks import done_here
 from barnabas.broker.replication.topic_stats import BrokerTopicStats
 
 
@@ -32,4 +32,4 @@ def test_sums_do_not_fall_when_a_topic_is_deleted_between_two_slices(
     sums, by_topic = found
     assert sums.messages_in == 4001
     assert list(by_topic) == ["a", "b"]
-    assert at_once(stats.totals(2))[0].messages_in == (4006 if is_made_again else 4001)
+    assert done_here(stats.totals(2))[0].messages_in == (4006 if is_made_again else 4001)

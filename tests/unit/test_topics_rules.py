@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.base.slices import at_once
+from barnabas.base.tasks import done_here
 from barnabas.broker.cluster.znodes import ReplicaAssignment
 from barnabas.broker.topics.planning import (
     MAX_REPLICAS_A_PARTITION,
@@ -30,7 +30,7 @@ def plan(
     max_replicas: int = MAX_REPLICAS_A_REQUEST,
     **fields: Any,
 ) -> Any:
-    return at_once(
+    return done_here(
         plan_creation(
             CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **fields),
             BROKERS,
@@ -93,7 +93,7 @@ def test_a_topic_whose_znode_would_be_too_large_is_refused_before_it_is_written(
 def test_new_partitions_of_one_topic_are_limited_by_the_request() -> None:
     """The message says what to do, and that each topic counts for itself."""
     with pytest.raises(KafkaError, match="'t' would get more than 100000 new replicas at once") as error:
-        at_once(plan_growth("t", EXISTING, BROKERS, MAX_REPLICAS_A_REQUEST + 3, None, random.Random(1)))
+        done_here(plan_growth("t", EXISTING, BROKERS, MAX_REPLICAS_A_REQUEST + 3, None, random.Random(1)))
     assert error.value.code is ErrorCode.INVALID_PARTITIONS
 
 
@@ -152,13 +152,13 @@ EXISTING = {0: ReplicaAssignment((1,)), 1: ReplicaAssignment((2,))}
 
 def growth_refused(count: int, assignments: list[list[int]] | None = None, existing: Any = EXISTING) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
-        at_once(plan_growth("t", existing, BROKERS, count, assignments, random.Random(1)))
+        done_here(plan_growth("t", existing, BROKERS, count, assignments, random.Random(1)))
     return error.value.code
 
 
 def test_new_partitions_go_on_from_the_first_ones_broker() -> None:
     """So that the round of leaders is kept."""
-    assert at_once(plan_growth("t", EXISTING, BROKERS, 4, None, random.Random(1))) == {
+    assert done_here(plan_growth("t", EXISTING, BROKERS, 4, None, random.Random(1))) == {
         2: ReplicaAssignment((0,)),
         3: ReplicaAssignment((1,)),
     }
@@ -180,7 +180,7 @@ def test_growth_that_cannot_be_is_refused() -> None:
 
 def test_given_assignments_of_new_partitions_are_numbered_on() -> None:
     """In the order in which they are given."""
-    assert at_once(plan_growth("t", EXISTING, BROKERS, 4, [[2], [0]], random.Random(1))) == {
+    assert done_here(plan_growth("t", EXISTING, BROKERS, 4, [[2], [0]], random.Random(1))) == {
         2: ReplicaAssignment((2,)),
         3: ReplicaAssignment((0,)),
     }

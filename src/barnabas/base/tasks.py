@@ -153,7 +153,6 @@ class Runner:
     def start(
         self,
         task: AnyTask[None],
-        *,
         perform: Perform | None = None,
         failed: Failed | None = None,
         about: Any = None,
@@ -176,12 +175,25 @@ class Runner:
         self._latest = task
         try:
             step = next(task)
+            if step is None:
+                if is_over is None:
+                    is_over = self._clock.time_slice()
+                outer, self._is_over = self._is_over, is_over
+                try:
+                    while step is None and not is_over():
+                        step = next(task)
+                finally:
+                    self._is_over = outer
         except StopIteration:  # as most
             return
         except Exception as error:
             self.fail(failed, about, error)
             return
-        self._go_on(_Started(task, perform, failed, about), step, is_over or self._clock.time_slice())
+        started = _Started(task, perform, failed, about)
+        if step is None:
+            self._wait(started)
+        else:
+            self._perform(started, step)
 
     def stop(self) -> None:
         """Start nothing more, and end what waits."""
@@ -206,24 +218,7 @@ class Runner:
         outer, self._is_over = self._is_over, is_over
         try:
             step = task.send(value) if error is None else task.throw(error)
-        except StopIteration:
-            return
-        except Exception as raised:
-            self.fail(started.failed, started.about, raised)
-            return
-        finally:
-            self._is_over = outer
-        self._go_on(started, step, is_over)
-
-    def _go_on(self, started: _Started, step: Any, is_over: Callable[[], bool]) -> None:
-        """Go on with a task that has yielded ``step``, until it ends, waits for an effect or is interrupted."""
-        task = started.task
-        outer, self._is_over = self._is_over, is_over
-        try:
-            while step is None:
-                if is_over():
-                    self._wait(started)
-                    return
+            while step is None and not is_over():
                 step = next(task)
         except StopIteration:
             return
@@ -232,6 +227,12 @@ class Runner:
             return
         finally:
             self._is_over = outer
+        if step is None:
+            self._wait(started)
+        else:
+            self._perform(started, step)
+
+    def _perform(self, started: _Started, step: Any) -> None:
         resume = partial(self._resume, started)
         if type(step) is Beside:
             self._in_thread(step.work, partial(resume, None))
@@ -249,7 +250,6 @@ class Runner:
         if self._is_planned:
             self._waiting.append(started)
         else:
-            self._plan()  # others whose thread or effect is done in this turn follow in the next one
             self._advance(started, self._is_over or self._clock.time_slice())
 
     def _wait(self, started: _Started) -> None:

@@ -126,7 +126,7 @@ class BrokerComponents:
         self.environment = environment
         self.log_dirs = environment.log_dirs
         self.purgatory = Purgatory(environment.call_later)
-        self.slices = Runner(environment.clock, environment.call_later, environment.in_thread)
+        self.runner = Runner(environment.clock, environment.call_later, environment.in_thread)
         self.metadata = MetadataCache(environment.cluster_id)
         self._login = channel_login(environment.security[environment.inter_broker_listener].login, environment.rng)
         self.credentials = ScramCredentials()
@@ -136,7 +136,7 @@ class BrokerComponents:
             request_timeout_ms=environment.config["request.timeout.ms"],
             login=self._login,
         )
-        self.interpreter = Interpreter(environment.coordination, self.channels, environment.spawn, self.slices.apart())
+        self.interpreter = Interpreter(environment.coordination, self.channels, environment.spawn, self.runner.apart())
         self._make_configuration()
         self._make_replication()
         self._make_controller()
@@ -197,7 +197,7 @@ class BrokerComponents:
             clock,
             environment.call_later,
             environment.spawn,
-            self.slices,
+            self.runner,
         )
 
     def _make_fetching(self) -> None:
@@ -221,7 +221,7 @@ class BrokerComponents:
                 config=config,
                 clock=environment.clock,
                 call_later=environment.call_later,
-                runner=self.slices,
+                runner=self.runner,
                 network=environment.fetch_network,
                 listener=environment.inter_broker_listener,
                 login=self._login,
@@ -230,7 +230,7 @@ class BrokerComponents:
                 quota=self.replication_quotas.follower,
                 truncate=lambda topic_partition, offset: self.log_dirs.truncate({topic_partition: offset}),
                 on_change=self.purgatory.check_and_complete,
-                write_leader_epochs=lambda logs: self.slices.start(write_leader_epochs(logs)),
+                write_leader_epochs=lambda logs: self.runner.start(write_leader_epochs(logs)),
             )
         )
 
@@ -306,7 +306,7 @@ class BrokerComponents:
             call_later=environment.call_later,
             rng=environment.rng,
             spawn=environment.spawn,
-            slices=self.slices,
+            runner=self.runner,
         )
         self.producer_ids = ProducerIds(environment.broker_id)
 
@@ -314,7 +314,7 @@ class BrokerComponents:
         environment, config, log_dirs = self.environment, self.environment.config, self.log_dirs
         self.log_cleaner = LogCleaner(log_dirs, config, environment.clock.worked_ms, environment.start_worker)
         self.storage = StorageService(
-            Background(environment.clock, environment.call_later, environment.in_thread, self.slices),
+            Background(environment.clock, environment.call_later, environment.in_thread, self.runner),
             StorageSchedule(
                 log_dirs,
                 config,
@@ -337,8 +337,8 @@ class BrokerComponents:
             clock=environment.clock,
             call_later=environment.call_later,
             start=self.interpreter.start,
-            slices=self.slices,
-            control_requests=self.slices.lane(),
+            runner=self.runner,
+            control_requests=self.runner.lane(),
             files=environment.files,
             purgatory=self.purgatory,
             metadata=self.metadata,
@@ -368,7 +368,7 @@ class BrokerComponents:
             environment.clock,
             client_id=f"broker-{environment.broker_id}",
             unsupported_version=unsupported_version(handlers[ApiKey.API_VERSIONS].max_version),
-            slices=self.slices,
+            runner=self.runner,
             has_room=lambda: environment.waiting[Standing.CLIENT].has_room,
             fast_paths=byte_readers(services, handlers),
         )
@@ -390,7 +390,7 @@ class BrokerComponents:
                 self.environment.waiting,
                 self.environment.config["metrics.http.topics"],
             ),
-            self.slices,
+            self.runner,
         )
 
     # Connections

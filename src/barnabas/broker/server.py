@@ -172,7 +172,7 @@ class BrokerServer:
         await components.config_manager.load()
         components.configure_throttles()
         loading = components.log_dirs.load_in_slices(self._clock.wall_ms(), components.configs.log_config)
-        await result_of(components.slices, loading)  # the session goes on meanwhile
+        await result_of(components.runner, loading)  # the session goes on meanwhile
         self._is_loaded = True
         await self._open_metrics(components)  # now the page shows what there is
         components.metadata.expect({stored.topic for _, stored, _ in components.log_dirs.stored()})
@@ -378,7 +378,7 @@ class BrokerServer:
             components.storage.stop()
             if self._workers is not None:
                 self._workers.close()
-            components.slices.stop()
+            components.runner.stop()
             components.alter_partition_sender.stop()
             await components.death_watch.close()
             await components.fetchers.close()

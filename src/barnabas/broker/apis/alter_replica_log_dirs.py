@@ -12,9 +12,9 @@ import logging
 
 from barnabas.base.excerpts import Tally
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 def handle(services: Services, request: Request) -> None:
     """Begin, redirect or cancel each move."""
-    services.slices.start(in_slices(request, _alter_all(services, request)))
+    serve(services, request, _alter_all(services, request))
 
 
-def _alter_all(services: Services, request: Request) -> Sliced[None]:
+def _alter_all(services: Services, request: Request) -> Task[None]:
     message: AlterReplicaLogDirsRequest = request.message
     wanted: dict[TopicPartition, str] = {}
     for log_dir in message.dirs:

@@ -13,10 +13,10 @@ POLICY_VIOLATION (more than 10,000 topics), REQUEST_TIMED_OUT.
 
 from collections.abc import Iterable
 
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, in_slices, reply_once
+from barnabas.broker.apis.later import answer_later, reply_once, serve
 from barnabas.broker.apis.request_sizes import NO_LIMIT
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
@@ -43,17 +43,17 @@ def _handle(services: Services, request: Request) -> None:
 
 def _begin(services: Services, request: Request) -> None:
     if services.controller.context.has_read_znodes:
-        services.slices.start(in_slices(request, _plan(services, request)))
+        serve(services, request, _plan(services, request))
     else:
         answer_later(services, request, _plan_after_failover(services, request), request.message.timeout_ms)
 
 
 def _plan_after_failover(services: Services, request: Request) -> Steps[None]:
     yield from services.controller.commands.await_failover()
-    services.slices.start(in_slices(request, _plan(services, request)))
+    serve(services, request, _plan(services, request))
 
 
-def _plan(services: Services, request: Request) -> Sliced[None]:
+def _plan(services: Services, request: Request) -> Task[None]:
     message: CreateTopicsRequest = request.message
     names: dict[str, int] = {}
     for topic in message.topics:

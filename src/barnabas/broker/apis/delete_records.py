@@ -11,7 +11,7 @@ compacted), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ER
 from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
@@ -32,7 +32,7 @@ def handle(services: Services, request: Request) -> None:
     serve(services, request, _delete(services, request))
 
 
-def _delete(services: Services, request: Request) -> Sliced[None]:
+def _delete(services: Services, request: Request) -> Task[None]:
     message: DeleteRecordsRequest = request.message
     wanted = []
     for topic in message.topics:
@@ -47,12 +47,10 @@ def _delete(services: Services, request: Request) -> Sliced[None]:
     waiter = yield from delete_records(
         services.replicas, services.metadata, services.purgatory, wanted, respond, message.timeout_ms
     )
-    request.waiter = waiter
-    if request.is_abandoned:
-        request.abandon()
+    request.wait_in(waiter)
 
 
-def _respond(request: Request, outcomes: Mapping[TopicPartition, LowWatermark]) -> Sliced[None]:
+def _respond(request: Request, outcomes: Mapping[TopicPartition, LowWatermark]) -> Task[None]:
     topics = []
     for topic in request.message.topics:
         yield None

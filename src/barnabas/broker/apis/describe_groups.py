@@ -10,9 +10,9 @@ Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 GROUP_ID_NOT_FOUND.
 """
 
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.group import GroupState
 from barnabas.broker.groups.queries import describe_group
@@ -27,19 +27,16 @@ from barnabas.wire.kafka.messages.describe_groups import (
 
 _NOT_FOUND_SINCE_VERSION = 6  # KIP-1043; before that, a group that does not exist is Dead
 
-_MANY_MEMBERS = 256
-"""From then on the response is encoded in slices."""
-
 # Bits by operation number: READ 3, DELETE 6, DESCRIBE 8. Without an authorizer everybody may do all of them.
 _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 
 def handle(services: Services, request: Request) -> None:
     """Answer from memory."""
-    services.slices.start(in_slices(request, _describe(services, request)))
+    serve(services, request, _describe(services, request))
 
 
-def _describe(services: Services, request: Request) -> Sliced[None]:
+def _describe(services: Services, request: Request) -> Task[None]:
     message = request.message
     groups = []
     # A group is described once, however often it is named: answers are not to outgrow what is known.
@@ -52,7 +49,6 @@ def _describe(services: Services, request: Request) -> Sliced[None]:
             group.error_message = f"Group {group.group_id} not found."
         elif message.include_authorized_operations and not group.error_code:
             group.authorized_operations = _ALL_OPERATIONS
-    request.is_large |= sum(len(group.members) for group in groups) > _MANY_MEMBERS
     request.reply(DescribeGroupsResponse(groups=groups))
 
 

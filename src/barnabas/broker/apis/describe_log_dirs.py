@@ -10,9 +10,9 @@ Errors: KAFKA_STORAGE_ERROR for a log dir that is offline.
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.log_dir_descriptions import LogDirDescription, describe_log_dirs
 from barnabas.broker.requests.request import Request
@@ -26,16 +26,13 @@ from barnabas.wire.kafka.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-_LARGE = 256
-"""Replicas from which a response is encoded in slices."""
-
 
 def handle(services: Services, request: Request) -> None:
     """Describe each log dir."""
-    services.slices.start(in_slices(request, _describe(services, request)))
+    serve(services, request, _describe(services, request))
 
 
-def _describe(services: Services, request: Request) -> Sliced[None]:
+def _describe(services: Services, request: Request) -> Task[None]:
     message: DescribeLogDirsRequest = request.message
     wanted: set[TopicPartition] | None = None
     if message.topics is not None:
@@ -46,7 +43,6 @@ def _describe(services: Services, request: Request) -> Sliced[None]:
                 wanted.add(TopicPartition(topic.topic, index))
                 yield None
     described = yield from describe_log_dirs(services.replicas, services.log_dirs, services.files, wanted)
-    request.is_large = request.is_large or sum(len(log_dir.replicas) for log_dir in described) > _LARGE
     response = DescribeLogDirsResponse(results=[])
     for log_dir in described:
         result = yield from _result(log_dir)
@@ -54,7 +50,7 @@ def _describe(services: Services, request: Request) -> Sliced[None]:
     request.reply(response)
 
 
-def _result(log_dir: LogDirDescription) -> Sliced[DescribeLogDirsResult]:
+def _result(log_dir: LogDirDescription) -> Task[DescribeLogDirsResult]:
     if log_dir.is_offline:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir.path, topics=[])
     topics: dict[str, DescribeLogDirsTopic] = {}

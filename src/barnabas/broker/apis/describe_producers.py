@@ -8,9 +8,9 @@ Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLO
 """
 
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
@@ -27,10 +27,10 @@ from barnabas.wire.kafka.messages.describe_producers import (
 
 def handle(services: Services, request: Request) -> None:
     """Ask each partition's log."""
-    services.slices.start(in_slices(request, _describe_all(services, request)))
+    serve(services, request, _describe_all(services, request))
 
 
-def _describe_all(services: Services, request: Request) -> Sliced[None]:
+def _describe_all(services: Services, request: Request) -> Task[None]:
     message: DescribeProducersRequest = request.message
     # A partition is described once, however often it is named: it may have thousands of producers.
     described: set[TopicPartition] = set()
@@ -48,7 +48,7 @@ def _describe_all(services: Services, request: Request) -> Sliced[None]:
     request.reply(DescribeProducersResponse(topics=topics))
 
 
-def _describe(services: Services, topic_partition: TopicPartition) -> Sliced[PartitionResponse]:
+def _describe(services: Services, topic_partition: TopicPartition) -> Task[PartitionResponse]:
     try:
         validate_topic_name(topic_partition.topic)
         log = services.replicas.partition(topic_partition).readable_log(NO_LEADER_EPOCH, only_leader=False)

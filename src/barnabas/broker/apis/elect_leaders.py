@@ -14,8 +14,7 @@ REQUEST_TIMED_OUT.
 from collections.abc import Iterator, Mapping
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced, at_once
-from barnabas.base.tasks import list_of
+from barnabas.base.tasks import Task, done_here, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, reply_once, serve
@@ -84,12 +83,12 @@ def _named(message: ElectLeadersRequest) -> Iterator[TopicPartition]:
     )
 
 
-def _respond(request: Request, answers: Mapping[TopicPartition, KafkaError | None]) -> Sliced[None]:
+def _respond(request: Request, answers: Mapping[TopicPartition, KafkaError | None]) -> Task[None]:
     results = yield from _results(answers)
     reply_once(request, ElectLeadersResponse(replica_election_results=results))
 
 
-def _results(answers: Mapping[TopicPartition, KafkaError | None]) -> Sliced[list[ReplicaElectionResult]]:
+def _results(answers: Mapping[TopicPartition, KafkaError | None]) -> Task[list[ReplicaElectionResult]]:
     topics: dict[str, ReplicaElectionResult] = {}
     for (topic, index), error in answers.items():
         yield None
@@ -106,7 +105,7 @@ def _fail(message: ElectLeadersRequest, version: int, code: ErrorCode) -> ElectL
     """For the request as a whole, and, as version 0 can say it only so, for each partition."""
     answers: dict[TopicPartition, KafkaError | None] = dict.fromkeys(_named(message), KafkaError(code))
     whole = code if version >= _TYPES_FROM_VERSION else ErrorCode.NONE
-    return ElectLeadersResponse(error_code=whole, replica_election_results=at_once(_results(answers)))
+    return ElectLeadersResponse(error_code=whole, replica_election_results=done_here(_results(answers)))
 
 
 API = ApiHandler(ApiKey.ELECT_LEADERS, 0, 2, _handle, _fail)

@@ -24,15 +24,14 @@ from functools import partial
 from typing import Any
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
-from barnabas.base.slices import Sliced, at_once
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchParams
 from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED
-from barnabas.broker.requests.purgatory import DelayedOperation
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -56,34 +55,28 @@ _RACKS = 11
 _ZSTD = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _PARTITIONS_A_STEP = 256
+"""So many of one topic are looked at without a look at the time, which costs as much as one of them."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def handle(services: Services, request: Request) -> None:
     """Open the session's context and read."""
-    if request.is_large:
-        services.slices.start(in_slices(request, _handle_large(services, request)))
-        return
-    asked: list[PartitionFetch] = []
-    for topic in request.message.topics:
-        asked += _partitions(services, request.version, topic, topic.partitions)
-    _fetch(services, request, asked)
+    serve(services, request, _fetch(services, request))
 
 
-def _handle_large(services: Services, request: Request) -> Sliced[None]:
+def _fetch(services: Services, request: Request) -> Task[None]:
+    message: FetchRequest = request.message
     asked: list[PartitionFetch] = []
-    for topic in request.message.topics:
-        yield None  # it may be named without partitions
+    for number, topic in enumerate(message.topics):
+        if number:
+            yield None
         for first in range(0, len(topic.partitions), _PARTITIONS_A_STEP):
+            if first:
+                yield None
             some = topic.partitions[first : first + _PARTITIONS_A_STEP]
             asked += _partitions(services, request.version, topic, some)
-            yield None
-    if not request.is_abandoned:
-        _fetch(services, request, asked)
-
-
-def _fetch(services: Services, request: Request, asked: list[PartitionFetch]) -> None:
-    message: FetchRequest = request.message
+    if request.is_abandoned:
+        return
     params = _params(message, request, services.config["fetch.max.bytes"])
     by_id = request.version >= _TOPIC_IDS
     forgotten: list[Any] = [
@@ -104,19 +97,7 @@ def _fetch(services: Services, request: Request, asked: list[PartitionFetch]) ->
         request.fail(context)
         return
     respond = partial(_reply, services, request, context.session_id)
-    if context.is_large:
-        request.is_large = True
-        fetching = services.fetch_handler.fetch_in_slices(params, context, respond)
-        services.slices.start(in_slices(request, _wait(request, fetching)))
-    else:
-        request.waiter = services.fetch_handler.fetch(params, context, respond)
-
-
-def _wait(request: Request, fetching: Sliced[DelayedOperation | None]) -> Sliced[None]:
-    """Let a fetch that must wait go with its client."""
-    request.waiter = yield from fetching
-    if request.waiter is not None and request.is_abandoned:
-        request.waiter.force_complete()
+    request.wait_in((yield from services.fetch_handler.fetch(params, context, respond)))
 
 
 def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchParams:
@@ -173,25 +154,14 @@ def _partitions(
 
 
 def _reply(services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> None:
-    if request.is_large:
-        services.slices.start(in_slices(request, _send(services, request, session_id, found)))
-    else:
-        request.reply(at_once(_response(services, request, session_id, found)))
+    serve(services, request, _respond(services, request, session_id, found))
 
 
-def _send(services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> Sliced[None]:
-    yield None  # what was read was gone through as a whole before
-    request.reply((yield from _response(services, request, session_id, found)))
-
-
-def _response(
-    services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]
-) -> Sliced[FetchResponse]:
+def _respond(services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> Task[None]:
     errors = [data.error_code for data in found if data.error_code is not ErrorCode.NONE]
     if errors:
         known = [data for data in found if data.error_code not in _UNKNOWN]
         found = known + [data for data in found if data.error_code in _UNKNOWN]
-        yield None
     topics: list[FetchableTopicResponse] = []
     last_key: object = None
     for number, data in enumerate(found, 1):
@@ -211,7 +181,7 @@ def _response(
     response = FetchResponse(session_id=session_id, responses=topics)
     if request.version >= _LEADER_HINTS and any(code in _MOVED for code in errors):
         yield from _add_leader_hints(services, request, found, response)
-    return response
+    request.reply(response)
 
 
 def _answer(data: FetchPartitionData) -> PartitionData:
@@ -250,7 +220,7 @@ def _refusal(wanted: PartitionFetch, code: ErrorCode) -> PartitionData:
 
 def _add_leader_hints(
     services: Services, request: Request, found: Sequence[FetchPartitionData], response: FetchResponse
-) -> Sliced[None]:
+) -> Task[None]:
     """Add the current leaders of partitions that this broker does not lead (KIP-951)."""
     hints = LeaderHints(services.replicas, services.metadata, request.client.listener)
     answers = (partition for topic in response.responses for partition in topic.partitions)

@@ -15,7 +15,7 @@ codes it is the one after which every client stops at once: after most others li
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import serve
@@ -49,7 +49,7 @@ def _answer(services: Services, request: Request) -> None:
     serve(services, request, _find_all(services, request))
 
 
-def _find_all(services: Services, request: Request) -> Sliced[None]:
+def _find_all(services: Services, request: Request) -> Task[None]:
     message = request.message
     found = []
     for key in message.coordinator_keys if request.version >= _SEVERAL_SINCE_VERSION else [message.key]:

@@ -23,8 +23,6 @@ from barnabas.wire.kafka.messages.join_group import JoinGroupResponse
 
 _MAX_REQUEST_BYTES = 4 << 20
 """1 MiB of metadata and names (`barnabas.broker.groups.coordinator`), and room for names that are not ASCII."""
-_MANY_MEMBERS = 256
-"""From then on the leader's response is encoded in slices."""
 _PROTOCOL_NAME_IS_NULLABLE_SINCE_VERSION = 7
 
 
@@ -34,7 +32,6 @@ def handle(services: Services, request: Request) -> None:
     def reply(response: JoinGroupResponse) -> None:
         if response.protocol_name is None and request.version < _PROTOCOL_NAME_IS_NULLABLE_SINCE_VERSION:
             response.protocol_name = ""
-        request.is_large |= len(response.members) > _MANY_MEMBERS
         request.reply(response)
 
     services.groups.join(request.message, request.version, request.client_id or "", f"/{request.client.host}", reply)

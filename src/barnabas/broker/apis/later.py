@@ -6,7 +6,7 @@ In Kafka: the callbacks of `KafkaApis`, and `DelayedCreatePartitions` and its li
 import logging
 from typing import Any
 
-from barnabas.base.slices import Beside, Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
@@ -19,10 +19,10 @@ __all__ = [
     "answer_at_controller",
     "answer_later",
     "answer_when_done",
-    "in_slices",
     "keeper_failure",
     "reply_once",
     "serve",
+    "serve_in_order",
 ]
 
 logger = logging.getLogger(__name__)
@@ -89,34 +89,22 @@ def _fail(request: Request, code: ErrorCode) -> None:
         request.fail(code)
 
 
-def in_slices(request: Request, work: Sliced[None]) -> Sliced[None]:
-    """Work that answers ``request`` at its end; if it fails before, the answer carries the error."""
-    try:
-        yield from work
-    except KafkaError as error:
+def serve(services: Services, request: Request, work: Task[None]) -> None:
+    """Do work that answers ``request``; if it fails before, the answer carries the error."""
+    services.runner.start(work, None, _failed, request)
+
+
+def serve_in_order(services: Services, request: Request, work: Task[None]) -> None:
+    """As `serve`, for requests of the controller: each begins when those before it are done."""
+    services.control_requests.start(work, failed=_failed, about=request)
+
+
+def _failed(request: Request, error: Exception) -> None:
+    if isinstance(error, KafkaError):
         _fail(request, error.code)
-    except Exception:
-        logger.exception("%r failed", request)
+    else:
+        logger.error("%r failed", request, exc_info=error)
         _fail(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def serve(services: Services, request: Request, work: Sliced[None]) -> None:
-    """Do work that answers ``request``: that of a large request in slices, other work at once, whatever else waits.
-
-    If the work yields `Beside`, it goes on in slices.
-    """
-    if request.is_large:
-        services.slices.start(in_slices(request, work))
-        return
-    for step in work:
-        if step is not None:
-            services.slices.start(in_slices(request, _from(step, work)))
-            return
-
-
-def _from(step: Beside, work: Sliced[None]) -> Sliced[None]:
-    yield step
-    yield from work
 
 
 def reply_once(request: Request, response: Any) -> None:

@@ -14,10 +14,10 @@ Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole request; INCONSI
 """
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.base.slices import Beside, Sliced
+from barnabas.base.tasks import Beside, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.control_requests import check_epochs
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve_in_order
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.partition import StateChange
 from barnabas.broker.replication.replica_manager import new_folders, write_leader_epochs
@@ -41,10 +41,10 @@ _CHANGES_A_STEP = 16
 
 def handle(services: Services, request: Request) -> None:
     """Change the roles in the order of the controller's requests."""
-    services.control_requests.start(in_slices(request, _change_roles(services, request)))
+    serve_in_order(services, request, _change_roles(services, request))
 
 
-def _change_roles(services: Services, request: Request) -> Sliced[None]:
+def _change_roles(services: Services, request: Request) -> Task[None]:
     """Make the folders of new partitions beside the event loop, then change roles and inform the subscribers.
 
     A role is changed and announced in one step: a fetcher, for instance, never meets a leader.
@@ -77,7 +77,7 @@ def _change_roles(services: Services, request: Request) -> Sliced[None]:
         yield None
     request.reply(_response(request.version, results))
     if unwritten:
-        services.slices.start(write_leader_epochs(unwritten))
+        services.runner.start(write_leader_epochs(unwritten))
 
 
 def _change(state: LeaderAndIsrPartitionState) -> StateChange:

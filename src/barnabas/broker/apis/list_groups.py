@@ -9,10 +9,10 @@ Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS (beside the grou
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_loaded
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.queries import list_groups
@@ -24,15 +24,10 @@ from barnabas.wire.kafka.messages.list_groups import ListGroupsResponse
 
 def handle(services: Services, request: Request) -> None:
     """Answer from memory, while loading with what is there. A broker that has just started waits to learn what it leads."""
-    when_loaded(services, request, lambda: _list(services, request))
+    when_loaded(services, request, lambda: serve(services, request, _list(services, request)))
 
 
-def _list(services: Services, request: Request) -> None:
-    request.is_large = True  # or its response is
-    services.slices.start(in_slices(request, _list_in_slices(services, request)))
-
-
-def _list_in_slices(services: Services, request: Request) -> Sliced[None]:
+def _list(services: Services, request: Request) -> Task[None]:
     coordinator = services.groups.coordinator
     if not coordinator.is_active:
         request.reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, groups=[]))

@@ -19,9 +19,9 @@ KAFKA_STORAGE_ERROR.
 from collections import Counter
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.list_offsets import offset_for_timestamp
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED, Isolation
@@ -44,24 +44,21 @@ _OFFSET_NOT_AVAILABLE_FROM = 5
 
 def handle(services: Services, request: Request) -> None:
     """Look every partition up."""
-    services.slices.start(in_slices(request, _look_up(services, request)))
+    serve(services, request, _look_up(services, request))
 
 
-def _look_up(services: Services, request: Request) -> Sliced[None]:
+def _look_up(services: Services, request: Request) -> Task[None]:
     message: ListOffsetsRequest = request.message
-    counts: Counter[TopicPartition] = Counter()
-    for topic in message.topics:
-        yield None  # a topic may be named without partitions
-        for partition in topic.partitions:
-            yield None
-            counts[TopicPartition(topic.name, partition.partition_index)] += 1
+    counts = yield from _count(message)
     isolation = _isolation(message)
-    topics = []
+    topics: list[ListOffsetsTopicResponse] = []
     for topic in message.topics:
-        yield None
-        answers = []
-        for partition in topic.partitions:
+        if topics:
             yield None
+        answers: list[ListOffsetsPartitionResponse] = []
+        for partition in topic.partitions:
+            if answers:
+                yield None
             name = TopicPartition(topic.name, partition.partition_index)
             answer = ListOffsetsPartitionResponse(partition_index=name.partition, timestamp=-1, offset=-1)
             try:
@@ -88,6 +85,19 @@ def _look_up(services: Services, request: Request) -> Sliced[None]:
             answers.append(answer)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     request.reply(ListOffsetsResponse(topics=topics))
+
+
+def _count(message: ListOffsetsRequest) -> Task[Counter[TopicPartition]]:
+    """How often each partition is named."""
+    counts: Counter[TopicPartition] = Counter()
+    for topic in message.topics:
+        if counts:
+            yield None  # a topic may be named without partitions
+        for partition in topic.partitions:
+            if counts:
+                yield None
+            counts[TopicPartition(topic.name, partition.partition_index)] += 1
+    return counts
 
 
 def _isolation(message: ListOffsetsRequest) -> Isolation:

@@ -24,10 +24,10 @@ LISTENER_NOT_FOUND, INVALID_REQUEST.
 from collections.abc import Iterable
 
 from barnabas.base.ids import ZERO_UUID
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_loaded
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS, MetadataCache
 from barnabas.broker.requests.request import Request
@@ -43,9 +43,6 @@ __all__ = ["API", "CLUSTER_OPERATIONS", "TOPIC_OPERATIONS"]
 # DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12, CREATE_TOKENS 13, DESCRIBE_TOKENS 14.
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
-
-_LARGE = 256
-"""Topics and partitions from which a response is encoded in slices."""
 
 _MOST_UNKNOWN = 10_000
 """So many names beyond twice the topics that there are get an answer: clients ask for topics that they use, or for all."""
@@ -82,13 +79,12 @@ def _is_known(metadata: MetadataCache, message: MetadataRequest) -> bool:
 
 
 def _answer(services: Services, request: Request) -> None:
-    services.slices.start(in_slices(request, _describe(services, request)))
+    serve(services, request, _describe(services, request))
 
 
-def _describe(services: Services, request: Request) -> Sliced[None]:
+def _describe(services: Services, request: Request) -> Task[None]:
     message: MetadataRequest = request.message
     topics = yield from _topics(services, request, message)
-    request.is_large = request.is_large or sum(len(topic.partitions) + 1 for topic in topics) > _LARGE
     if message.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
     response = MetadataResponse(
@@ -102,7 +98,7 @@ def _describe(services: Services, request: Request) -> Sliced[None]:
     request.reply(response)
 
 
-def _topics(services: Services, request: Request, message: MetadataRequest) -> Sliced[list[MetadataResponseTopic]]:
+def _topics(services: Services, request: Request, message: MetadataRequest) -> Task[list[MetadataResponseTopic]]:
     knows_listener_not_found = request.version >= _LISTENER_ERROR_FROM_VERSION
     metadata = services.metadata
     found: list[MetadataResponseTopic] = []
@@ -143,7 +139,7 @@ def _topics(services: Services, request: Request, message: MetadataRequest) -> S
     return found
 
 
-def _missing(services: Services, names: Iterable[str], *, may_create: bool) -> Sliced[list[MetadataResponseTopic]]:
+def _missing(services: Services, names: Iterable[str], *, may_create: bool) -> Task[list[MetadataResponseTopic]]:
     may_create = may_create and services.config["auto.create.topics.enable"]
     answers = []
     to_create = []

@@ -14,7 +14,7 @@ Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 from collections.abc import Sequence
 
 from barnabas.base.ids import ZERO_UUID
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
@@ -36,28 +36,16 @@ _ERROR_FOR_ALL_SINCE_VERSION = 2
 _SEVERAL_GROUPS_SINCE_VERSION = 8
 _TOPIC_IDS_SINCE_VERSION = 10
 
-_LARGE = 256
-"""Offsets of a group from which a response is made in slices."""
-
 Asked = list[tuple[str, Sequence[int]]] | None
 """Topics with their partitions; None for all that have an offset."""
 
 
 def handle(services: Services, request: Request) -> None:
     """Answer from memory."""
-    message = request.message
-    if not request.is_large:  # whose names are few: but all offsets of a group may be wanted
-        wanted = message.groups if request.version >= _SEVERAL_GROUPS_SINCE_VERSION else [message]
-        request.is_large = any(part.topics is None and _is_large(services, part.group_id) for part in wanted)
     serve(services, request, _fetch(services, request))
 
 
-def _is_large(services: Services, group_id: str) -> bool:
-    group = services.groups.coordinator.find(group_id)
-    return group is not None and len(group.offsets.committed) > _LARGE
-
-
-def _fetch(services: Services, request: Request) -> Sliced[None]:
+def _fetch(services: Services, request: Request) -> Task[None]:
     message = request.message
     require_stable = message.require_stable
     coordinator = services.groups.coordinator
@@ -86,7 +74,7 @@ def _asked(part: OffsetFetchRequest | OffsetFetchRequestGroup) -> Asked:
 
 def _fetch_by_id(
     services: Services, asked: OffsetFetchRequestGroup, require_stable: bool
-) -> Sliced[OffsetFetchResponseGroup]:
+) -> Task[OffsetFetchResponseGroup]:
     """Offsets by topic id; offsets of topics that no longer have an id are omitted."""
     coordinator = services.groups.coordinator
     if asked.topics is None:
@@ -105,7 +93,7 @@ def _fetch_by_id(
     return group
 
 
-def _of_one_group(group: OffsetFetchResponseGroup, asked: Asked, version: int) -> Sliced[OffsetFetchResponse]:
+def _of_one_group(group: OffsetFetchResponseGroup, asked: Asked, version: int) -> Task[OffsetFetchResponse]:
     if group.error_code and version < _ERROR_FOR_ALL_SINCE_VERSION:
         return _of_old_version(asked, group.error_code)
     topics = []

@@ -11,7 +11,7 @@ KAFKA_STORAGE_ERROR.
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
@@ -31,14 +31,16 @@ def handle(services: Services, request: Request) -> None:
     serve(services, request, _look_up(services, request))
 
 
-def _look_up(services: Services, request: Request) -> Sliced[None]:
+def _look_up(services: Services, request: Request) -> Task[None]:
     message: OffsetForLeaderEpochRequest = request.message
-    topics = []
+    topics: list[OffsetForLeaderTopicResult] = []
     for topic in message.topics:
-        yield None  # it may be named without partitions
-        answers = []
+        if topics:
+            yield None  # it may be named without partitions
+        answers: list[EpochEndOffset] = []
         for wanted in topic.partitions:
-            yield None
+            if answers:
+                yield None
             name = TopicPartition(topic.topic, wanted.partition)
             answer = EpochEndOffset(partition=wanted.partition, leader_epoch=-1, end_offset=-1)
             try:

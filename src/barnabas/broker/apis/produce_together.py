@@ -161,7 +161,7 @@ class _Unanswered:
         if self._work is None:
             self._begin()
         else:
-            self._services.slices.start(self._work)
+            self._services.runner.start(self._work)
 
     def abandon(self) -> None:
         for operation in self._operations:

@@ -45,7 +45,7 @@ class Services:
     call_later: CallLater
     start: Callable[[Steps[None]], None]
     """Perform steps in the background: what waits for the coordination service or for another broker."""
-    slices: Runner
+    runner: Runner
     """Does what takes long, some milliseconds at a time."""
     control_requests: Lane
     """For the controller's requests: each begins when those before it are done."""

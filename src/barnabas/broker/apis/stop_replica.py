@@ -13,10 +13,10 @@ partition.
 from collections.abc import Iterator
 
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.control_requests import check_epochs
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve_in_order
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -27,10 +27,10 @@ _STOPS_A_STEP = 16
 
 def handle(services: Services, request: Request) -> None:
     """Stop or delete partitions in the order of the controller's requests."""
-    services.control_requests.start(in_slices(request, _stop(services, request)))
+    serve_in_order(services, request, _stop(services, request))
 
 
-def _stop(services: Services, request: Request) -> Sliced[None]:
+def _stop(services: Services, request: Request) -> Task[None]:
     message: StopReplicaRequest = request.message
     check_epochs(services, message.broker_epoch, message.controller_epoch)
     now_ms = services.clock.wall_ms()

@@ -10,11 +10,11 @@ that a broker knows of the cluster, so all responses of Metadata and the like re
 Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
 """
 
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.control_requests import check_epochs
 from barnabas.broker.apis.first_updates import FIRST_UPDATES
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve_in_order
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -23,10 +23,10 @@ from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, 
 
 def handle(services: Services, request: Request) -> None:
     """Update the cache, in the order of the controller's requests."""
-    services.control_requests.start(in_slices(request, _update(services, request)))
+    serve_in_order(services, request, _update(services, request))
 
 
-def _update(services: Services, request: Request) -> Sliced[None]:
+def _update(services: Services, request: Request) -> Task[None]:
     message: UpdateMetadataRequest = request.message
     check_epochs(services, message.broker_epoch, message.controller_epoch)
     services.metadata.update(message)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError, CorruptDataError
 from barnabas.base.ids import TopicPartition, Uuid, uuid_from_text, uuid_text
-from barnabas.base.slices import Sliced, at_once
+from barnabas.base.tasks import Task, done_here
 
 __all__ = [
     "ADMIN_DELETE_TOPICS",
@@ -432,10 +432,10 @@ def encode_topic(topic_id: Uuid | None, partitions: Mapping[int, ReplicaAssignme
 
 def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
     """Versions 1 to 3."""
-    return at_once(decode_topic_in_slices(topic, data))
+    return done_here(decode_topic_in_slices(topic, data))
 
 
-def decode_topic_in_slices(topic: str, data: bytes | None) -> Sliced[TopicAssignment]:
+def decode_topic_in_slices(topic: str, data: bytes | None) -> Task[TopicAssignment]:
     """As `decode_topic`, with a slice of less than 1 us for each partition."""
     what = f"The assignment of topic {topic}"
     rest, plain = yield from _plain_partitions(what, data or b"")
@@ -468,7 +468,7 @@ def decode_topic_in_slices(topic: str, data: bytes | None) -> Sliced[TopicAssign
     return TopicAssignment(topic_id, partitions)
 
 
-def _plain_partitions(what: str, data: bytes) -> Sliced[tuple[bytes, dict[int, ReplicaAssignment] | None]]:
+def _plain_partitions(what: str, data: bytes) -> Task[tuple[bytes, dict[int, ReplicaAssignment] | None]]:
     """The partitions of a znode in the form in which controllers write it, and the rest of the znode; None in other forms.
 
     To make Python objects of the JSON of 20,000 partitions takes 6 to 10 ms that cannot be interrupted.

@@ -9,7 +9,7 @@ from typing import Any
 
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.groups.commits import PartitionsOf
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.effects import Effect, Reply
@@ -41,7 +41,7 @@ class OffsetDeletion:
         self.wanted: list[tuple[TopicPartition, OffsetDeleteResponsePartition]] = []
 
 
-def prepare_offset_deletion(request: OffsetDeleteRequest, partitions_of: PartitionsOf) -> Sliced[OffsetDeletion]:
+def prepare_offset_deletion(request: OffsetDeleteRequest, partitions_of: PartitionsOf) -> Task[OffsetDeletion]:
     """What follows from the request and the metadata alone."""
     deletion = OffsetDeletion(request)
     for topic in request.topics:

@@ -16,7 +16,7 @@ from typing import Any
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Beside
+from barnabas.base.tasks import Beside
 from barnabas.base.tuples import new_tuple
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.offsets import NO_EXPIRATION, CommittedOffset

@@ -6,7 +6,7 @@ In Kafka: `handleFetchOffsets`, `handleListGroups` and `handleDescribeGroup` of 
 from collections.abc import Iterable, Sequence
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.group import Group, GroupState
 from barnabas.wire.kafka.errors import ErrorCode
@@ -32,7 +32,7 @@ def fetch_offsets(
     topics: Iterable[tuple[str, Sequence[int]]] | None,
     *,
     require_stable: bool,
-) -> Sliced[OffsetFetchResponseGroup]:
+) -> Task[OffsetFetchResponseGroup]:
     """Committed offsets of the given partitions, or with None of all that have one.
 
     Offset -1 stands for none. With ``require_stable`` a partition with an undecided commit is answered with
@@ -79,9 +79,7 @@ def _fetch_offset(group: Group | None, key: TopicPartition, require_stable: bool
     )
 
 
-def list_groups(
-    coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]
-) -> Sliced[list[ListedGroup]]:
+def list_groups(coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]) -> Task[list[ListedGroup]]:
     """Groups whose state is among ``states`` and type among ``types``, whatever their case; no names, no filter.
 
     Each as it is when its turn comes; groups that begin meanwhile are left out.
@@ -108,7 +106,7 @@ def list_groups(
     return listed
 
 
-def _lower_case(names: Iterable[str]) -> Sliced[set[str]]:
+def _lower_case(names: Iterable[str]) -> Task[set[str]]:
     lower = set()
     for name in names:
         yield None
@@ -116,7 +114,7 @@ def _lower_case(names: Iterable[str]) -> Sliced[set[str]]:
     return lower
 
 
-def describe_group(coordinator: GroupCoordinator, group_id: str) -> Sliced[DescribedGroup]:
+def describe_group(coordinator: GroupCoordinator, group_id: str) -> Task[DescribedGroup]:
     """A group with its members, as it is when this begins; assignments and what members subscribe to are shown while the group is stable.
 
     A group that does not exist is Dead, without an error, as it was before KIP-1043 (v6).

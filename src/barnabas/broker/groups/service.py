@@ -76,7 +76,7 @@ class GroupService:
         call_later: CallLater,
         rng: Random,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        slices: Runner,
+        runner: Runner,
     ) -> None:
         self._config = config
         self._replicas = replicas
@@ -85,8 +85,8 @@ class GroupService:
         self._clock = clock
         self._call_later = call_later
         self._spawn = spawn
-        self._slices = slices
-        self._encoding = slices.lane()
+        self._runner = runner
+        self._encoding = runner.lane()
         """Appends that wait for a large batch to be encoded."""
         self._commit_timeout_ms: int = config["offsets.commit.timeout.ms"]
         self._load_bytes: int = config["offsets.load.buffer.size"]
@@ -173,7 +173,7 @@ class GroupService:
             if isinstance(effect, Append):
                 self._append(effect)
         if replies:
-            self._slices.start(_send(replies))
+            self._runner.start(_send(replies))
         self._set_timer()
 
     def _append(self, append: Append) -> None:
@@ -313,7 +313,7 @@ class GroupService:
             if step is None:
                 await asyncio.sleep(0)
             else:
-                await future_of(self._slices, _only(step))
+                await future_of(self._runner, _only(step))
         for problem in loader.unreadable:
             logger.warning("Left out of the groups of %s: %s", topic_partition, problem)
         partition = self._replicas.get(topic_partition)
@@ -376,7 +376,7 @@ class GroupService:
             records = piece.records
             if isinstance(records, FileSlice):
                 # The disk may have to be waited for. The slice keeps its file open, whatever becomes of the segment.
-                records = await future_of(self._slices, _beside(records.read))
+                records = await future_of(self._runner, _beside(records.read))
                 if not self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
                     return  # and perhaps it was truncated meanwhile
             before = offset

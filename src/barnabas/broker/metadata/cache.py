@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.base.ids import NO_BROKER, ZERO_UUID, TopicPartition, Uuid
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.cluster.control_constants import LEADER_DURING_DELETE, SECURITY_PROTOCOL_IDS
 from barnabas.broker.cluster.znodes import Endpoint
 from barnabas.wire.kafka.errors import ErrorCode
@@ -239,7 +239,7 @@ class MetadataCache:
 
     def describe_topic(
         self, topic: str, listener: str, *, knows_listener_not_found: bool
-    ) -> Sliced[MetadataResponseTopic | None]:
+    ) -> Task[MetadataResponseTopic | None]:
         """A topic for a Metadata response, to be sent and not to be changed; None for one that is not known.
 
         ``knows_listener_not_found``: clients know LISTENER_NOT_FOUND (version 6); others get LEADER_NOT_AVAILABLE instead.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Standing
-from barnabas.base.slices import Sliced, one_by_one
+from barnabas.base.tasks import Task, one_by_one
 from barnabas.broker.controller.context import ControllerContext, PartitionState
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.groups.coordinator import GroupCoordinator
@@ -84,7 +84,7 @@ def _labelled(label_name: str, values: Mapping[str, float]) -> Iterable[tuple[st
     return ((f"{{{label(label_name, key)}}}", value) for key, value in values.items())
 
 
-def metrics_of(monitored: Monitored) -> Sliced[list[str]]:
+def metrics_of(monitored: Monitored) -> Task[list[str]]:
     """The lines of the metrics page about a broker's parts."""
     page = _Page()
     yield from _replicas(page, monitored.replicas, monitored.log_dirs)
@@ -134,7 +134,7 @@ class _Replicas:
             self.at_min_isr += 1
 
 
-def _replicas(page: _Page, replicas: ReplicaManager, log_dirs: LogDirs) -> Sliced[None]:
+def _replicas(page: _Page, replicas: ReplicaManager, log_dirs: LogDirs) -> Task[None]:
     found = _Replicas()
     sizes = dict.fromkeys(log_dirs.online, 0)
     for partition in one_by_one(replicas):
@@ -186,7 +186,7 @@ _TOPIC_HELP = (
 """The sums over all topics have no label, as Kafka's MBean without a topic."""
 
 
-def _topics(page: _Page, stats: BrokerTopicStats, most_topics: int) -> Sliced[None]:
+def _topics(page: _Page, stats: BrokerTopicStats, most_topics: int) -> Task[None]:
     sums, by_topic = yield from stats.totals(most_topics)
     shown = [(f"{{{label('topic', topic)}}}", totals) for topic, totals in by_topic.items()]
     for number, name in enumerate(TopicTotals._fields):
@@ -223,7 +223,7 @@ def _requests(page: _Page, metrics: BrokerRequestMetrics) -> None:
     )
 
 
-def _log_dirs(page: _Page, log_dirs: LogDirs, log_cleaner: LogCleaner) -> Sliced[None]:
+def _log_dirs(page: _Page, log_dirs: LogDirs, log_cleaner: LogCleaner) -> Task[None]:
     offline = log_dirs.offline
     states = dict.fromkeys(log_dirs.online, 0) | dict.fromkeys(offline, 1)
     page.gauge(f"{_LOGS}offlinelogdirectorycount", "Log dirs that are offline", len(offline))
@@ -242,7 +242,7 @@ def _log_dirs(page: _Page, log_dirs: LogDirs, log_cleaner: LogCleaner) -> Sliced
     )
 
 
-def _controller(page: _Page, controller: Controller) -> Sliced[None]:
+def _controller(page: _Page, controller: Controller) -> Task[None]:
     page.gauge(f"{_CONTROLLER}activecontrollercount", "1 on the controller, 0 elsewhere", int(controller.is_active))
     topics = partitions = offline = imbalanced = deleted = 0
     if controller.is_active:
@@ -276,7 +276,7 @@ def _leadership(context: ControllerContext, topic_partition: TopicPartition) -> 
     return context.partition_states.get(topic_partition) is PartitionState.OFFLINE, is_imbalanced
 
 
-def _groups(page: _Page, groups: GroupCoordinator) -> Sliced[None]:
+def _groups(page: _Page, groups: GroupCoordinator) -> Task[None]:
     states: Counter[GroupState] = Counter()
     for group in one_by_one(groups.groups()):
         states[group.state] += 1
@@ -304,7 +304,7 @@ def _waiting(page: _Page, waiting: Mapping[Standing, WaitingBytes]) -> None:
     )
 
 
-def _connections(page: _Page, dispatcher: Dispatcher) -> Sliced[None]:
+def _connections(page: _Page, dispatcher: Dispatcher) -> Task[None]:
     counts: Counter[str] = Counter()
     for connection in one_by_one(dispatcher.connections):
         counts[connection.client.listener] += 1

@@ -8,8 +8,8 @@ Kafka has no counterpart: the Prometheus JMX exporter has such a port.
 import asyncio
 import gc
 
-from barnabas.base.slices import Beside, Sliced, Slices
 from barnabas.base.task_futures import future_of
+from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.monitoring.figures import Monitored, metrics_of
 from barnabas.net.event_loop import budget_of
 from barnabas.net.http import HttpResponse
@@ -25,9 +25,9 @@ _STEP_LIMIT_S = 10.0
 class MetricsServer:
     """Serves the metrics of one broker."""
 
-    def __init__(self, monitored: Monitored, slices: Slices) -> None:
+    def __init__(self, monitored: Monitored, runner: Runner) -> None:
         self._monitored = monitored
-        self._slices = slices
+        self._runner = runner
         self._page: asyncio.Future[HttpResponse] | None = None
         self._http = HttpServer(metrics_handler(self._metrics, _STEP_LIMIT_S), _STEP_LIMIT_S)
 
@@ -46,11 +46,11 @@ class MetricsServer:
 
     async def _metrics(self) -> HttpResponse:
         if self._page is None:
-            self._page = future_of(self._slices, self._make())
+            self._page = future_of(self._runner, self._make())
             self._page.add_done_callback(self._forget)
         return await asyncio.shield(self._page)
 
-    def _make(self) -> Sliced[HttpResponse]:
+    def _make(self) -> Task[HttpResponse]:
         of_process: dict[str, float] = {}
         # It may list the descriptors: some ms for 10,000.
         yield Beside(lambda: of_process.update(process_figures()))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS, MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
@@ -22,7 +22,7 @@ def delete_records(
     wanted: Iterable[tuple[TopicPartition, int]],
     respond: Callable[[Mapping[TopicPartition, LowWatermark]], None],
     timeout_ms: int,
-) -> Sliced[DelayedOperation | None]:
+) -> Task[DelayedOperation | None]:
     """Move log start offsets, and call ``respond`` with the low watermarks when all living replicas begin there.
 
     An offset of -1 stands for the high watermark. Returns the wait, None when it is over.

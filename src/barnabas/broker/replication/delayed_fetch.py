@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition, Uuid
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch, PartitionKey
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.quotas import ReplicationQuota
@@ -85,21 +85,28 @@ class FetchHandler:
         self.topic_name = topic_name
         self.preferred_read_replica = preferred_read_replica
 
-    def fetch(self, params: FetchParams, context: FetchContext, respond: Respond) -> DelayedOperation | None:
+    def fetch(self, params: FetchParams, context: FetchContext, respond: Respond) -> Task[DelayedOperation | None]:
         """Call ``respond`` with the partitions of the response: now, or later. In that case return the delayed operation."""
         fetch = _DelayedFetch(self, params, context, respond)
-        if fetch.read() or params.max_wait_ms <= 0 or not len(context):
-            fetch.complete()
-            return None
-        return fetch.wait()
-
-    def fetch_in_slices(
-        self, params: FetchParams, context: FetchContext, respond: Respond
-    ) -> Sliced[DelayedOperation | None]:
-        """As `fetch`, of very many partitions."""
-        fetch = _DelayedFetch(self, params, context, respond)
-        is_ready = yield from fetch.read_in_slices()
-        if is_ready or params.max_wait_ms <= 0 or not len(context) or fetch.has_changed_since():
+        asked = context.to_look_at()
+        has_parts = len(asked) > _PARTITIONS_A_STEP
+        if not has_parts:
+            fetch.read_part(asked)
+        else:
+            # Others may have their turn between two parts. The partitions of each are watched before they are read, so that
+            # what changes meanwhile is known.
+            for first in range(0, len(asked), _PARTITIONS_A_STEP):
+                some = asked[first : first + _PARTITIONS_A_STEP]
+                context.watch_some(some)
+                fetch.read_part(some)
+                yield None
+            fetch.keep()
+        if (
+            fetch.have_read()
+            or params.max_wait_ms <= 0
+            or not len(context)
+            or (has_parts and fetch.has_changed_since())
+        ):
             fetch.complete()
             return None
         return fetch.wait()
@@ -112,11 +119,14 @@ class _DelayedFetch:
         "_handler",
         "_has_noted_progress",
         "_is_from_follower",
+        "_is_urgent",
         "_isolation",
         "_kept",
+        "_min_one_batch",
         "_offsets",
         "_params",
         "_respond",
+        "_room",
         "_session_activity",
     )
 
@@ -134,46 +144,38 @@ class _DelayedFetch:
         self._found: list[FetchPartitionData] = []
         self._offsets: dict[TopicPartition | None, PartitionFetch] = {}
         self._has_noted_progress = False
+        self._room, self._min_one_batch, self._is_urgent = params.max_bytes, True, False
         self._kept: dict[PartitionKey, FetchPartitionData] = {}
         """For a large fetch: results without data. Each partition is watched before it is read, so its result holds until it
         changes."""
 
     # Reading
 
-    def read(self) -> bool:
-        """Read what may have changed. True when there is something to answer now: enough bytes, or an error."""
-        found: list[FetchPartitionData] = []
-        room, _, is_urgent = self._read_each(self._context.to_look_at(), self._params.max_bytes, True, found)
-        return self._have_read(found, room, is_urgent)
+    def _read_again(self) -> bool:
+        """Read all that may have changed; with many partitions, what has not changed is kept."""
+        self._room, self._min_one_batch, self._is_urgent = self._params.max_bytes, True, False
+        self._found = []
+        self.read_part(self._context.to_look_at())
+        return self.have_read()
 
-    def read_in_slices(self) -> Sliced[bool]:
-        """As `read`."""
-        found: list[FetchPartitionData] = []
-        room, min_one_batch, is_urgent = self._params.max_bytes, True, False
-        asked = self._context.to_look_at()
-        for first in range(0, len(asked), _PARTITIONS_A_STEP):
-            some = asked[first : first + _PARTITIONS_A_STEP]
-            self._context.watch_some(some)
-            room, min_one_batch, has_urgent = self._read_each(some, room, min_one_batch, found)
-            is_urgent = is_urgent or has_urgent
-            yield None
+    def keep(self) -> None:
+        """All of many partitions were read: keep what has no records until it changes."""
+        found = self._found
         for data in found:
             if data.can_rest and not data.wanted.is_watched:  # it has changed since it was read
                 data.can_rest = False
         self._kept = {
             data.wanted.key: data for data in found if data.can_rest and not data.is_urgent and not data.read.size_bytes
         }
-        return self._have_read(found, room, is_urgent)
 
     def has_changed_since(self) -> bool:
-        """Whether there is an answer now because something changed between the slices."""
-        return not all(map(self._has_nothing, self._context.unwatched())) and self.read()
+        """Whether there is an answer now because something changed while others had their turn."""
+        return not all(map(self._has_nothing, self._context.unwatched())) and self._read_again()
 
-    def _read_each(
-        self, asked: Iterable[PartitionFetch], room: int, min_one_batch: bool, found: list[FetchPartitionData]
-    ) -> tuple[int, bool, bool]:
-        """Read partitions. Returns the bytes left, whether the first batch is still to come, and whether there is an error."""
-        is_urgent = False
+    def read_part(self, asked: Iterable[PartitionFetch]) -> None:
+        """Read some of what may have changed."""
+        room, min_one_batch, is_urgent = self._room, self._min_one_batch, self._is_urgent
+        found = self._found
         kept = self._kept
         for wanted in asked:
             if kept and wanted.is_watched and wanted.key in kept:
@@ -194,16 +196,16 @@ class _DelayedFetch:
                 min_one_batch = False
                 room = max(room - size_bytes, 0)
             found.append(data)
-        return room, min_one_batch, is_urgent
+        self._room, self._min_one_batch, self._is_urgent = room, min_one_batch, is_urgent
 
-    def _have_read(self, found: list[FetchPartitionData], room: int, is_urgent: bool) -> bool:
+    def have_read(self) -> bool:
+        """All is read. True when there is something to answer now: enough bytes, or an error."""
         params = self._params
-        self._found = found
         if not self._has_noted_progress:
             self._has_noted_progress = True
             if self._session_activity is not None:
                 self._session_activity.last_fetch_ms = self._handler.clock.wall_ms()
-        return is_urgent or params.max_bytes - room >= params.min_bytes
+        return self._is_urgent or params.max_bytes - self._room >= params.min_bytes
 
     def _refused(self, wanted: PartitionFetch, code: ErrorCode) -> FetchPartitionData:
         self._is_absent_from(wanted)
@@ -304,7 +306,7 @@ class _DelayedFetch:
     def _try_complete(self, key: Hashable) -> bool:
         # Most changes concern one partition of many: look at those before reading them all again.
         changed = self._context.unwatched() if not self._offsets else [self._offsets[key]]  # type: ignore[index]  # see wait
-        if all(map(self._has_nothing, changed)) or not self.read():
+        if all(map(self._has_nothing, changed)) or not self._read_again():
             if self._kept:
                 for wanted in changed:
                     self._kept.pop(wanted.key, None)
@@ -327,7 +329,7 @@ class _DelayedFetch:
         )
 
     def _on_expiration(self) -> None:
-        self.read()
+        self._read_again()
         self.complete()
 
     def complete(self) -> None:

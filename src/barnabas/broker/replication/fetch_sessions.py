@@ -39,8 +39,6 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _MAX_EPOCH = (1 << 31) - 1
 _MAX_PARTITIONS = 100_000
-_MANY_PARTITIONS = 256
-"""Some 3 ms of reading."""
 
 PartitionKey = tuple[str | Uuid, int]
 """(topic name, or topic id where the client speaks of ids; partition)"""
@@ -188,12 +186,6 @@ class FetchContext:
 
     def __len__(self) -> int:
         return len(self._partitions)
-
-    @property
-    def is_large(self) -> bool:
-        """Whether there are so many partitions to look at that it must not be done in one go."""
-        session = self._session
-        return len(self._partitions if session is None else session.changed) > _MANY_PARTITIONS
 
     def belongs_to(self, owner: object) -> FetchSessionActivity | None:
         """Note who asks; when that is another one than before, all partitions are looked at. None without a session."""

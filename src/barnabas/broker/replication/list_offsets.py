@@ -1,6 +1,6 @@
 """Which offset a reader finds by time (Kafka's `Partition.fetchOffsetForTimestamp`)."""
 
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.replication.partition import Leader, Partition
 from barnabas.broker.replication.reads import LOG_END, Isolation, upper_bound
 from barnabas.log.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, TimestampOffset
@@ -16,7 +16,7 @@ def offset_for_timestamp(
     current_leader_epoch: int,
     isolation: Isolation,
     only_leader: bool,
-) -> Sliced[TimestampOffset | None]:
+) -> Task[TimestampOffset | None]:
     """The record that a reader finds; None when there is none that it may see.
 
     Right after an election, while the high watermark has not reached the new epoch, only replicas (LOG_END) can know the

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.log.dirs.log_dirs import LogDirs
 
@@ -39,7 +39,7 @@ class LogDirDescription:
 
 def describe_log_dirs(
     replicas: ReplicaManager, log_dirs: LogDirs, files: Files, wanted: AbstractSet[TopicPartition] | None
-) -> Sliced[list[LogDirDescription]]:
+) -> Task[list[LogDirDescription]]:
     """All log dirs with the wanted replicas, or with all (None). One whose disk cannot be asked goes offline."""
     found = []
     for described in (yield from log_dirs.describe()):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
-from barnabas.base.slices import Beside, Sliced, one_by_one
+from barnabas.base.tasks import Beside, Task, one_by_one
 from barnabas.broker.replication.alter_partition_manager import AlterPartitionManager
 from barnabas.broker.replication.partition import FetchSessionActivity, Leader, Partition, StateChange, always_alive
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
@@ -281,7 +281,7 @@ class ReplicaManager:
         """The topics of which this broker has partitions."""
         return list(self._by_topic)
 
-    def shrink_isrs(self, now_ms: int) -> Sliced[None]:
+    def shrink_isrs(self, now_ms: int) -> Task[None]:
         """Propose to remove followers that were not caught up for replica.lag.time.max.ms. Call it every half of that.
 
         A caught-up follower outside the set also holds back the high watermark; it stops doing so after the same time.
@@ -498,7 +498,7 @@ def new_folders(
     return [folders for folders in found if folders is not None]
 
 
-def write_leader_epochs(logs: Sequence[PartitionLog]) -> Sliced[None]:
+def write_leader_epochs(logs: Sequence[PartitionLog]) -> Task[None]:
     """Write the leader epochs of logs beside the event loop; a disk that fails takes the log dir offline."""
     waiting: list[tuple[PartitionLog, EpochsToWrite]] = []
     for log in logs:

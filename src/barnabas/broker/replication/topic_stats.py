@@ -8,7 +8,7 @@ In Kafka: `BrokerTopicStats` and `BrokerTopicMetrics`.
 
 from typing import NamedTuple
 
-from barnabas.base.slices import Sliced, one_by_one
+from barnabas.base.tasks import Task, one_by_one
 
 __all__ = ["BrokerTopicStats", "TopicCounters", "TopicTotals"]
 
@@ -88,7 +88,7 @@ class BrokerTopicStats:
         if counters is not None:
             self._removed = _add(self._removed, counters.totals())
 
-    def totals(self, most_topics: int) -> Sliced[tuple[TopicTotals, dict[str, TopicTotals]]]:
+    def totals(self, most_topics: int) -> Task[tuple[TopicTotals, dict[str, TopicTotals]]]:
         """The sums over all topics since the start, and the totals of the first ``most_topics`` topics.
 
         The sums never fall: what a topic has counted that is deleted between two slices is in them once.

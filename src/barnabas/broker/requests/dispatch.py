@@ -31,9 +31,9 @@ from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.broker.requests.request_handler import RequestHandler
 from barnabas.broker.requests.request_metrics import BrokerRequestMetrics, RequestTimes
 from barnabas.wire.kafka.api import ApiKey, api
-from barnabas.wire.kafka.codec import reader, sliced_reader
+from barnabas.wire.kafka.codec import reader_in_turns
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
-from barnabas.wire.kafka.frames import decode_request_header, encode_response, encode_response_in_slices, free_in_slices
+from barnabas.wire.kafka.frames import begin_response, decode_request_header, encode_response, free_in_slices
 
 __all__ = ["ClientConnection", "Dispatcher", "FastPath", "Unanswered"]
 
@@ -43,15 +43,12 @@ _REJECTION_LOG_INTERVAL_MS = 1000
 _LENGTH_BYTES = 4
 _HEAD = struct.Struct(">hhi")
 """API key, version and correlation id: the first `HEAD_BYTES` of a request."""
-_LARGE_BYTES = 16 * 1024
-_LARGE_PRODUCE_BYTES = 64 * 1024
 _LARGE_ANSWERS = 4
 _LARGE_REQUESTS = 4
 _DECODED_FACTOR = 4
-"""A large request counts so often while it is served: what it names becomes objects."""
+"""A request that is large counts so often while it is served: what it names becomes objects."""
 _WAITING_FOR_OTHERS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 """Their answers wait for other requests, which may need the room; and they become few objects."""
-"""Requests from these sizes on are decoded in slices: what is smaller names some thousand things at most."""
 
 
 class Unanswered(Protocol):
@@ -109,7 +106,7 @@ class Dispatcher:
         *,
         client_id: str,
         unsupported_version: Any,
-        slices: Runner,
+        runner: Runner,
         has_room: Callable[[], bool] = lambda: True,
         fast_paths: Mapping[ApiKey, FastPath] | None = None,
     ) -> None:
@@ -120,8 +117,8 @@ class Dispatcher:
         self.handlers = handlers
         self.connections: dict[ClientConnection, None] = {}  # in the order in which they were accepted
         self.clock = clock
-        self.slices = slices
-        self.large_answers = slices.lane(_LARGE_ANSWERS, has_room)
+        self.runner = runner
+        self.large_answers = runner.lane(_LARGE_ANSWERS, has_room)
         self.unsupported_version = unsupported_version
         self.request_metrics = BrokerRequestMetrics()
         self.fast_apis = {
@@ -280,6 +277,7 @@ class ClientConnection:
         "_connection",
         "_dispatcher",
         "_is_decoding",
+        "_is_large",
         "_key",
         "_request",
         "_synchronous",
@@ -296,6 +294,8 @@ class ClientConnection:
         self._request: Request | Unanswered | None = None  # what has no response yet
         self._synchronous = False
         self._is_decoding = False
+        self._is_large = False
+        """Whether what is served was not decoded in one step: it may name so much that it takes long to free."""
         self._key = -1
         self._was_left = False  # whether the fast path has left the frame that comes next
         self.last_active_ms = dispatcher.clock.monotonic_ms()
@@ -368,20 +368,19 @@ class ClientConnection:
                 else:
                     self._refuse(handler, handler.too_large, version, correlation_id, client_id)
                 return
-            if len(data) >= _LARGE_BYTES and (key != ApiKey.PRODUCE or len(data) >= _LARGE_PRODUCE_BYTES):
-                if handler.refusal is not None and (reason := handler.refusal(data, offset, version)) is not None:
-                    logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, reason)
-                    self._connection.close()
+            reading = reader_in_turns(api(key).request, version)(data, offset)
+            self._is_large = False
+            if not isinstance(reading, tuple):
+                try:
+                    next(reading)
+                except StopIteration as end:  # as most
+                    reading = end.value
+                else:
+                    self._read_on(reading, handler, version, correlation_id, client_id, data, offset)
                     return
-                received = Request(
-                    handler.key, version, correlation_id, client_id, None, self.client, now_ms, self._answer
-                )
-                self._receive_large(received, handler, data, offset)
-                return
-            message = reader(api(key).request, version)(data, offset)[0]
+            message = reading[0]
         except MalformedMessageError as error:
-            logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, error)
-            self._connection.close()
+            self._malformed(error)
             return
         request = Request(handler.key, version, correlation_id, client_id, message, self.client, now_ms, self._answer)
         self._request = request
@@ -391,16 +390,34 @@ class ClientConnection:
         if self._request is not None:
             self._connection.pause()
 
-    def _receive_large(self, request: Request, handler: RequestHandler, data: memoryview, offset: int) -> None:
-        """Decode a request that may name very much in slices, then serve it. The connection is paused until its answer."""
-        request.is_large = True
-        self._is_decoding = True
-        self._synchronous = True
+    def _malformed(self, error: MalformedMessageError) -> None:
+        logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, error)
+        self._connection.close()
+
+    def _read_on(
+        self,
+        reading: Task[tuple[Any, int]],
+        handler: RequestHandler,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        data: memoryview,
+        offset: int,
+    ) -> None:
+        """Decode a request that names very much, and serve it. The connection is paused until its answer."""
+        if handler.refusal is not None and (reason := handler.refusal(data, offset, version)) is not None:
+            logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, reason)
+            self._connection.close()
+            return
+        request = Request(
+            handler.key, version, correlation_id, client_id, None, self.client, self.last_active_ms, self._answer
+        )
+        self._is_large = self._is_decoding = self._synchronous = True
         if self._goes_first(request):
-            self._dispatcher.slices.start(self._decode(request, handler, data, offset))
+            self._dispatcher.runner.start(self._decode(request, handler, reading))
         else:
             self._connection.served_bytes = len(data)
-            self._dispatcher.begin_large(self, partial(self._begin_large, request, handler, data, offset))
+            self._dispatcher.begin_large(self, partial(self._begin_large, request, handler, reading, len(data)))
         self._synchronous = False
         if self.busy:
             self._connection.pause()
@@ -409,21 +426,21 @@ class ClientConnection:
         """Whether a large request and its answer wait for none of other clients."""
         return request.api_key in _WAITING_FOR_OTHERS or self._connection.standing is Standing.MEMBER
 
-    def _begin_large(self, request: Request, handler: RequestHandler, data: memoryview, offset: int) -> None:
-        self._connection.served_bytes = _DECODED_FACTOR * len(data)
-        self._dispatcher.slices.start(self._decode(request, handler, data, offset))
+    def _begin_large(
+        self, request: Request, handler: RequestHandler, reading: Task[tuple[Any, int]], size_bytes: int
+    ) -> None:
+        self._connection.served_bytes = _DECODED_FACTOR * size_bytes
+        self._dispatcher.runner.start(self._decode(request, handler, reading))
 
     def _end_large(self) -> None:
         self._connection.served_bytes = 0
         self._dispatcher.end_large(self)
 
-    def _decode(self, request: Request, handler: RequestHandler, data: memoryview, offset: int) -> Task[None]:
+    def _decode(self, request: Request, handler: RequestHandler, reading: Task[tuple[Any, int]]) -> Task[None]:
         try:
-            read = sliced_reader(api(request.api_key).request, request.version)
-            request.message = (yield from read(data, offset))[0]
+            request.message = (yield from reading)[0]
         except MalformedMessageError as error:
-            logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, error)
-            self._connection.close()
+            self._malformed(error)
             return
         finally:
             self._is_decoding = False
@@ -512,70 +529,74 @@ class ClientConnection:
 
     def _answer(self, request: Request, response: Any, code: ErrorCode | None) -> None:
         dispatcher = self._dispatcher
-        if request.is_large and (self._request is not request or (response is None and code is None)):
-            dispatcher.slices.start(free_in_slices([request.message, response]))
-        if self._request is not request:
-            return  # the client is gone
+        if self._request is not request:  # the client is gone
+            dispatcher.runner.start(free_in_slices([request.message, response]))
+            return
         dispatcher.request_metrics.answered(request, dispatcher.clock.monotonic_ms())
-        if code is not None and request.is_large:
-            self._dispatcher.slices.start(self._fail_large(request, code))
-            return
-        if code is not None:
-            response = self._dispatcher.error_response(request, code)
-            if response is None:
-                self._request = None
-                self._connection.close()
-                return
-        if request.is_large and response is not None:
-            self._start_sending(request, response)
-            return
-        self._request = None
-        if request.is_large:
-            self._end_large()
-        if response is not None:
-            try:
-                parts = encode_response(response, request.version, request.correlation_id)
-            except (ValueError, KafkaError):
-                logger.exception("The response to %s cannot be sent", request)
-                self._connection.close()
-                return
-            self._connection.send(parts)
-        if not self._synchronous:
-            self._connection.resume()
+        if code is None:
+            self._reply(request, response)
+        elif self._is_large:
+            dispatcher.runner.start(self._fail_large(request, code))
+        else:
+            self._reply_error(request, dispatcher.error_response(request, code))
 
     def _fail_large(self, request: Request, code: ErrorCode) -> Task[None]:
         """Build the error response of a large request in a thread; it needs only the request."""
         made: list[Any] = []
         yield Beside(lambda: made.append(self._dispatcher.error_response(request, code)))
-        if self._request is not request:
-            return  # the client is gone
-        if made[0] is None:
+        if self._request is request:  # else the client is gone
+            self._reply_error(request, made.pop())
+
+    def _reply_error(self, request: Request, response: Any) -> None:
+        """Send the API's error response; None if it has none."""
+        if response is not None:
+            self._reply(request, response)
+        else:
             self._request = None
             self._connection.close()
-        else:
-            self._start_sending(request, made.pop())
 
-    def _start_sending(self, request: Request, response: Any) -> None:
-        """Encode and send a response that may be large; only few of those for clients are made at a time."""
-        runs = self._dispatcher.slices if self._goes_first(request) else self._dispatcher.large_answers
-        runs.start(self._send_large(request, response))
-
-    def _send_large(self, request: Request, response: Any) -> Task[None]:
-        """Encode a response in slices; the request counts as unanswered until it is sent."""
-        parts: list[Part] = []
+    def _reply(self, request: Request, response: Any) -> None:
+        """Encode and send a response; None for none."""
+        if response is None:
+            self._sent(request, None)
+            return
         try:
-            if self._request is request:  # else the client is gone
-                parts = yield from encode_response_in_slices(response, request.version, request.correlation_id)
+            parts = begin_response(response, request.version, request.correlation_id)
         except (ValueError, KafkaError):
-            logger.exception("The response to %s cannot be sent", request)
-            self._connection.close()
+            self._unsendable(request)
+            return
+        if isinstance(parts, list):  # as most
+            self._connection.send(parts)
+            self._sent(request, None)
+            return
+        # A large one: only few of those for clients are made at a time.
+        runs = self._dispatcher.runner if self._goes_first(request) else self._dispatcher.large_answers
+        runs.start(self._encode_on(request, response, parts))
+
+    def _encode_on(self, request: Request, response: Any, encoding: Task[list[Part]]) -> Task[None]:
+        """Go on with a response; its request counts as unanswered until it is sent."""
+        try:
+            parts: list[Part] = (yield from encoding) if self._request is request else []
+        except (ValueError, KafkaError):
+            self._unsendable(request)
             return
         if self._request is request:  # else the client is gone
-            self._request = None
-            self._end_large()
             self._connection.send(parts)
-            if not self._synchronous:
-                self._connection.resume()
-        held = [request.message, response]
-        del request, response, parts
-        yield from free_in_slices(held)
+            self._sent(request, response)
+        else:
+            self._dispatcher.runner.start(free_in_slices([request.message, response]))
+
+    def _unsendable(self, request: Request) -> None:
+        logger.exception("The response to %s cannot be sent", request)
+        self._connection.close()
+
+    def _sent(self, request: Request, large_response: Any) -> None:
+        """A request is answered: go on with the connection, and free what was large."""
+        self._request = None
+        is_large, self._is_large = self._is_large, False
+        if is_large:
+            self._end_large()
+        if not self._synchronous:
+            self._connection.resume()
+        if is_large or large_response is not None:
+            self._dispatcher.runner.start(free_in_slices([request.message, large_response]))

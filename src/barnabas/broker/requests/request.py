@@ -75,7 +75,6 @@ class Request:
         "client_id",
         "correlation_id",
         "is_abandoned",
-        "is_large",
         "message",
         "received_ms",
         "timer",
@@ -102,8 +101,6 @@ class Request:
         self.client = client
         self.received_ms = received_ms
         """On the monotonic clock."""
-        self.is_large = False
-        """Whether it, or its response, may name so much that it is served in slices."""
         self.is_abandoned = False
         """Whether the client is gone."""
         self.waiter: DelayedOperation | None = None
@@ -120,6 +117,12 @@ class Request:
             self.waiter.force_complete()
         if self.timer is not None:
             self.timer.cancel()
+
+    def wait_in(self, operation: DelayedOperation | None) -> None:
+        """The request waits in an operation, unless it is None. It is completed at once if the client is gone."""
+        self.waiter = operation
+        if operation is not None and self.is_abandoned:
+            operation.force_complete()
 
     @property
     def is_answered(self) -> bool:

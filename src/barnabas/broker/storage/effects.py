@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from barnabas.base.clock import Now
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 
 __all__ = ["Effects", "InSlices", "Later", "RunBeside"]
 
@@ -36,7 +36,7 @@ class InSlices(NamedTuple):
     """Do ``work`` in slices, then continue with ``then``. What the work raises is logged under ``name``."""
 
     name: str
-    work: Sliced[None]
+    work: Task[None]
     then: "Callable[[Now], Effects]"
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from barnabas.base.clock import Now
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.processes import NoWorkerError, StartProcess, WorkerLostError
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.storage.effects import Effects, InSlices, Later, RunBeside
 from barnabas.log.compaction.cleanable import Cleanable, cleanable
@@ -134,7 +134,7 @@ class LogCleaner:
             logger.exception("Beginning to compact failed")
         return [*effects, self._later_look()]
 
-    def _find_due(self, now: Now) -> Sliced[None]:
+    def _find_due(self, now: Now) -> Task[None]:
         logs = tuple(self._log_dirs.logs().values())
         if self._uncleanable:
             self._uncleanable = {log: self._uncleanable[log] for log in logs if log in self._uncleanable}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Beside, Sliced, one_by_one
+from barnabas.base.tasks import Beside, Task, one_by_one
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.storage.effects import Effects, InSlices, Later
 from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
@@ -36,7 +36,7 @@ class Job(NamedTuple):
 
     name: str
     period_ms: int
-    run: Callable[[Now], Sliced[None]]
+    run: Callable[[Now], Task[None]]
 
 
 class StorageSchedule:
@@ -95,18 +95,18 @@ class StorageSchedule:
     def _run(self, job: Job, now: Now) -> Effects:
         return [InSlices(job.name, job.run(now), lambda _: [Later(job.period_ms, partial(self._run, job))])]
 
-    def apply_retention(self, now: Now) -> Sliced[None]:
+    def apply_retention(self, now: Now) -> Task[None]:
         """Delete expired segments; fetches that wait below the new log start offset are answered."""
         shorter = yield from self._log_dirs.apply_retention(now.wall_ms)
         for topic_partition in shorter:
             self._partition_changed(topic_partition)
             yield None
 
-    def delete_logs(self, now: Now) -> Sliced[None]:
+    def delete_logs(self, now: Now) -> Task[None]:
         """Remove deleted files whose delay is over."""
         yield from self._log_dirs.purge_deleted(now.wall_ms)
 
-    def flush(self, now: Now) -> Sliced[None]:
+    def flush(self, now: Now) -> Task[None]:
         """Sync rolled segments, and what flush.messages and flush.ms ask for."""
         due = yield from self._log_dirs.flush_due(now.wall_ms)
         for log in due:
@@ -114,15 +114,15 @@ class StorageSchedule:
                 self._flush(log, log.flusher.is_due(log.config, now.wall_ms))
             yield None
 
-    def checkpoint_recovery_points(self, _: Now) -> Sliced[None]:
+    def checkpoint_recovery_points(self, _: Now) -> Task[None]:
         """Write recovery-point-offset-checkpoint."""
         yield from self._log_dirs.checkpoint(RECOVERY_POINTS)
 
-    def checkpoint_start_offsets(self, _: Now) -> Sliced[None]:
+    def checkpoint_start_offsets(self, _: Now) -> Task[None]:
         """Write log-start-offset-checkpoint."""
         yield from self._log_dirs.checkpoint(LOG_START_OFFSETS)
 
-    def checkpoint_high_watermarks(self, _: Now) -> Sliced[None]:
+    def checkpoint_high_watermarks(self, _: Now) -> Task[None]:
         """Write replication-offset-checkpoint in each log dir where a high watermark moved."""
         for write in (yield from self._log_dirs.high_watermarks.due()):
             try:
@@ -133,7 +133,7 @@ class StorageSchedule:
             else:
                 self._log_dirs.high_watermarks.commit(write)
 
-    def expire_producers(self, now: Now) -> Sliced[None]:
+    def expire_producers(self, now: Now) -> Task[None]:
         """Remove the state of producers that were silent for producer.id.expiration.ms."""
         expiration_ms = self._config["producer.id.expiration.ms"]
         for log in one_by_one(self._log_dirs.logs().values()):
@@ -143,7 +143,7 @@ class StorageSchedule:
                 logger.warning("%s", error)
             yield None
 
-    def close_idle(self, now: Now) -> Sliced[None]:
+    def close_idle(self, now: Now) -> Task[None]:
         """Close connections that were silent for connections.max.idle.ms; a negative value means never."""
         max_idle_ms = self._config["connections.max.idle.ms"]
         if max_idle_ms >= 0:

@@ -12,7 +12,7 @@ from functools import partial
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced, Slices
+from barnabas.base.tasks import Runner, Task
 from barnabas.base.threads import InThread
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
 from barnabas.broker.storage.effects import Effects, InSlices, Later
@@ -32,11 +32,11 @@ _RETRY_MS = 500
 class Background:
     """Performs `Effects`: work in threads and in slices, and steps at a later time."""
 
-    def __init__(self, clock: Clock, call_later: CallLater, in_thread: InThread, slices: Slices) -> None:
+    def __init__(self, clock: Clock, call_later: CallLater, in_thread: InThread, runner: Runner) -> None:
         self._clock = clock
         self._call_later = call_later
         self._in_thread = in_thread
-        self._slices = slices
+        self._runner = runner
         self._timers: dict[int, Timer] = {}
         self._planned = 0
         self._is_stopped = False
@@ -62,11 +62,11 @@ class Background:
                     self._plan(effect)
                 case InSlices(name, work, then):
                     self.work = name
-                    self._slices.start(self._followed(name, work, then))
+                    self._runner.start(self._followed(name, work, then))
                 case _:
                     self._in_thread(effect.work, self._reporting(effect.done))
 
-    def _followed(self, name: str, work: Sliced[None], then: Callable[[Now], Effects]) -> Sliced[None]:
+    def _followed(self, name: str, work: Task[None], then: Callable[[Now], Effects]) -> Task[None]:
         try:
             yield from work
         except Exception:

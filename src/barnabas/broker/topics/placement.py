@@ -14,7 +14,7 @@ In Kafka: `AdminUtils.assignReplicasToBrokers`.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from barnabas.base.slices import Sliced, at_once
+from barnabas.base.tasks import Task, done_here
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["Choices", "assign_replicas", "assign_replicas_in_slices", "rack_alternated"]
@@ -36,7 +36,7 @@ def assign_replicas(
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
     """See `assign_replicas_in_slices`."""
-    return at_once(
+    return done_here(
         assign_replicas_in_slices(
             racks, partitions, replication_factor, rng, fixed_start=fixed_start, first_partition=first_partition
         )
@@ -51,7 +51,7 @@ def assign_replicas_in_slices(
     *,
     fixed_start: int = -1,
     first_partition: int = 0,
-) -> Sliced[dict[int, tuple[int, ...]]]:
+) -> Task[dict[int, tuple[int, ...]]]:
     """Replicas by partition number, the preferred leader first.
 
     ``racks`` maps broker ids to racks: either every broker has one or none is used. ``fixed_start`` of zero or more

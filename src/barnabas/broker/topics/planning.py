@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import ZERO_UUID, Uuid
 from barnabas.base.randomness import Random
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.broker.cluster.znodes import MAX_ASSIGNMENT_BYTES, ReplicaAssignment
 from barnabas.broker.topics.placement import assign_replicas_in_slices
 from barnabas.log.settings import LogConfig
@@ -101,7 +101,7 @@ def plan_creation(
     default_replication_factor: int,
     config_defaults: Mapping[str, str],
     max_replicas: int = MAX_REPLICAS_A_REQUEST,
-) -> Sliced[CreationPlan]:
+) -> Task[CreationPlan]:
     """Check one topic of a CreateTopics request and place its replicas; raises `KafkaError` with Kafka's words.
 
     The topics before it in the request have left ``max_replicas``.
@@ -194,7 +194,7 @@ def plan_growth(
     count: int,
     assignments: Sequence[Sequence[int]] | None,
     rng: Random,
-) -> Sliced[dict[int, ReplicaAssignment]]:
+) -> Task[dict[int, ReplicaAssignment]]:
     """The new partitions of a topic that is to have ``count``; raises `KafkaError` with Kafka's words."""
     current = len(existing)
     if not existing:

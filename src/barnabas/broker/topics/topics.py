@@ -13,8 +13,7 @@ from barnabas.base.excerpts import Tally, some_of
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
-from barnabas.base.slices import Sliced
-from barnabas.base.tasks import list_of
+from barnabas.base.tasks import Task, list_of
 from barnabas.broker.cluster.steps import (
     Ask,
     Committed,
@@ -109,7 +108,7 @@ class Topics:
 
     def plan(
         self, topic: CreatableTopic, existing: TakenNames, max_replicas: int = MAX_REPLICAS_A_REQUEST
-    ) -> Sliced[CreationPlan]:
+    ) -> Task[CreationPlan]:
         """See `plan_creation`."""
         if topic.name in self._controller.context.to_delete:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' is marked for deletion.")

@@ -15,7 +15,7 @@ from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.network import Part
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
 from barnabas.wire.kafka.reader_source import Reader, SlicedReader, compile_reader, compile_sliced_reader, has_records
-from barnabas.wire.kafka.schema import Message, MessageType
+from barnabas.wire.kafka.schema import Message, MessageType, has_arrays
 from barnabas.wire.kafka.writer_source import SlicedWriter, Writer, compile_sliced_writer, compile_writer
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "has_records",
     "join_small",
     "reader",
+    "reader_in_turns",
     "sliced_reader",
     "sliced_writer",
     "writer",
@@ -68,6 +69,12 @@ def sliced_reader(message_type: type[Message], version: int) -> SlicedReader:
     """As `reader`, for messages with many structures: a generator that returns what the reader returns."""
     _check_version(message_type, version)
     return compile_sliced_reader(message_type, version)
+
+
+@cache
+def reader_in_turns(message_type: type[Message], version: int) -> Reader | SlicedReader:
+    """`sliced_reader`, or `reader` for a message in which there are no arrays of structures, and whose size is small by that."""
+    return (sliced_reader if has_arrays(message_type) else reader)(message_type, version)
 
 
 @cache

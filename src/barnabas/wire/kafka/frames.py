@@ -19,23 +19,23 @@ from typing import Any, NamedTuple
 
 from barnabas.base.files import Buffer
 from barnabas.base.network import Part
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.base.tuples import new_tuple
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import has_records, join_small, sliced_writer, writer
 from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
 from barnabas.wire.kafka.primitives import skip_tagged_fields
-from barnabas.wire.kafka.schema import Message, structures_in
-from barnabas.wire.kafka.writer_source import Writer
+from barnabas.wire.kafka.schema import Message, has_arrays, structures_in
+from barnabas.wire.kafka.writer_source import SlicedWriter, Writer
 
 __all__ = [
     "RequestHeader",
     "ResponseHeader",
+    "begin_response",
     "decode_request_header",
     "decode_response_header",
     "encode_request",
     "encode_response",
-    "encode_response_in_slices",
     "free_in_slices",
     "request_header_version",
     "response_header_version",
@@ -171,20 +171,33 @@ def encode_response(message: Message, version: int, correlation_id: int) -> list
     return _response_frame(format_, correlation_id, pieces)
 
 
-def encode_response_in_slices(message: Message, version: int, correlation_id: int) -> Sliced[list[Part]]:
-    """As `encode_response`, for a message with many structures."""
-    pieces: list[Part] = []
-    joined: list[Part] = [b""]
-    for _ in sliced_writer(type(message), version)(message, pieces.append):
+def begin_response(message: Message, version: int, correlation_id: int) -> list[Part] | Task[list[Part]]:
+    """As `encode_response`; for a message with many structures, a task that goes on with it."""
+    format_ = _response_format(type(message), version)
+    pieces: list[Part] = [b""]
+    if format_.write_in_turns is None:
+        format_.write(message, pieces.append)
+        return _response_frame(format_, correlation_id, pieces)
+    writing = format_.write_in_turns(message, pieces.append)
+    for _ in writing:
+        return _write_on(format_, correlation_id, pieces, writing)
+    return _response_frame(format_, correlation_id, pieces)
+
+
+def _write_on(
+    format_: "_ResponseFormat", correlation_id: int, pieces: list[Part], writing: Task[None]
+) -> Task[list[Part]]:
+    joined = [pieces.pop(0)]  # the header's place
+    for _ in writing:
         if len(pieces) > _PIECES_A_STEP:
             joined += join_small(pieces)
             pieces.clear()
         yield None
     joined += pieces
-    return _response_frame(_response_format(type(message), version), correlation_id, joined)
+    return _response_frame(format_, correlation_id, joined)
 
 
-def free_in_slices(held: list[Any]) -> Sliced[None]:
+def free_in_slices(held: list[Any]) -> Task[None]:
     """Give up messages piece by piece; ``held`` should have the last references to them.
 
     To free a message that names 99,000 things takes up to 30 ms. The messages are not changed: others may still read them.
@@ -198,6 +211,8 @@ class _ResponseFormat(NamedTuple):
     """What is the same in all responses of one type in one version."""
 
     write: Writer
+    write_in_turns: SlicedWriter | None
+    """None for a message that has no arrays of structures."""
     header: Struct
     """The frame's length, which does not count itself, and the header."""
     has_records: bool
@@ -206,7 +221,9 @@ class _ResponseFormat(NamedTuple):
 @cache
 def _response_format(message_type: type[Message], version: int) -> _ResponseFormat:
     header = _RESPONSE_V1 if response_header_version(message_type.API_KEY, version) else _RESPONSE_V0
-    return _ResponseFormat(writer(message_type, version), header, has_records(message_type, version))
+    write = writer(message_type, version)
+    in_turns = sliced_writer(message_type, version) if has_arrays(message_type) else None
+    return _ResponseFormat(write, in_turns, header, has_records(message_type, version))
 
 
 def _response_frame(format_: _ResponseFormat, correlation_id: int, pieces: list[Part]) -> list[Part]:

@@ -25,15 +25,15 @@ from functools import cache
 from typing import Any
 
 from barnabas.base.files import Buffer
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.wire.kafka.errors import MalformedMessageError, OversizedMessageError
 from barnabas.wire.kafka.primitives import MOST_TAGGED_FIELDS, number_reader, packer, read_uvarint, skip_tagged_fields
-from barnabas.wire.kafka.schema import FIXED, LONGEST_STRING, Field, Message, Struct
+from barnabas.wire.kafka.schema import FIXED, LONGEST_STRING, STRUCTURES_A_STEP, Field, Message, Struct
 
 __all__ = ["Reader", "SlicedReader", "compile_reader", "compile_sliced_reader", "has_records", "reader_source"]
 
 Reader = Callable[[Buffer, int], tuple[Any, int]]
-SlicedReader = Callable[[Buffer, int], Sliced[tuple[Any, int]]]
+SlicedReader = Callable[[Buffer, int], Task[tuple[Any, int]]]
 
 _COPY_BELOW_BYTES = 65536
 _MAX_ELEMENTS = 100_000
@@ -55,7 +55,7 @@ def compile_reader(cls: type[Message], version: int) -> Reader:
 
 
 def compile_sliced_reader(cls: type[Message], version: int) -> SlicedReader:
-    """The same as a generator, which yields after each structure of an array."""
+    """The same as a generator, which yields where others may have their turn: see `STRUCTURES_A_STEP`."""
     read: SlicedReader = _compile(cls, version, in_slices=True)
     return read
 
@@ -161,6 +161,8 @@ class _ReaderSource:
         else:
             # Slices of bytes become text faster than those of views.
             prepare = f" if type(data) is not bytes and len(data) < {_COPY_BELOW_BYTES}: data = bytes(data)\n"
+        if self.in_slices:
+            prepare += " made = 0\n"
         if self.limit:
             prepare += f" left = {self.limit}\n"
         body = "\n".join(self._lines)
@@ -381,7 +383,8 @@ class _ReaderSource:
         self._flush()
         self._line(f"{add}({item})")
         if self.in_slices:
-            self._line("yield")
+            self._line("made += 1")
+            self._line(f"if not made % {STRUCTURES_A_STEP}: yield")
         self._depth -= 1
         self._line(f"{place} = {items}")
 

@@ -201,6 +201,21 @@ class Struct(metaclass=_StructType):
         return shown
 
 
+def has_arrays(struct_type: type[Struct]) -> bool:
+    """Whether a structure has arrays of structures or texts, of which there may be very many."""
+    return any(
+        field.element not in FIXED
+        if field.kind == "array"
+        else isinstance(field.element, type) and has_arrays(field.element)
+        for field in struct_type.FIELDS
+    )
+
+
+STRUCTURES_A_STEP = 128
+"""A reader or a writer that is a task yields after so many structures, some tenths of a millisecond. Not after each: to look at the
+time costs as much as a small one. And what ends before its first yield is known to be small, so it is kept by nobody."""
+
+
 def structures_in(value: object) -> Sequence[Struct]:
     """The structures in the lists of a structure; none in any other value."""
     if not isinstance(value, Struct):

@@ -16,15 +16,15 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.primitives import number_writer, packer, uvarint
-from barnabas.wire.kafka.schema import FIXED, LONGEST_STRING, Field, Message, Struct
+from barnabas.wire.kafka.schema import FIXED, LONGEST_STRING, STRUCTURES_A_STEP, Field, Message, Struct
 
 __all__ = ["SlicedWriter", "Writer", "compile_sliced_writer", "compile_writer", "writer_source"]
 
 Writer = Callable[[Any, Callable[[Any], None]], None]
-SlicedWriter = Callable[[Any, Callable[[Any], None]], Sliced[None]]
+SlicedWriter = Callable[[Any, Callable[[Any], None]], Task[None]]
 
 
 def compile_writer(cls: type[Message], version: int) -> Writer:
@@ -34,7 +34,7 @@ def compile_writer(cls: type[Message], version: int) -> Writer:
 
 
 def compile_sliced_writer(cls: type[Message], version: int) -> SlicedWriter:
-    """The same as a generator, which yields after each structure of an array."""
+    """The same as a generator, which yields where others may have their turn: see `STRUCTURES_A_STEP`."""
     write: SlicedWriter = _compile(cls, version, in_slices=True)
     return write
 
@@ -93,8 +93,9 @@ class _WriterSource:
         self._flush()
         what = f"{self.cls.__name__} v{self.version}"
         body = "\n".join(self._lines) or "  pass"
+        prepare = " made = 0\n" if self.in_slices else ""
         return (
-            f"def write(m, w):\n try:\n{body}\n"
+            f"def write(m, w):\n{prepare} try:\n{body}\n"
             f" except (StructError, AttributeError, TypeError, UnicodeEncodeError) as error:\n"
             f"  raise unencodable('{what}', error) from error\n{' if 0: yield' if self.in_slices else ''}\n"
         )
@@ -266,7 +267,8 @@ class _WriterSource:
             self._struct(field.element, item, field.element.__name__)
             self._flush()
             if self.in_slices:
-                self._line("yield")
+                self._line("made += 1")
+                self._line(f"if not made % {STRUCTURES_A_STEP}: yield")
             self._depth -= 1
         elif field.element in FIXED:
             character = FIXED[field.element]
