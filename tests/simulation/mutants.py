@@ -126,7 +126,11 @@ def keep_the_torn_tail() -> None:
     """After a crash the log is taken as it is."""
     from barnabas.log import recovery
 
-    patch(recovery, "_recover", lambda *_args: False)
+    def recover_log(inspection, segments, _epochs, checkpointed, _config):
+        inspection.remove_strays()
+        return (inspection.extents[-1].next_offset if segments else checkpointed.log_start_offset), False
+
+    patch(recovery, "recover_log", recover_log)
 
 
 def obey_a_stale_controller() -> None:

@@ -16,6 +16,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from barnabas.base.errors import ConfigError, CorruptDataError
 from barnabas.base.files import Files
@@ -32,6 +33,7 @@ __all__ = [
     "META_PROPERTIES",
     "PARTITION_METADATA",
     "RECOVERY_POINTS",
+    "Checkpointed",
     "CleanShutdown",
     "MetaProperties",
     "parse_epochs",
@@ -157,6 +159,28 @@ def read_topic_id(files: Files, path: str) -> Uuid | None:
 def write_topic_id(files: Files, path: str, topic_id: bytes, *, sync: bool) -> None:
     """Write a ``partition.metadata``."""
     files.write_atomically(path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode(), sync=sync)
+
+
+class Checkpointed(NamedTuple):
+    """The offsets of a log in the checkpoints of its log dir, 0 where they have no entry."""
+
+    was_clean: bool
+    """Whether the last stop was clean."""
+    recovery_point: int
+    log_start_offset: int
+    start_offsets_path: str
+    """The checkpoint that says so."""
+    high_watermark: int
+    producer_expiration_ms: int
+    cleaner_offset: int | None = None
+    """Where the last compaction ended; None when there was none."""
+    has_kept_pages: bool = False
+    """Whether the machine has run on since the last stop, so that the files hold all that was written."""
+
+    @property
+    def may_lack_writes(self) -> bool:
+        """Whether power may have been lost: then a small file and its copy may differ with no other broker here."""
+        return not self.was_clean and not self.has_kept_pages
 
 
 class MetaProperties:

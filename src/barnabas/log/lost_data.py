@@ -23,6 +23,7 @@ knowledge in a file of its own in the partition's folder, ``barnabas-lost-data``
 log is used. Apache Kafka's broker leaves files with names that it does not know where they are.
 """
 
+import logging
 import re
 from typing import NamedTuple
 
@@ -32,11 +33,14 @@ __all__ = [
     "LOST_DATA",
     "LostData",
     "find_lost_data",
+    "keep_lost_data",
     "merge_lost_data",
     "read_lost_data",
     "remove_lost_data",
     "write_lost_data",
 ]
+
+logger = logging.getLogger(__name__)
 
 LOST_DATA = "barnabas-lost-data"
 _LAYOUT = re.compile(
@@ -113,3 +117,15 @@ def remove_lost_data(files: Files, directory: str) -> None:
         files.remove(f"{directory}/{LOST_DATA}")
     except FileNotFoundError:
         return
+
+
+def keep_lost_data(files: Files, directory: str, found: LostData | None) -> LostData | None:
+    """What this start or an earlier one found, kept for the next."""
+    known = read_lost_data(files, directory)
+    if found is None:
+        return known
+    logger.error("%s has lost records: %s", directory, found.reason)
+    merged = merge_lost_data(known, found)
+    if merged is not None and merged != known:
+        write_lost_data(files, directory, merged)
+    return merged

@@ -1,15 +1,13 @@
 """Loading a partition's folder, and making it whole again after a crash. Kafka: LogLoader, LogManager.loadLog.
 
-After a clean stop the files are taken as they are, if the active segment ends with a whole batch. Otherwise all below
-the recovery point is on stable storage and is trusted; every batch past it is checked (CRC, rising offsets, leader epochs
-that do not go back), and the log ends before the first that fails: the longest valid prefix. If that one is damaged, not
-torn, records are lost, and what is cut off is kept aside. What no CRC covers is put right where the neighbours show what it
-was (`barnabas.log.sound_batches`). State derived from the log is made again from it: indexes, producer state, leader epochs.
-A checkpoint that contradicts the log never costs records of it. So the time of a start is bounded by the unflushed bytes,
-not by the log.
+After a clean stop the files are taken as they are, if the active segment ends with a whole batch. In the order of `load_log`:
 
-Also undone or completed here: deletions (``.deleted``), compactions before (``.cleaned``) and after (``.swap``) their
-point of no return, index files without a log. `barnabas.log.lost_data` decides whether the log has lost records.
+- What was interrupted is undone or completed (`barnabas.log.unfinished`), and index files without a log are removed.
+- The segments are compared with each other: is one out of place, or missing (`barnabas.log.missing_records`)?
+- The log's end is looked for where it was not stopped cleanly (`barnabas.log.tail_recovery`).
+- `barnabas.log.lost_data` decides whether the log has lost records.
+- State derived from the log is made again from it: indexes, producer state, leader epochs. A checkpoint that contradicts the
+  log never costs records of it.
 """
 
 import contextlib
@@ -27,6 +25,7 @@ from barnabas.log.bounds import Bounds
 from barnabas.log.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
+    Checkpointed,
     read_topic_id,
     write_epochs,
     write_topic_id,
@@ -37,38 +36,29 @@ from barnabas.log.durability import Durability
 from barnabas.log.epoch_confirmation import StoredEpochs, epochs_of_batches
 from barnabas.log.holes import ACCEPTED_HOLES, DENSE, Holes, OffsetSpan, covers, make_dense, read_accepted
 from barnabas.log.leader_epochs import LeaderEpochCache, LeaderEpochs
-from barnabas.log.lost_data import LostData, find_lost_data, merge_lost_data, read_lost_data, write_lost_data
+from barnabas.log.lost_data import LostData, find_lost_data, keep_lost_data, merge_lost_data
 from barnabas.log.missing_records import Inspection, lost_by, remove_from_log
 from barnabas.log.names import (
-    CLEANED,
-    DELETED,
     INDEX,
     LOG,
-    SEGMENT_SUFFIXES,
     SNAPSHOT,
-    SWAP,
     TIME_INDEX,
     TXN_INDEX,
-    UNFINISHED,
     base_offset_of,
     file_name,
 )
 from barnabas.log.producer_replay import load_producers, rebuild_transaction_indexes
 from barnabas.log.producer_snapshots import ProducerSnapshots
 from barnabas.log.producer_state import ProducerState
-from barnabas.log.segment.damage import damaged_upto
 from barnabas.log.segment.folder import Folder
-from barnabas.log.segment.mending import BatchPlace
-from barnabas.log.segment.offset_index import MAX_RELATIVE
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
-from barnabas.log.set_aside import keep_bytes
 from barnabas.log.settings import LogConfig
-from barnabas.log.sound_batches import sound_batches
-from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader, read_header
+from barnabas.log.tail_recovery import recover_log
+from barnabas.log.unfinished import finish_interrupted, remove_deleted
 
-__all__ = ["Checkpointed", "LoadedLog", "LogOptions", "create_log", "load_log", "make_log_files"]
+__all__ = ["LoadedLog", "LogOptions", "create_log", "load_log", "make_log_files"]
 
 logger = logging.getLogger(__name__)
 
@@ -84,28 +74,6 @@ class LogOptions(NamedTuple):
     rng: Random
     on_failure: Callable[[str], None]
     """Called with the reason when the disk fails."""
-
-
-class Checkpointed(NamedTuple):
-    """The offsets of a log in the checkpoints of its log dir, 0 where they have no entry."""
-
-    was_clean: bool
-    """Whether the last stop was clean."""
-    recovery_point: int
-    log_start_offset: int
-    start_offsets_path: str
-    """The checkpoint that says so."""
-    high_watermark: int
-    producer_expiration_ms: int
-    cleaner_offset: int | None = None
-    """Where the last compaction ended; None when there was none."""
-    has_kept_pages: bool = False
-    """Whether the machine has run on since the last stop, so that the files hold all that was written."""
-
-    @property
-    def may_lack_writes(self) -> bool:
-        """Whether power may have been lost: then a small file and its copy may differ with no other broker here."""
-        return not self.was_clean and not self.has_kept_pages
 
 
 class LoadedLog(NamedTuple):
@@ -155,7 +123,7 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     """The log in a folder. Raises `OSError`, and `CorruptDataError` for what must not be cut off: batches of old formats."""
     folder = Folder(options.open_files.files, options.directory)
     all_names = folder.files.list(folder.directory)
-    names = _finish_interrupted(folder, options, all_names)
+    names = finish_interrupted(folder, options.open_files, all_names, options.now_ms)
     found = _open_segments(folder, options, names)
     accepted = read_accepted(folder.files, folder.directory) if ACCEPTED_HOLES in names else []
     stored = StoredEpochs(folder)
@@ -168,12 +136,9 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         and (stored.is_ours or checkpointed.may_lack_writes)
         and not _is_compacted(options, checkpointed),
     )
-    end_offset, epochs_changed = _recover(inspection, found, epochs, checkpointed, options.config)
+    end_offset, epochs_changed = recover_log(inspection, found, epochs, checkpointed, options.config)
     start_offset = _believed_start(options, found, end_offset, checkpointed)
-    end_lost = find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
-    if end_lost is not None and (checkpointed.was_clean or inspection.has_strays):
-        end_lost = end_lost._replace(is_damage=True)
-    lost_data = _note_lost_data(folder, merge_lost_data(end_lost, lost_by(inspection.holes, accepted, end_offset)))
+    lost_data = _find_losses(inspection, accepted, end_offset, checkpointed)
     if found and end_offset < start_offset:
         logger.warning("%s ends at %d, below its log start offset %d", options.directory, end_offset, start_offset)
         _remove_all(folder, found)
@@ -186,19 +151,48 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     if not stored.is_believed:
         epochs, epochs_changed = stored.confirm(epochs, found, start_offset, end_offset)
     epochs_changed |= _fit_epochs(epochs, found, start_offset, end_offset)
+    bounds = Bounds(start_offset, end_offset, checkpointed.high_watermark)
+    bounds.set_cleaned(checkpointed.cleaner_offset)
     recovery_point = end_offset if checkpointed.was_clean else min(checkpointed.recovery_point, end_offset)
     durability = Durability(folder, recovery_point, options.now_ms)
     if epochs_changed:
         write_epochs(folder.files, folder.path(LEADER_EPOCHS), epochs.entries, sync=False)
         durability.file_written(LEADER_EPOCHS)
-    _remove_deleted(folder, all_names)
+    remove_deleted(folder, all_names)
+    holes = _make_holes(folder, bounds, accepted, is_sparse=not inspection.is_dense, is_marked=DENSE in names)
+    components = _derive(options, checkpointed, folder, names, found, bounds, durability, epochs, holes)
+    return LoadedLog(components, _load_topic_id(folder), lost_data)
+
+
+def _find_losses(
+    inspection: Inspection, accepted: Sequence[OffsetSpan], end_offset: int, checkpointed: Checkpointed
+) -> LostData | None:
+    """What the log has lost at its end and before it, now or earlier."""
+    folder = inspection.folder
+    at_end = find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
+    if at_end is not None and (checkpointed.was_clean or inspection.has_strays):
+        at_end = at_end._replace(is_damage=True)
+    found = merge_lost_data(at_end, lost_by(inspection.holes, accepted, end_offset))
+    return keep_lost_data(folder.files, folder.directory, found)
+
+
+def _derive(
+    options: LogOptions,
+    checkpointed: Checkpointed,
+    folder: Folder,
+    names: list[str],
+    found: list[Segment],
+    bounds: Bounds,
+    durability: Durability,
+    epochs: LeaderEpochs,
+    holes: Holes,
+) -> LogComponents:
+    """The components of a log whose segments are whole: transaction indexes and producer state follow from them."""
     snapshots = ProducerSnapshots(folder, durability, _offsets_of(names, SNAPSHOT))
     rebuild_transaction_indexes(folder, snapshots, found, names)
     segments = Segments(folder, options.open_files, found, options.rng)
-    bounds = Bounds(start_offset, end_offset, checkpointed.high_watermark)
-    bounds.set_cleaned(checkpointed.cleaner_offset)
     producers = _load_producers(folder, snapshots, segments, bounds, options.now_ms, checkpointed)
-    components = LogComponents(
+    return LogComponents(
         folder,
         segments,
         bounds,
@@ -207,9 +201,24 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         producers,
         snapshots,
         Deletions(folder, snapshots),
-        _make_holes(folder, bounds, accepted, is_sparse=not inspection.is_dense, is_marked=DENSE in names),
+        holes,
     )
-    return LoadedLog(components, _load_topic_id(folder), lost_data)
+
+
+def _open_segments(folder: Folder, options: LogOptions, names: list[str]) -> list[Segment]:
+    bases = _offsets_of(names, LOG)
+    known = set(bases)
+    for name in names:
+        if name.endswith((INDEX, TIME_INDEX, TXN_INDEX)) and base_offset_of(name) not in known:
+            logger.warning("%s is an index without a log and is removed", folder.path(name))
+            folder.files.remove(folder.path(name))
+    segments = []
+    for base_offset in bases:
+        size = folder.files.size(folder.path(file_name(base_offset, LOG)))
+        segments.append(Segment(folder, options.open_files, base_offset, size, created_ms=options.now_ms))
+    if segments:
+        segments[-1].activate()
+    return segments
 
 
 def _is_compacted(options: LogOptions, checkpointed: Checkpointed) -> bool:
@@ -230,13 +239,6 @@ def _forget_dense(folder: Folder) -> None:
     """From now on the log may have holes. A disk that fails here has the marker still, and is offline soon."""
     with contextlib.suppress(OSError):
         folder.files.remove(folder.path(DENSE))
-
-
-def _remove_deleted(folder: Folder, names: Iterable[str]) -> None:
-    """Remove what was deleted before this start. It explains where the log begins until the leader epochs say so."""
-    for name in names:
-        if name.endswith(DELETED):
-            folder.files.remove(folder.path(name))
 
 
 def _remove_all(folder: Folder, segments: list[Segment]) -> None:
@@ -299,255 +301,6 @@ def _start_of(holes: Sequence[Hole], accepted: Sequence[OffsetSpan], base_offset
 
 def _offsets_of(names: Iterable[str], suffix: str) -> list[int]:
     return sorted(offset for name in names if name.endswith(suffix) and (offset := base_offset_of(name)) is not None)
-
-
-def _note_lost_data(folder: Folder, found: LostData | None) -> LostData | None:
-    """What this start or an earlier one found, kept for the next."""
-    known = read_lost_data(folder.files, folder.directory)
-    if found is None:
-        return known
-    logger.error("%s has lost records: %s", folder.directory, found.reason)
-    merged = merge_lost_data(known, found)
-    if merged is not None and merged != known:
-        write_lost_data(folder.files, folder.directory, merged)
-    return merged
-
-
-# ---- what was interrupted
-
-
-def _finish_interrupted(folder: Folder, options: LogOptions, names: list[str]) -> list[str]:
-    """Undo or complete what was compacted; returns the names that are there then. What was deleted stays for `_remove_deleted`."""
-    files, directory = folder.files, folder.directory
-    odd = [name for name in names if name.endswith((*UNFINISHED, ".tmp"))]
-    if not odd:
-        return names
-    cleaned = [offset for name in odd if name.endswith(CLEANED) and (offset := base_offset_of(name)) is not None]
-    # A compaction is past its point of no return when its last .cleaned became .swap.
-    undone = min(cleaned, default=1 << 63)
-    swaps = []
-    for name in odd:
-        if name.endswith(SWAP) and (base_offset_of(name) or 0) < undone:
-            swaps.append(name)
-        elif not name.endswith(DELETED):
-            files.remove(f"{directory}/{name}")
-    for name in swaps:
-        if name.endswith(LOG + SWAP):
-            _remove_compacted(folder, options, name)
-    for name in swaps:
-        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
-    return files.list(directory)
-
-
-def _remove_compacted(folder: Folder, options: LogOptions, swap: str) -> None:
-    """Remove the segments that a swapped one stands for: those that begin in its range of offsets."""
-    base_offset = base_offset_of(swap)
-    assert base_offset is not None
-    files = folder.files
-    size = files.size(folder.path(swap))
-    segment = Segment(folder, options.open_files, base_offset, size, created_ms=options.now_ms, name_suffix=SWAP)
-    end = base_offset + 1
-    for _, header in segment.headers(0):
-        end = header.last_offset + 1
-    segment.forget()
-    for name in files.list(folder.directory):
-        offset = base_offset_of(name)
-        if offset is not None and base_offset <= offset < end and name.endswith(SEGMENT_SUFFIXES):
-            files.remove(folder.path(name))
-
-
-# ---- segments
-
-
-def _open_segments(folder: Folder, options: LogOptions, names: list[str]) -> list[Segment]:
-    bases = _offsets_of(names, LOG)
-    known = set(bases)
-    for name in names:
-        if name.endswith((INDEX, TIME_INDEX, TXN_INDEX)) and base_offset_of(name) not in known:
-            logger.warning("%s is an index without a log and is removed", folder.path(name))
-            folder.files.remove(folder.path(name))
-    segments = []
-    for base_offset in bases:
-        size = folder.files.size(folder.path(file_name(base_offset, LOG)))
-        segments.append(Segment(folder, options.open_files, base_offset, size, created_ms=options.now_ms))
-    if segments:
-        segments[-1].activate()
-    return segments
-
-
-def _recover(
-    inspection: Inspection, segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed, config: LogConfig
-) -> tuple[int, bool]:
-    """Set aside what is out of place, and let the log end with a whole and valid batch. Returns where it ends, and whether
-    leader epochs were found.
-    """
-    inspection.remove_strays()
-    _mend_closed(inspection, segments, epochs, checkpointed)
-    if not segments:
-        return checkpointed.log_start_offset, False
-    last, known_end = inspection.extents[-1], checkpointed.recovery_point
-    is_last_batch_wrong = not inspection.is_dense and last.before_last <= known_end < last.next_offset and known_end > 0
-    if checkpointed.was_clean and last.is_whole and not is_last_batch_wrong:
-        return last.next_offset, False
-    recovered = _recover_segments(inspection, segments, epochs, checkpointed, config)
-    inspection.look_again(has_gaps=recovered.has_gaps)
-    return recovered.next_offset, recovered.has_new_epochs
-
-
-class _Recovered(NamedTuple):
-    """Batches that were checked, up to the end of a segment or of the log."""
-
-    position: int
-    next_offset: int
-    has_new_epochs: bool = False
-    has_gaps: bool = False
-    """Whether there are offsets without a record between two sound batches of one file, as compaction leaves them."""
-
-
-def _recover_segments(
-    inspection: Inspection, segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed, config: LogConfig
-) -> _Recovered:
-    """Let the log end with a whole and valid batch.
-
-    After a loss of power a segment can end early, while a later segment's file is there: the batches between were never
-    synced. A log that never was compacted ends before such a gap. Where the machine has run on, the gap is a loss in the
-    middle of the log, and what lies behind it is kept.
-    """
-    folder, is_dense = inspection.folder, inspection.is_dense
-    recovery_point = checkpointed.recovery_point
-    may_cut_segments = not checkpointed.has_kept_pages
-    if checkpointed.was_clean:
-        active = segments[-1]
-        logger.warning("%s does not end with a whole batch where the last, clean stop left it", active.path)
-        recovery_point, may_cut_segments = active.base_offset, True
-    first = 0
-    for at, segment in enumerate(segments):
-        if segment.base_offset <= recovery_point:
-            first = at
-    has_new_epochs = has_gaps = False
-    next_offset = segments[first].base_offset
-    for at in range(first, len(segments)):
-        segment = segments[at]
-        segment.activate()  # its time index need not be complete
-        later = segments[at + 1 :]
-        place = _place(segment, next_offset, later, checkpointed, is_dense=is_dense)
-        recovered = _recover_segment(segment, epochs, recovery_point, place, config.index_interval_bytes)
-        end, next_offset, has_epochs, has_gaps_inside = recovered
-        has_new_epochs |= has_epochs
-        has_gaps |= has_gaps_inside
-        has_gap = bool(later) and is_dense and later[0].base_offset > max(next_offset, recovery_point)
-        if (end < segment.size or has_gap) and (may_cut_segments or not later):
-            damage = _note_lost_data(folder, _damage(segment, later, end, next_offset))
-            _cut(folder, segment, later, recovered, keeps_bytes=damage is not None)
-            del segments[at + 1 :]
-            break
-        if later:
-            segment.finish_indexes()
-            segment.deactivate()
-    return _Recovered(0, next_offset, has_new_epochs, has_gaps)
-
-
-def _mend_closed(
-    inspection: Inspection, segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed
-) -> None:
-    """Put right what no CRC covers in closed segments that recovery does not look at and that do not end as they should."""
-    has_mended = False
-    for at, extent in enumerate(inspection.extents[:-1]):
-        if extent.is_whole or not (
-            checkpointed.was_clean or segments[at + 1].base_offset <= checkpointed.recovery_point
-        ):
-            continue
-        segment = segments[at]
-        place = _place(segment, 0, segments[at + 1 :], checkpointed, is_dense=inspection.is_dense)
-        for _ in sound_batches(segment, 0, place, epochs, is_entry=False):
-            has_mended = True
-    if has_mended:
-        inspection.look_again(has_gaps=False)
-
-
-def _place(
-    segment: Segment, next_offset: int, later: Sequence[Segment], checkpointed: Checkpointed, *, is_dense: bool
-) -> BatchPlace:
-    """What is known of the first batch of a segment."""
-    return BatchPlace(
-        max(next_offset, segment.base_offset),
-        segment.base_offset + MAX_RELATIVE,
-        is_dense,
-        checkpointed.recovery_point if checkpointed.was_clean else None,
-        _first_header(later),
-        checkpointed.may_lack_writes,
-    )
-
-
-def _first_header(segments: Sequence[Segment]) -> BatchHeader | None:
-    for segment in segments:
-        if segment.size >= HEADER_BYTES:
-            return read_header(segment.file.read_at(0, HEADER_BYTES))
-    return None
-
-
-def _damage(segment: Segment, later: list[Segment], end: int, next_offset: int) -> LostData | None:
-    """What it costs to let the log end in a segment; None for what a crash leaves of the last append."""
-    lost_upto = None
-    if end < segment.size:
-        lost_upto = damaged_upto(segment.file, end, segment.size, next_offset, segment.base_offset + MAX_RELATIVE)
-    if later:
-        # A segment is closed after a whole batch, so even what looks torn was more once.
-        later[-1].activate()  # its indexes need not be complete
-        lost_upto = max(lost_upto or 0, later[-1].end().next_offset)
-    if lost_upto is None:
-        return None
-    return LostData(f"{segment.path} is damaged at byte {end}", next_offset, lost_upto)
-
-
-def _cut(folder: Folder, segment: Segment, later: list[Segment], recovered: _Recovered, *, keeps_bytes: bool) -> None:
-    """Let the log end in a segment. Bytes that were more than a torn append are kept aside."""
-    end = recovered.position
-    if end < segment.size:
-        logger.warning(
-            "%d bytes from byte %d of %s on, %s, are not valid batches and are cut off",
-            segment.size - end,
-            end,
-            segment.path,
-            f"after offset {recovered.next_offset - 1}" if recovered.next_offset else "at the log's beginning",
-        )
-        if keeps_bytes:
-            logger.warning("%s keeps them", keep_bytes(folder.files, segment.path, end, segment.size))
-        segment.truncate(end, recovered.next_offset)
-    for each in reversed(later):
-        kept = remove_from_log(folder, each)
-        logger.warning("%s lies past the end of the valid log and is set aside as %s", each.path, kept)
-
-
-def _recover_segment(
-    segment: Segment, epochs: LeaderEpochs, recovery_point: int, place: BatchPlace, index_interval_bytes: int
-) -> _Recovered:
-    """Check and index a segment's batches."""
-    position, offset = 0, segment.base_offset
-    if recovery_point > segment.base_offset and segment.size:
-        relative, position = segment.index.floor(recovery_point - segment.base_offset)
-        if position:
-            offset = segment.base_offset + relative
-            place = place._replace(next_offset=segment.base_offset)
-    segment.restart_indexes_at(position, offset + 1 if position else offset)
-    next_offset, found, has_gaps = place.next_offset, False, False
-    for at, header in sound_batches(segment, position, place, epochs, is_entry=position > 0) if segment.size else ():
-        if header.leader_epoch > epochs.latest_epoch:
-            found |= epochs.assign(header.leader_epoch, header.base_offset)
-        elif 0 <= header.leader_epoch < epochs.epoch_for(header.base_offset):
-            # Epochs never go back in a log. So this batch was cut off before the newer epoch began here, and the disk
-            # has brought it back.
-            break
-        segment.index_batch(at, header, index_interval_bytes)
-        has_gaps |= header.base_offset > next_offset > segment.base_offset
-        position, next_offset = at + header.size_bytes, header.last_offset + 1
-    if recovery_point and next_offset == segment.base_offset < recovery_point:
-        # The batch that the index points to is not sound, so the index does not say which offset comes before it.
-        return _recover_segment(segment, epochs, 0, place, index_interval_bytes)
-    return _Recovered(position, next_offset, found, has_gaps)
-
-
-# ---- state derived from the log
 
 
 def _fit_epochs(epochs: LeaderEpochs, segments: list[Segment], start_offset: int, end_offset: int) -> bool:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.slices import Beside, Sliced
+from barnabas.log.checkpoints import Checkpointed
 from barnabas.log.dirs.checkpoint_files import Checkpoints
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet
@@ -24,7 +25,6 @@ from barnabas.log.dirs.log_factory import LogFactory
 from barnabas.log.dirs.missing_logs import MissingLogs
 from barnabas.log.names import partition_of_folder, partition_of_special_folder
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.recovery import Checkpointed
 from barnabas.log.settings import LogConfig
 
 __all__ = ["DirLoader"]

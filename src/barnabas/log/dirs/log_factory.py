@@ -5,10 +5,11 @@ from functools import partial
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
+from barnabas.log.checkpoints import Checkpointed
 from barnabas.log.dirs.dir_set import DirSet
 from barnabas.log.dirs.log_dir import LogDir
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.recovery import Checkpointed, LogOptions, create_log, load_log, make_log_files
+from barnabas.log.recovery import LogOptions, create_log, load_log, make_log_files
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.settings import LogConfig
 
