@@ -14,9 +14,9 @@ pytest.importorskip("pyspark")
 from barnabas.pipelines.checks.analysis import find_problems  # noqa: E402
 from barnabas.pipelines.specification import spec  # noqa: E402
 from barnabas.pipelines.specification.templates import (  # noqa: E402
-    TEMPLATE_FORMATS,
     cases_template,
     flow_template,
+    template_formats,
     template_sinks,
 )
 from barnabas.testing.flow_cases import CaseResult, load_cases, run_cases  # noqa: E402
@@ -53,7 +53,7 @@ def results(spark: Any, cluster: Any, tmp_path: Path) -> Any:
     return run
 
 
-@pytest.mark.parametrize("kind", TEMPLATE_FORMATS)
+@pytest.mark.parametrize("kind", template_formats())
 def test_the_test_of_a_template_passes(results: Any, kind: str) -> None:
     """So what a person starts from works."""
     assert [each.problem for each in results(template(kind), cases_template("shop.toml", kind))] == [""]

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from barnabas.pipelines.checks.analysis import find_problems  # noqa: E402
 from barnabas.pipelines.checks.trial import try_flow  # noqa: E402
 from barnabas.pipelines.dashboard.results import ResultReader  # noqa: E402
-from barnabas.pipelines.outputs.registry import register, unregister  # noqa: E402
+from barnabas.pipelines.outputs.registry import register_output, unregister_output  # noqa: E402
 from barnabas.pipelines.running.run import run_on  # noqa: E402
 from barnabas.pipelines.specification import spec  # noqa: E402
 from barnabas.pipelines.verification.verification import verify_flow  # noqa: E402
@@ -36,7 +36,7 @@ def test_a_new_kind_of_output_goes_through_check_dry_run_run_and_verification(
     cluster: Any, spark: Any, tmp_path: Path
 ) -> None:
     """Rows replace those of their key, and delete them, in two runs; a wrong key and a lost file are noticed."""
-    register(LINES)
+    register_output(LINES)
     try:
         topic = cluster.topic(1)
         flow = spec.parse(FLOW.format(topic=topic, bootstrap=cluster.bootstrap), file=str(tmp_path / "flow.toml"))
@@ -62,4 +62,4 @@ def test_a_new_kind_of_output_goes_through_check_dry_run_run_and_verification(
         lost = {each.what: each for each in try_flow(spark, flow)}[name]
         assert (lost.state, "nothing that this flow wrote" in lost.message) == ("error", True)
     finally:
-        unregister(LINES)
+        unregister_output(LINES)

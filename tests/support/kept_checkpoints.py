@@ -1,4 +1,4 @@
-"""Two flows whose checkpoints and outputs, as an earlier version left them, are in ``tests/support/kept``.
+"""Two flows whose checkpoints and outputs, as an earlier version left them, are in ``tests/support/kept/pipelines``.
 
 A version that moves modules or changes files must go on from them. To keep those of the present version, too:
 ``python tests/support/kept_checkpoints.py BOOTSTRAP FOLDER``, on a cluster without the topics.
@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-KEPT = Path(__file__).parent / "kept"
+KEPT = Path(__file__).parent / "kept" / "pipelines"
 COUNTS = """\
 name = "counts"
 checkpoint = "counts"

@@ -1,4 +1,4 @@
-"""An output of flows in one module: a file with a JSON document in each line. ``register(LINES)`` is all else that it needs."""
+"""An output of flows in one module: a file with a JSON document in each line. ``register_output(LINES)`` is all else that it needs."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -105,7 +105,7 @@ def registry() -> Iterator[RegistryForTests]:
             'type = "avro"\nregistry = "http://ann:pw@h:x"',
             r"registry: is 'http://\*\*\*@h:\*\*\*', but must be an address",
         ),
-        ('type = "csv"\nregistry = "http://h"', "registry: is for avro, protobuf and json, not csv"),
+        ('type = "csv"\nregistry = "http://h"', "registry: is for json, avro and protobuf, not csv"),
         ('type = "protobuf"\nschema_file = "x.desc"', "message: is missing"),
         ('type = "avro"\nschema_file = "nothing.avsc"', "schema_file: cannot be used: .*nothing.avsc"),
         ('type = "web_log"\ncolumns = {a = "int"}', "columns: is not for the format web_log, whose columns are host, "),

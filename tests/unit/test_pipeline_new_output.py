@@ -16,7 +16,7 @@ from barnabas.pipelines.checkpoints.rereading import what_repeats
 from barnabas.pipelines.checks.local_places import find_place_problems
 from barnabas.pipelines.dashboard.results import ResultReader, readable_sinks
 from barnabas.pipelines.flows import output
-from barnabas.pipelines.outputs.registry import inspect_output, open_output, register, unregister
+from barnabas.pipelines.outputs.registry import inspect_output, open_output, register_output, unregister_output
 from barnabas.pipelines.specification import spec
 from barnabas.pipelines.specification.templates import flow_template
 from support.lines_output import LINES, LinesSink
@@ -37,9 +37,9 @@ TYPES = {"id": "int", "n": "int"}
 @pytest.fixture(autouse=True)
 def lines() -> Iterator[None]:
     """The kind is registered."""
-    register(LINES)
+    register_output(LINES)
     yield
-    unregister(LINES)
+    unregister_output(LINES)
 
 
 def flow_in(folder: Path, text: str = FLOW) -> spec.Flow:
@@ -64,7 +64,7 @@ def test_a_kind_that_is_not_registered_is_refused_with_those_that_are(tmp_path: 
     with pytest.raises(spec.SpecError, match="must be one of sqlite, .*function, lines"):
         flow_in(tmp_path, FLOW.replace('"lines"', '"other"'))
     with pytest.raises(ValueError, match="lines"):
-        register(LINES)
+        register_output(LINES)
 
 
 def test_two_outputs_in_one_place_are_refused_for_a_new_kind_too(tmp_path: Path) -> None:

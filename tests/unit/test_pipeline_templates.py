@@ -8,7 +8,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.cli.pipelines.pipeline import main
 from barnabas.pipelines.specification import spec
-from barnabas.pipelines.specification.templates import TEMPLATE_FORMATS, cases_template, flow_template, template_sinks
+from barnabas.pipelines.specification.templates import cases_template, flow_template, template_formats, template_sinks
 from barnabas.testing.flow_cases import cases_file, load_cases
 
 
@@ -17,7 +17,7 @@ def flow_of(kind: str = "json", sink: str = "sqlite") -> spec.Flow:
 
 
 @pytest.mark.parametrize("sink", template_sinks())
-@pytest.mark.parametrize("kind", TEMPLATE_FORMATS)
+@pytest.mark.parametrize("kind", template_formats())
 def test_every_template_is_a_valid_flow(kind: str, sink: str) -> None:
     """With the format, the sink and the topic that were asked for."""
     flow = flow_of(kind, sink)

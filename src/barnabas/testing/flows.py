@@ -8,8 +8,6 @@ A test's flow reads new topics of the fixture's cluster, has a checkpoint of its
 instead of its sinks. Time is event time only: it is what the rows say, so a test of a day's windows takes a moment.
 """
 
-import csv
-import io
 import itertools
 import json
 import os
@@ -193,21 +191,7 @@ def encode_row(row: Any, how: Format) -> bytes:
         return row
     if isinstance(row, str):
         return row.encode()
-    if how.type == "json":
-        return json.dumps(row, default=_json).encode()
-    if how.type == "csv":
-        if how.null is None and any(row.get(name) is None for name in how.columns):
-            raise TypeError('the format has no text for null: declare one, such as null = ""')
-        line = io.StringIO()
-        csv.writer(line, delimiter=how.delimiter, lineterminator="").writerow(
-            [how.null if row.get(name) is None else row[name] for name in how.columns]
-        )
-        return line.getvalue().encode()
-    raise TypeError(f"give rows of the format {how.type} as text or bytes")
-
-
-def _json(value: Any) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    return how.rules.encode(how, row)
 
 
 def _shown(row: _Row) -> str:

@@ -13,7 +13,7 @@ from barnabas.cli.output.tables import print_json
 from barnabas.cli.output.terminal import print
 from barnabas.cli.pipelines.waiting import trial_session
 from barnabas.pipelines.specification import spec
-from barnabas.pipelines.specification.templates import TEMPLATE_FORMATS, cases_template, flow_template, template_sinks
+from barnabas.pipelines.specification.templates import cases_template, flow_template, template_formats, template_sinks
 
 __all__ = ["add_new_action", "add_test_action", "run_tests", "write_flow"]
 
@@ -25,7 +25,7 @@ def add_new_action(commands: Any) -> argparse.ArgumentParser:
     )
     new.add_argument("file", metavar="FILE", help="the file to write, such as orders.toml; its name is the flow's")
     new.add_argument(
-        "--from", dest="kind", choices=TEMPLATE_FORMATS, default="json", help="format of the topic's values"
+        "--from", dest="kind", choices=template_formats(), default="json", help="format of the topic's values"
     )
     new.add_argument("--to", dest="sink", choices=template_sinks(), default="sqlite", help="where results go")
     new.add_argument("--topic", help="the topic to read (default: the flow's name)")

@@ -1,65 +1,32 @@
-"""How a record's value becomes columns, declared: format, columns, schema. Needs no Spark."""
+"""How a record's value becomes columns, declared: format, columns, schema; and what a kind of format is. Needs no Spark."""
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-from barnabas.base.installation import install_command
-from barnabas.pipelines.flow_file.fields import SpecTable, check_column, check_web_address
+from typing import Any, ClassVar, NamedTuple
 
 __all__ = [
-    "FORMATS",
+    "CORRUPT",
     "NAMES_AS_VALUES",
     "NO_COLUMNS",
     "OTHER_COUNT",
     "OTHER_DELIMITER",
     "WITH_QUOTES",
     "Format",
-    "read_format",
+    "FormatExample",
+    "FormatKind",
+    "format_kinds",
+    "register_format",
+    "unregister_format",
 ]
 
-_TYPE = re.compile(
-    r"(string|boolean|tinyint|smallint|int|integer|bigint|long|float|double|date|timestamp|timestamp_ntz|binary"
-    r"|decimal\(\s*\d+\s*,\s*\d+\s*\))",
-    re.IGNORECASE,
-)
-_NESTED_TYPE = re.compile(r"(array|map|struct)<.+>", re.IGNORECASE)
-_FIXED = {
-    "text": {"value": "string"},
-    "web_log": {
-        "host": "string",
-        "identity": "string",
-        "user": "string",
-        "time": "timestamp",
-        "method": "string",
-        "path": "string",
-        "protocol": "string",
-        "status": "int",
-        "size": "bigint",
-        "referer": "string",
-        "agent": "string",
-    },
-    "syslog": {
-        "facility": "int",
-        "severity": "int",
-        "time": "timestamp",
-        "host": "string",
-        "app": "string",
-        "process_id": "string",
-        "message_id": "string",
-        "data": "string",
-        "message": "string",
-    },
-}
-"""Formats that have columns of their own."""
-FORMATS = ("csv", "json", "avro", "protobuf", "logfmt", *_FIXED)
+CORRUPT = "_barnabas_corrupt"
+"""The field of a decoded value that says why it does not fit; null for one that does."""
 NO_COLUMNS = "the value has none of the columns"
 NAMES_AS_VALUES = "the value has the names of the columns, as the first line of a file"
 OTHER_DELIMITER = ", unless they are divided by"
 OTHER_COUNT = ", but of"
 WITH_QUOTES = " with the quotes that it has"
 """Ends of the reason that a value is no line of so many fields."""
-_NESTED = ("json", "avro", "protobuf")
-_WITH_SCHEMA = ("avro", "protobuf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +48,19 @@ class Format:
     """What a record without a value is: a ``bad`` row, a ``row`` whose columns are null, or nothing (``skip``)."""
 
     @property
+    def rules(self) -> "FormatKind":
+        """The kind of the format."""
+        return _KINDS[self.type]
+
+    @property
+    def what(self) -> str:
+        """What a value of the format is, for the reasons of bad rows."""
+        return self.rules.what(self)
+
+    @property
     def misfits(self) -> dict[str, str]:
         """Kinds of values that are no value of the format, each with how their reasons begin: what follows may be of the record."""
-        base = f"the value is no {self.what}"
-        if self.type == "csv":
-            return {
-                "names of columns": NAMES_AS_VALUES,
-                "other delimiter": base + OTHER_DELIMITER,
-                "number of fields": base + OTHER_COUNT,
-                "quotes": base + WITH_QUOTES,
-            }
-        return {"no JSON object": base, "no known column": NO_COLUMNS} if self.type == "json" else {}
+        return self.rules.misfits(self)
 
     def pattern(self, column: str) -> str | None:
         """The declared form of a column's times or dates."""
@@ -111,105 +80,91 @@ class Format:
         pattern = self.pattern_of(kind)
         return kind + (f" of the form {pattern}" if pattern else "")
 
-    @property
-    def what(self) -> str:
-        """What a value of the format is, for the reasons of bad rows."""
-        names = {"json": "JSON object", "web_log": "line of a web server's log", "logfmt": "line of key=value pairs"}
-        return names.get(self.type) or (f"line of {len(self.columns)} fields" if self.type == "csv" else self.type)
+
+class FormatExample(NamedTuple):
+    """What ``barnabas pipeline new`` writes for a format, and for the test beside the flow."""
+
+    fields: str
+    """The table ``[source.format]``."""
+    where: str
+    derive: str
+    text: str
+    """A column with words, for search."""
+    rows: str
+    """Rows of the test, the last of which is filtered out."""
+    expected: str
 
 
-def read_format(table: SpecTable, *, of_source: bool) -> Format:
-    """The table ``[source.format]``, or that of a topic as a table; raises `SpecError`."""
-    kind = table.choice("type", FORMATS)
-    columns = table.texts_by_name("columns")
-    schema_file, registry, message = table.text("schema_file"), table.address("registry"), table.text("message")
-    _check_schema(table, kind, schema_file, registry, message)
-    if schema_file:
-        schema_file = table.resolve("schema_file", schema_file)
-    if kind in _FIXED:
-        if columns:
-            own = ", ".join(_FIXED[kind])
-            raise table.fail("columns", f"is not for the format {kind}, whose columns are {own}")
-        columns = _FIXED[kind]
-    elif not columns and schema_file:
-        columns = _columns_of(table, kind, schema_file, message)
-    elif not columns:
-        raise table.fail("columns", 'is missing: name = "type" for each column')
-    else:
-        _check_columns(table, kind, columns)
-    required = table.texts("required")
-    for name in required:
-        if name not in columns:
-            raise table.fail("required", f"names {name}, which is no column of the format")
-    delimiter = table.text("delimiter", ",") or ""
-    if len(delimiter) != 1:
-        raise table.fail("delimiter", "must be one character")
-    null = table.text("null")
-    if kind != "csv" and (table.has("null") or table.has("delimiter")):
-        raise table.fail("null" if table.has("null") else "delimiter", f"is for the format csv, not {kind}")
-    timestamp_format, date_format = table.text("timestamp_format"), table.text("date_format")
-    for name, pattern in (("timestamp_format", timestamp_format), ("date_format", date_format)):
-        if pattern and kind not in ("csv", "json", "logfmt"):
-            raise table.fail(name, f"is for csv, json and logfmt; {kind} has its own form of times")
-    if date_format and not any(re.search(r"\bdate\b", each, re.IGNORECASE) for each in columns.values()):
-        raise table.fail("date_format", "is for columns of the type date, and there is none")
-    no_value = table.choice("no_value", ("bad", "skip", "row"), "bad") if of_source else "bad"
-    return Format(
-        kind,
-        columns,
-        null,
-        delimiter,
-        timestamp_format,
-        date_format,
-        required,
-        schema_file,
-        registry,
-        message,
-        no_value,
-    )
+class FormatKind:
+    """What the rest of the program asks about the formats of one ``type``.
+
+    A kind is a subclass with one object, which is registered (`barnabas.pipelines.formats.registry`). Nothing else names it.
+    A kind that needs packages imports them inside of its methods: all kinds are imported whenever a flow's file is read.
+    """
+
+    type: ClassVar[str]
+    """Its name in flows' files."""
+    columns: ClassVar[Mapping[str, str]] = {}
+    """Its own columns with their types; without any, the flow declares them."""
+    has_nested: ClassVar[bool] = False
+    """Whether columns may be arrays, maps and structs."""
+    has_schema: ClassVar[bool] = False
+    """Whether a schema is needed, in a file or in a registry."""
+    has_message: ClassVar[bool] = False
+    """Whether a schema has several messages, one of which must be named."""
+    has_registry: ClassVar[bool] = False
+    """Whether values may begin with the id of a schema of a registry."""
+    has_patterns: ClassVar[bool] = False
+    """Whether the flow may declare the form of times and dates."""
+    has_delimiter: ClassVar[bool] = False
+    """Whether the flow may declare a delimiter, and a text for null."""
+    is_text: ClassVar[bool] = True
+    """Whether a value is a text in UTF-8."""
+    refuses_mark: ClassVar[bool] = True
+    """Whether a text must not begin with a byte order mark."""
+    always_fits: ClassVar[bool] = False
+    """Whether every value is one of the format."""
+    gives_reasons: ClassVar[bool] = True
+    """Whether `decode` says why a value does not fit; else Spark's parsers of JSON and CSV do not say, and it is found out."""
+    example: ClassVar[FormatExample | None] = None
+    """None for a kind that ``barnabas pipeline new`` does not offer."""
+
+    def what(self, how: Format) -> str:  # noqa: ARG002  # of CSV
+        """What a value is, for the reasons of bad rows."""
+        return self.type
+
+    def misfits(self, how: Format) -> dict[str, str]:  # noqa: ARG002  # of CSV and JSON
+        """As `Format.misfits`."""
+        return {}
+
+    def schema_columns(self, schema_file: str, message: str | None) -> dict[str, str]:
+        """The columns that the schema in a file has; raises `ImportError`, `OSError`, `ValueError`, `KeyError`."""
+        raise NotImplementedError
+
+    def decode(self, how: Format, value: Any) -> Any:
+        """A column of Spark's with values, as a struct of the format's columns and `CORRUPT`, the reason why one does not fit."""
+        raise NotImplementedError
+
+    def encode(self, how: Format, row: Mapping[str, Any]) -> bytes:  # noqa: ARG002  # a default
+        """The value of a row, for tests of flows; raises `TypeError` where rows must be given as texts or bytes."""
+        raise TypeError(f"give rows of the format {self.type} as text or bytes")
 
 
-def _check_schema(
-    table: SpecTable, kind: str, schema_file: str | None, registry: str | None, message: str | None
-) -> None:
-    if schema_file and kind not in _WITH_SCHEMA:
-        raise table.fail("schema_file", f"is for {' and '.join(_WITH_SCHEMA)}, not {kind}")
-    if registry and kind not in (*_WITH_SCHEMA, "json"):
-        raise table.fail("registry", f"is for {', '.join(_WITH_SCHEMA)} and json, not {kind}")
-    if registry:
-        check_web_address(table, "registry", registry, "http://localhost:8081")
-    if kind in _WITH_SCHEMA and not schema_file and not registry:
-        raise table.fail("schema_file", "is missing: give the schema in a file, or the address of a registry")
-    if kind == "protobuf" and schema_file and not message:
-        raise table.fail("message", 'is missing: the full name of the message, such as "shop.Order"')
-    if message and kind != "protobuf":
-        raise table.fail("message", "is for protobuf")
+_KINDS: dict[str, FormatKind] = {}
 
 
-def _check_columns(table: SpecTable, kind: str, columns: dict[str, str]) -> None:
-    known: dict[str, str] = {}
-    for name, type_name in columns.items():
-        check_column(table, f"columns.{name}", name)
-        if (other := known.setdefault(name.lower(), name)) != name:
-            table.report(
-                f"columns.{name}", f"differs from {other} in upper and lower case only, which Spark does not see"
-            )
-        nested = kind in _NESTED and _NESTED_TYPE.fullmatch(type_name)
-        if not (_TYPE.fullmatch(type_name) or nested):
-            is_nested = kind not in _NESTED and _NESTED_TYPE.fullmatch(type_name)
-            what = f"is not for {kind}, but for {', '.join(sorted(_NESTED))}" if is_nested else "is not known"
-            table.report(f"columns.{name}", f"has the type {type_name!r}, which {what}: int, string, double, ...")
+def register_format(kind: FormatKind) -> None:
+    """Let flows name another kind. Raises `ValueError` if its name is taken."""
+    if kind.type in _KINDS:
+        raise ValueError(f"there is a format {kind.type} already")
+    _KINDS[kind.type] = kind
 
 
-def _columns_of(table: SpecTable, kind: str, schema_file: str, message: str | None) -> dict[str, str]:
-    """The columns that the schema in a file has."""
-    from barnabas.pipelines.formats import schemas
+def unregister_format(kind: FormatKind) -> None:
+    """Take a kind away again, as tests do."""
+    del _KINDS[kind.type]
 
-    try:
-        if kind == "avro":
-            return schemas.avro_columns(schemas.load_avro(schema_file))
-        return schemas.protobuf_columns(schemas.load_protobuf(schema_file, message or ""))
-    except ImportError as error:
-        raise table.fail("type", f"{kind} needs {error.name}: {install_command('pipelines')}") from error
-    except (OSError, ValueError, KeyError) as error:
-        raise table.fail("schema_file", f"cannot be used: {error}") from error
+
+def format_kinds() -> dict[str, FormatKind]:
+    """All kinds, by their names."""
+    return dict(_KINDS)

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType, VariantType
 
-from barnabas.pipelines.formats.declared import Format
+from barnabas.pipelines.formats.declared import CORRUPT, Format
 from barnabas.pipelines.formats.reasons import excerpt, shown
 from barnabas.pipelines.formats.strict_values import (
     column_types,
@@ -28,14 +28,21 @@ from barnabas.pipelines.formats.strict_values import (
     types_of,
 )
 
-__all__ = ["CORRUPT", "HAVE_REASONS", "decoded_struct", "payload", "typed_rows", "untyped_struct"]
+__all__ = [
+    "decoded_by_schema",
+    "decoded_by_spark",
+    "decoded_logfmt",
+    "decoded_syslog",
+    "decoded_text",
+    "decoded_web_log",
+    "payload",
+    "typed_rows",
+    "untyped_struct",
+]
 
-CORRUPT = "_barnabas_corrupt"
 _TEXTS, _TYPED = "_barnabas_leaf_texts", "_barnabas_typed"
 _NO_NULL = "\x01no null\x01"
 """A text that no field has."""
-HAVE_REASONS = ("avro", "protobuf", "logfmt", "web_log", "syslog")
-"""Formats whose decoder gives the reason itself."""
 # Loops of groups are possessive: others take a frame of the task's stack for each turn, and a long value has more than there are.
 _QUOTED = r'"((?:[^"\\]|\\.)*+)"'
 _WEB_LOG = rf"^(\S+) (\S+) (\S+) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?\s*$"
@@ -48,24 +55,18 @@ _OLD_SYSLOG = r"(?s)^(?:<(\d{1,3})>)?([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S+
 _PAIR = r'(?<![^\s="])([^\s="]++)=("(?:[^"\\]|\\.)*+"|\S*+)'
 
 
-def decoded_struct(how: Format, value: Column) -> Column:
-    """The value as a struct."""
-    if how.type in ("avro", "protobuf"):
-        return _decoded(how, value)
-    text = payload(how, value).cast("string")
-    if how.type == "text":
-        return F.struct(text.alias("value"))
-    if how.type == "web_log":
-        return _web_log(how, text)
-    if how.type == "syslog":
-        return _syslog(how, text)
-    if how.type == "logfmt":
-        return _logfmt(how, text)
-    return _spark_parsed(how, text, parsed_types(how))
+def decoded_text(how: Format, value: Column) -> Column:
+    """The value as it is."""
+    return F.struct(payload(how, value).cast("string").alias("value"))
+
+
+def decoded_by_spark(how: Format, value: Column) -> Column:
+    """A value of JSON or CSV by Spark's parsers; `typed_rows` makes its types those of the columns."""
+    return _spark_parsed(how, payload(how, value).cast("string"), parsed_types(how))
 
 
 def typed_rows(how: Format, rows: DataFrame, name: str, value: str) -> DataFrame:
-    """What `decoded_struct` gave in the column ``name`` as the columns' types; what is no value of its type is in `CORRUPT`, too.
+    """What `FormatKind.decode` gave in the column ``name`` as the columns' types; what is no value of its type is in `CORRUPT`, too.
 
     ``value`` is the column of the whole value. Each step is a projection of its own: in one, Spark would compute the texts and the
     values as often as they are named.
@@ -186,7 +187,9 @@ def _problem(how: Format, name: str, text: Column, typed: Column) -> Column:
     return F.when(text.isNotNull() & typed.isNull(), reason)
 
 
-def _web_log(how: Format, text: Column) -> Column:
+def decoded_web_log(how: Format, value: Column) -> Column:
+    """A line of a web server's log: the common and the combined form."""
+    text = value.cast("string")
     request = F.regexp_extract(text, _WEB_LOG, 5)
     names = {"host": 1, "identity": 2, "user": 3}
     time_text, size_text = _group(text, _WEB_LOG, 4), _group(text, _WEB_LOG, 7)
@@ -204,8 +207,9 @@ def _web_log(how: Format, text: Column) -> Column:
     )
 
 
-def _syslog(how: Format, text: Column) -> Column:
+def decoded_syslog(how: Format, value: Column) -> Column:
     """RFC 5424, and the lines of before (RFC 3164), whose times have no year: it is this year, or the one before."""
+    text = value.cast("string")
     is_new = text.rlike(_SYSLOG)
 
     def pick(new: int | None, old: int | None) -> Column:
@@ -241,7 +245,9 @@ def _syslog(how: Format, text: Column) -> Column:
     )
 
 
-def _logfmt(how: Format, text: Column) -> Column:
+def decoded_logfmt(how: Format, value: Column) -> Column:
+    """A line of pairs, each with the name of a column."""
+    text = value.cast("string")
     names, values = (F.regexp_extract_all(text, F.lit(_PAIR), F.lit(group)) for group in (1, 2))
     pairs = F.arrays_zip(names.alias("n"), values.alias("v"))
     columns: list[Column] = []
@@ -267,7 +273,7 @@ def _is_named(name: str) -> Callable[[Column], Column]:
     return lambda pair: pair["n"] == name
 
 
-def _decoded(how: Format, value: Column) -> Column:
+def decoded_by_schema(how: Format, value: Column) -> Column:
     """Through a decoder in Python, whole Arrow arrays at a time; each worker opens its decoder once."""
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.pandas.types import to_arrow_schema

@@ -15,15 +15,15 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
-from barnabas.pipelines.formats.declared import NAMES_AS_VALUES, NO_COLUMNS, OTHER_COUNT, OTHER_DELIMITER, WITH_QUOTES
-from barnabas.pipelines.formats.decoders import (
+from barnabas.pipelines.formats.declared import (
     CORRUPT,
-    HAVE_REASONS,
-    decoded_struct,
-    payload,
-    typed_rows,
-    untyped_struct,
+    NAMES_AS_VALUES,
+    NO_COLUMNS,
+    OTHER_COUNT,
+    OTHER_DELIMITER,
+    WITH_QUOTES,
 )
+from barnabas.pipelines.formats.decoders import payload, typed_rows, untyped_struct
 from barnabas.pipelines.formats.reasons import begins_with_mark, json_problem, shown, wrong_columns
 from barnabas.pipelines.formats.strict_values import column_types
 from barnabas.pipelines.frames.expectations import is_met
@@ -96,7 +96,6 @@ MIXED = "_barnabas_mixed"
 _TIME_TYPE = "timestampType"
 _RECORD = ("_barnabas_key", "_barnabas_value")
 _OFFSET = "source_offset"
-_TEXTUAL = ("csv", "json", "logfmt", "web_log", "syslog")
 
 
 def record_types(source: Source, *, headers: bool = False) -> dict[str, str]:
@@ -131,9 +130,9 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
     if has_time:
         originals.append(F.col(_TIME_TYPE))
     beside = [_of_record(name).alias(f"source_{name}") for name in record_columns]
-    parsed = records.select(decoded_struct(how, F.col("value")).alias(_ROW), *position, *originals, *beside)
+    parsed = records.select(how.rules.decode(how, F.col("value")).alias(_ROW), *position, *originals, *beside)
     parsed = typed_rows(how, parsed, _ROW, _RECORD[1])
-    if how.type != "text" and how.type not in HAVE_REASONS:
+    if not how.rules.gives_reasons:
         # Parsed again, as the columns stand there, in a column of its own: a reason looks at each of them.
         parsed = parsed.withColumn(_TEXTS, F.when(_is_misfit(), untyped_struct(how, F.col(_RECORD[1]))))
         corrupt, record = F.col(f"{_TEXTS}.{CORRUPT}"), F.col(_RECORD[1]).cast("string")
@@ -159,14 +158,14 @@ def _marks(how: Format, record_columns: Sequence[str], *, has_time: bool) -> tup
             F.lit(None if is_row else "NO_VALUE"),
         )
     )
-    if how.type in _TEXTUAL:
+    if how.rules.refuses_mark and how.rules.is_text:
         reason = F.lit(f"the value is no {how.what}, but begins with a byte order mark")
         problems.append((begins_with_mark(F.col(_RECORD[1])), reason, F.lit("MALFORMED")))
-    if how.type in (*_TEXTUAL, "text"):
+    if how.rules.is_text:
         text = payload(how, F.col(_RECORD[1])).cast("string")
         reason = F.concat(F.lit("the value is not UTF-8: "), shown(F.make_valid_utf8(text)))
         problems.append((F.coalesce(~F.is_valid_utf8(text), F.lit(False)), reason, F.lit("MALFORMED")))
-    if how.type != "text":
+    if not how.rules.always_fits:
         reason, is_typed = _misfit(how)
         error = F.when(is_typed, F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED"))
         problems.append((_is_misfit(), reason, error))
@@ -217,7 +216,7 @@ def _is_misfit() -> Column:
 
 def _misfit(how: Format) -> tuple[Column, Column]:
     """Why a value does not fit, and whether that is for the type of a column."""
-    if how.type in HAVE_REASONS:
+    if how.rules.gives_reasons:
         reason = F.col(f"{_ROW}.{CORRUPT}")
         return reason, reason.startswith("column ")
     found = F.col(_WRONG)

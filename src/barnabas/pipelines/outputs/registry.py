@@ -5,7 +5,7 @@
     search, opensearch           index_kinds.py
     topic, function              spark_kinds.py
 
-Other programs register theirs with `register`, before they read a flow's file. Needs no package.
+Other programs register theirs with `register_output`, before they read a flow's file. Needs no package.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,10 +29,10 @@ __all__ = [
     "kind_of",
     "open_output",
     "output_kinds",
-    "register",
+    "register_output",
     "sink_name",
     "table_kind_of",
-    "unregister",
+    "unregister_output",
 ]
 
 _KINDS: dict[str, OutputKind[Any]] = {
@@ -40,14 +40,14 @@ _KINDS: dict[str, OutputKind[Any]] = {
 }
 
 
-def register(kind: OutputKind[Any]) -> None:
+def register_output(kind: OutputKind[Any]) -> None:
     """Let flows name another kind. Raises `ValueError` if its name is taken."""
     if kind.type in _KINDS:
         raise ValueError(f"there is a kind {kind.type} of outputs already")
     _KINDS[kind.type] = kind
 
 
-def unregister(kind: OutputKind[Any]) -> None:
+def unregister_output(kind: OutputKind[Any]) -> None:
     """Take a kind away again, as tests do."""
     del _KINDS[kind.type]
 

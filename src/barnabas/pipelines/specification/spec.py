@@ -22,7 +22,8 @@ from barnabas.pipelines.flow_file.fields import Places, SpecError, SpecTable
 from barnabas.pipelines.flow_file.function_files import FunctionUse
 from barnabas.pipelines.flow_file.masters import MASTER, task_problem
 from barnabas.pipelines.flow_file.toml_lines import locate_keys
-from barnabas.pipelines.formats.declared import Format, read_format
+from barnabas.pipelines.formats.declared import Format
+from barnabas.pipelines.formats.registry import read_format
 from barnabas.pipelines.outputs.declared import DatabaseSink, FunctionSink, Sink, TopicSink
 from barnabas.pipelines.outputs.kind import SourceCluster
 from barnabas.pipelines.outputs.registry import kind_of

@@ -23,7 +23,8 @@ from barnabas.pipelines.flow_file.fields import (
 )
 from barnabas.pipelines.flow_file.function_fields import read_function
 from barnabas.pipelines.flow_file.function_files import ANY_PARAMETERS
-from barnabas.pipelines.formats.declared import Format, read_format
+from barnabas.pipelines.formats.declared import Format
+from barnabas.pipelines.formats.registry import read_format
 
 __all__ = [
     "POSITION",

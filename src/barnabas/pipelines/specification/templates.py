@@ -4,83 +4,12 @@ Every combination is a valid flow whose test passes: it keeps the example's rows
 """
 
 import json
-from typing import Final, NamedTuple
 
+from barnabas.pipelines.formats.declared import FormatExample, format_kinds
 from barnabas.pipelines.outputs.registry import output_kinds
 
-__all__ = ["TEMPLATE_FORMATS", "cases_template", "flow_template", "template_sinks"]
+__all__ = ["cases_template", "flow_template", "template_formats", "template_sinks"]
 
-
-class _Format(NamedTuple):
-    fields: str
-    """The table ``[source.format]``."""
-    where: str
-    derive: str
-    text: str
-    """A column with words, for search."""
-    rows: str
-    """Rows of the test, the last of which is filtered out."""
-    expected: str
-
-
-_COLUMNS: Final = 'columns = { id = "bigint", at = "timestamp", kind = "string", amount = "double" }\nrequired = ["id"]'
-_WHERE, _DERIVE = "amount > 0", "size = \"if(amount < 100, 'small', 'large')\""
-_EXPECTED = '{ id = 1, kind = "a", size = "small" },\n  { id = 2, kind = "b", size = "large" },'
-_FORMATS: Final = {
-    "json": _Format(
-        _COLUMNS,
-        _WHERE,
-        _DERIVE,
-        "kind",
-        '{ id = 1, at = 2026-01-01T10:00:00Z, kind = "a", amount = 5.5 },\n'
-        '  { id = 2, at = 2026-01-01T11:00:00Z, kind = "b", amount = 200 },\n'
-        '  { id = 3, at = 2026-01-01T12:00:00Z, kind = "b", amount = 0 },',
-        _EXPECTED,
-    ),
-    "csv": _Format(
-        f"# In the order of the fields of a line.\n{_COLUMNS}",
-        _WHERE,
-        _DERIVE,
-        "kind",
-        '"1,2026-01-01T10:00:00Z,a,5.5",\n  "2,2026-01-01T11:00:00Z,b,200",\n  "3,2026-01-01T12:00:00Z,b,0",',
-        _EXPECTED,
-    ),
-    "logfmt": _Format(
-        _COLUMNS,
-        _WHERE,
-        _DERIVE,
-        "kind",
-        '"id=1 at=2026-01-01T10:00:00Z kind=a amount=5.5",\n  "id=2 at=2026-01-01T11:00:00Z kind=b amount=200",\n'
-        '  "id=3 at=2026-01-01T12:00:00Z kind=b amount=0",',
-        _EXPECTED,
-    ),
-    "text": _Format(
-        "# Its column is value.",
-        "length(value) > 0",
-        "words = \"size(split(value, ' '))\"",
-        "value",
-        '"hello world",\n  "",',
-        '{ value = "hello world", words = 2 },',
-    ),
-    "web_log": _Format(
-        "# Its columns are host, identity, user, time, method, path, protocol, status, size, referer and agent.",
-        "path not like '/health%'",
-        'is_error = "status >= 400"',
-        "path",
-        """'1.2.3.4 - - [01/Jan/2026:10:00:00 +0000] "GET /a HTTP/1.1" 404 10',\n"""
-        """  '1.2.3.4 - - [01/Jan/2026:10:00:01 +0000] "GET /health HTTP/1.1" 200 2',""",
-        '{ host = "1.2.3.4", path = "/a", status = 404, is_error = true },',
-    ),
-    "syslog": _Format(
-        "# Its columns are facility, severity, time, host, app, process_id, message_id, data and message.",
-        "severity <= 4",
-        'is_error = "severity <= 3"',
-        "message",
-        '"<3>1 2026-01-01T10:00:00Z web app 12 - - disk full",\n  "<6>1 2026-01-01T10:00:01Z web app 12 - - all is well",',
-        '{ host = "web", app = "app", message = "disk full", is_error = true },',
-    ),
-}
-TEMPLATE_FORMATS: Final = tuple(_FORMATS)
 
 _FLOW = """\
 # What the flow {name} does, in one line.
@@ -134,6 +63,17 @@ source = [
 """
 
 
+def template_formats() -> tuple[str, ...]:
+    """The formats that a new flow may have."""
+    return tuple(name for name, kind in format_kinds().items() if kind.example)
+
+
+def _example(kind: str) -> FormatExample:
+    example = format_kinds()[kind].example
+    assert example is not None, kind
+    return example
+
+
 def template_sinks() -> tuple[str, ...]:
     """The kinds of outputs that a new flow may have."""
     return tuple(name for name, kind in output_kinds().items() if kind.template)
@@ -141,7 +81,7 @@ def template_sinks() -> tuple[str, ...]:
 
 def flow_template(name: str, file: str, test_file: str, kind: str, sink: str, servers: str, topic: str) -> str:
     """The text of a flow's file."""
-    how = _FORMATS[kind]
+    how = _example(kind)
     place = output_kinds()[sink].template.format(name=name, text=how.text)
     return _FLOW.format(
         name=name,
@@ -166,5 +106,5 @@ def _toml_text(text: str) -> str:
 
 def cases_template(file: str, kind: str) -> str:
     """The text of the file with the flow's tests."""
-    how = _FORMATS[kind]
+    how = _example(kind)
     return _TEST.format(file=file, rows=how.rows, expected=how.expected)
