@@ -243,6 +243,23 @@ class Tree:
         names[path[path.rfind("/") + 1 :]] = None
         self.data_bytes += len(path) + len(node.data or b"")
 
+    def remove_child(self, path: str, parent_path: str, parent: DataNode) -> None:
+        """As `put` of the parent and `remove` of its child; cheaper where nothing is counted or
+        kept, and no session owns the child."""
+        nodes, names = self.nodes, self.children[parent_path]
+        node = nodes[path]
+        if self._images or self.quotas.limited or node.owner or parent.acl is not OPEN_ACL or len(path) >= _LONG_PATH:
+            self.put(parent_path, parent)
+            self.remove(path)
+            return
+        self.digest_sum += parent.digest - nodes[parent_path].digest - node.digest
+        nodes[parent_path] = parent
+        del nodes[path]
+        del names[path[path.rfind("/") + 1 :]]
+        if not names:
+            del self.children[parent_path]
+        self.data_bytes -= len(path) + len(node.data or b"")
+
     def put_data(self, path: str, node: DataNode) -> None:
         """As `put` of new data of a node; cheaper where it is open to all, and nothing is
         counted or kept."""

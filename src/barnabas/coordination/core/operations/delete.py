@@ -22,7 +22,6 @@ from barnabas.coordination.core.operations.base import (
     TransactionType,
     Values,
     WriteOperation,
-    checked_version,
     existing,
 )
 from barnabas.coordination.core.paths import SYSTEM_PATHS, parent_of
@@ -67,10 +66,15 @@ def decide(staging: Staging, request: tuple[str, int]) -> Change:
     """The end of a node without children, below a parent that the client may change."""
     path, expected = request
     view, parent_path = staging.view, _parent_of(path)
-    parent = existing(view, parent_path)
+    parent = view.get(parent_path)
+    if parent is None:
+        raise KeeperError(ErrorCode.NO_NODE, parent_path)
     require(parent.acl, _PERMISSION, staging.ids, path)
-    node = existing(view, path)
-    checked_version(node.version, expected, path)
+    node = view.get(path)
+    if node is None:
+        raise KeeperError(ErrorCode.NO_NODE, path)
+    if expected not in (-1, node.version):
+        raise KeeperError(ErrorCode.BAD_VERSION, path)
     if node.num_children:
         raise KeeperError(ErrorCode.NOT_EMPTY, path)
     return _without(_DELETE, view, staging.stamp, path, node, parent_path, parent)
@@ -120,9 +124,10 @@ def _without(
 def apply(tree: Tree, change: Change) -> None:
     """Put the parent into the tree, and take the node out of it."""
     assert change.parent is not None
-    tree.put(change.parent_path, change.parent)
     if change.before is not None:
-        tree.remove(change.path)
+        tree.remove_child(change.path, change.parent_path, change.parent)
+    else:
+        tree.put(change.parent_path, change.parent)
 
 
 def _encode(change: Change, before: bytes, behind: bytes) -> bytes:
