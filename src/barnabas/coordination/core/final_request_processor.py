@@ -146,6 +146,7 @@ class FinalRequestProcessor:
         """Count, fire and answer what ``take`` has put into the tree, one after the other."""
         watches, auditor = self._watches, self._auditor
         written, concerned = self._metrics.written, watches.may_fire
+        on_data, on_children = watches.on_data, watches.on_children
         run = run_ms = answered_since_ms = 0
         answered: ServerConnection | None = None
         replies: list[bytes] = []
@@ -156,8 +157,9 @@ class FinalRequestProcessor:
                 run, run_ms = 0, latency_ms
             run += 1
             written(change)
-            path = change.path
-            may_fire = concerned(path, change.parent_path) if path else len(watches) > 0
+            may_fire = False
+            if on_data or on_children:
+                may_fire = not change.path or concerned(change.path, change.parent_path)
             if replies and (
                 may_fire or (client is not None and (client is not answered or since_ms != answered_since_ms))
             ):

@@ -139,13 +139,16 @@ class _Table(Generic[W]):
 class Watches(Generic[W]):
     """All watches of a server."""
 
-    __slots__ = ("_children", "_data", "fired")
+    __slots__ = ("_children", "_data", "fired", "on_children", "on_data")
 
     def __init__(self) -> None:
         self.fired: dict[EventType, Summary] = {}
         """How many watchers the events of each type had."""
         self._data: _Table[W] = _Table()
         self._children: _Table[W] = _Table()
+        self.on_data = self._data.by_path
+        self.on_children = self._children.by_path
+        """What is watched, by path: empty where nothing is."""
 
     def add_data(self, path: str, watcher: W) -> None:
         self._data.add(path, watcher, WatchMode.ONCE)
