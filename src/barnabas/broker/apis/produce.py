@@ -33,7 +33,7 @@ from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.request_sizes import NO_LIMIT
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_produce import DelayedProduce
-from barnabas.broker.replication.produce_append import Batch, Produce, ProduceOptions, ProduceTopic, append
+from barnabas.broker.replication.produce_append import NO_HEADER, Batch, Produce, ProduceOptions, ProduceTopic, append
 from barnabas.broker.requests.request import Request
 from barnabas.log.conversion import RejectedRecordsError
 from barnabas.wire.kafka.api import ApiKey
@@ -105,11 +105,11 @@ def read_message(
 
 def _batch(records: Records) -> Batch:
     if records is None or isinstance(records, FileSlice):
-        return memoryview(b""), None
+        return memoryview(b""), NO_HEADER
     view = memoryview(records)
     if view.readonly:
         view = memoryview(bytearray(view))
-    return view, HEADER.unpack_from(view) if len(view) >= HEADER_BYTES else None
+    return view, HEADER.unpack_from(view) if len(view) >= HEADER_BYTES else NO_HEADER
 
 
 def _without_repeats(topics: list[TopicProduceData]) -> Task[list[TopicProduceData]]:

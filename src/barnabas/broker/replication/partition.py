@@ -375,7 +375,9 @@ class Partition:
         NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS for acks -1 and an in-sync set below min.insync.replicas.
         In Kafka: `Partition.appendRecordsToLeader`.
         """
-        role = self.leading()
+        role = self.role
+        if type(role) is not Leader:
+            role = self.leading()  # raises
         if acks == ALL_IN_SYNC and self.is_under_min_isr(role):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -15,11 +15,12 @@ In Kafka: `ReplicaManager.appendRecords` and `appendToLocalLog`, `ProduceRequest
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.tasks import Beside, Task
+from barnabas.base.tuples import new_tuple
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -30,7 +31,7 @@ from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, TRANSACTI
 from barnabas.wire.kafka.records.compression import CompressionType
 
 __all__ = [
-    "PARTITION_RECORDS",
+    "NO_HEADER",
     "Appended",
     "Batch",
     "BatchOutcome",
@@ -43,7 +44,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-PARTITION_RECORDS = 16
+_PARTITION_RECORDS = 16
 """To append to a partition takes as long as to check so many records."""
 _RECORDS_A_TURN = 2_048
 """Some 2 ms. A count, because what was taken is written before others have their turn: one write for each of them."""
@@ -63,8 +64,10 @@ _NOT_COUNTED = frozenset(
 )
 """Errors that Kafka does not count as failed requests."""
 
-Batch = tuple[memoryview, HeaderFields | None]
-"""What a request has for a partition, writable, and the header with which it begins; None if it is too short for one."""
+Batch = tuple[memoryview, HeaderFields]
+"""What a request has for a partition, writable, and the header with which it begins."""
+NO_HEADER: HeaderFields = (0,) * 13
+"""In place of the header of what is too short for one: the log refuses it."""
 
 
 class ProduceOptions(NamedTuple):
@@ -120,7 +123,6 @@ class Produce:
         topics: Sequence[ProduceTopic],
         partitions: Sequence[TopicPartition],
         batches: list[Batch],
-        *,
         borrows: bool,
     ) -> None:
         """``borrows`` says whether the batches lie in a connection's buffer, which is used again in the next turn."""
@@ -211,20 +213,31 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
     is appended behind a failed request with acks 0, whose answer is the end of its connection.
     """
     runs = _Runs(replicas, now_ms)
+    opened = runs.opened
     left = _RECORDS_A_TURN
+    checked: ProduceOptions | None = None
     for produce in requests:
         options, outcomes = produce.options, produce.outcomes
-        try:
-            check_request(options)
-        except KafkaError as error:
-            outcomes += [not_appended(error) for _ in produce.partitions]
-            if not options.acks:
-                break
-            continue
+        if options is not checked:
+            try:
+                check_request(options)
+            except KafkaError as error:
+                outcomes += [not_appended(error) for _ in produce.partitions]
+                if not options.acks:
+                    break
+                continue
+            checked = options
         for topic_partition, (records, header) in zip(produce.partitions, produce.batches, strict=True):
             try:
-                outcome = runs.add(topic_partition, records, header, options)
-                if outcome is None:
+                run = opened.get(topic_partition)
+                if run is None or (run.options is not options and run.options != options):
+                    run = runs.begin(topic_partition, options)
+                if header[5]:
+                    check_attributes(options, header)
+                first_offset = run.add(records, header)
+                if first_offset >= 0:
+                    outcome = run.appended, first_offset, first_offset + header[6]
+                else:  # the log must decide more than its offsets
                     outcome = yield from _append_alone(runs, produce, topic_partition)
             except KafkaError as error:
                 outcome = runs.refuse(topic_partition.topic, error)
@@ -232,7 +245,7 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
                 logger.exception("Records for %s cannot be appended", topic_partition)
                 outcome = runs.refuse(topic_partition.topic, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             outcomes.append(outcome)
-            left -= PARTITION_RECORDS if header is None or header[5] else header[12]
+            left -= _PARTITION_RECORDS if header[5] else header[12]
             if left < 0:
                 runs.write()
                 produce.own_batches()
@@ -265,60 +278,43 @@ def _append_alone(runs: "_Runs", produce: Produce, topic_partition: TopicPartiti
     return runs.append_alone(topic_partition, produce.batches[number][0], acks, check)
 
 
-class _Run:
+class _Run(NamedTuple):
     """Batches of one partition that are not written yet, of requests with the same options."""
 
-    __slots__ = ("add", "appended", "batches", "options", "partition")
-
-    def __init__(self, partition: Partition, batches: AppendRun, options: ProduceOptions) -> None:
-        self.partition = partition
-        self.batches = batches
-        self.add = batches.add
-        self.options = options
-        self.appended = Appended()
+    partition: Partition
+    batches: AppendRun
+    add: Callable[[memoryview, HeaderFields], int]
+    """Of ``batches``."""
+    options: ProduceOptions
+    appended: Appended
 
 
 class _Runs:
     """The runs of one turn."""
 
-    __slots__ = ("_now_ms", "_replicas", "_runs")
+    __slots__ = ("_now_ms", "_replicas", "opened")
 
     def __init__(self, replicas: ReplicaManager, now_ms: int) -> None:
         self._replicas = replicas
         self._now_ms = now_ms
-        self._runs: dict[TopicPartition, _Run] = {}
+        self.opened: dict[TopicPartition, _Run] = {}
 
-    def add(
-        self, topic_partition: TopicPartition, records: memoryview, header: HeaderFields | None, options: ProduceOptions
-    ) -> BatchOutcome | None:
-        """Add a batch to the run of its partition. None if the log must decide more than its offsets. Raises `KafkaError`."""
-        run = self._runs.get(topic_partition)
-        if run is None or (run.options is not options and run.options != options):
-            run = self._begin(topic_partition, options)
-        if header is None:
-            return None  # the log refuses it
-        if header[5]:
-            check_attributes(options, header)
-        first_offset = run.add(records, header)
-        if first_offset >= 0:
-            return run.appended, first_offset, first_offset + header[6]
-        self._write(topic_partition)
-        return None
-
-    def _begin(self, topic_partition: TopicPartition, options: ProduceOptions) -> _Run:
-        """A run for a partition. Raises `KafkaError`."""
-        if topic_partition in self._runs:
+    def begin(self, topic_partition: TopicPartition, options: ProduceOptions) -> _Run:
+        """A run for a partition, behind the one that there is. Raises `KafkaError`."""
+        if topic_partition in self.opened:
             self._write(topic_partition)
         check_topic(options, topic_partition.topic)
         partition = self._replicas.appendable(topic_partition, options.acks)
         batches = partition.log.begin_run(partition.leader_epoch, self._now_ms)
-        run = self._runs[topic_partition] = _Run(partition, batches, options)
+        run: _Run = new_tuple(_Run, (partition, batches, batches.add, options, Appended()))
+        self.opened[topic_partition] = run
         return run
 
     def append_alone(
         self, topic_partition: TopicPartition, records: memoryview, acks: int, checks: RecordValidator
     ) -> BatchOutcome:
-        """Append a batch in a write of its own. Raises `KafkaError` and `LongCheckError`."""
+        """Append a batch in a write of its own, behind its partition's run. Raises `KafkaError` and `LongCheckError`."""
+        self._write(topic_partition)
         info = self._replicas.append(topic_partition, records, acks=acks, now_ms=self._now_ms, checks=checks)
         appended = Appended()
         appended.log_append_time_ms = info.log_append_time_ms
@@ -328,14 +324,14 @@ class _Runs:
 
     def write(self) -> None:
         """Write all runs. Those that cannot be written know it afterwards."""
-        for topic_partition in tuple(self._runs):
+        for topic_partition in tuple(self.opened):
             self._write(topic_partition)
 
     def _write(self, topic_partition: TopicPartition) -> None:
-        run = self._runs.pop(topic_partition)
-        number = len(run.batches)
-        if not number:
+        run = self.opened.pop(topic_partition, None)
+        if run is None or not len(run.batches):
             return
+        number = len(run.batches)
         appended, partition, replicas = run.appended, run.partition, self._replicas
         try:
             _, count, size_bytes = run.batches.write()
