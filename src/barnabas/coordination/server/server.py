@@ -21,7 +21,7 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
-from barnabas.base.slices import Slices
+from barnabas.base.tasks import Runner, Task
 from barnabas.base.threads import WorkerThread
 from barnabas.coordination.core.commit_pieces import CommitPieces, CommitTurns
 from barnabas.coordination.core.connections import Limits, ServerConnection
@@ -75,13 +75,13 @@ def _in_no_thread(*_: object) -> None:
     raise AssertionError("the lists of a coordination server wait for no thread")
 
 
-def _in_turns(clock: Clock) -> tuple[CommitTurns, Slices]:
+def _in_turns(clock: Clock) -> tuple[CommitTurns, Runner]:
     """Commits, and long lists for people, with turns for others in between. Neither waits for a disk."""
 
     def call_later(delay_ms: int, work: Callable[[], object]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(delay_ms / 1000, work)
 
-    return CommitTurns(clock.time_slice, partial(call_later, 0)), Slices(clock, call_later, _in_no_thread)
+    return CommitTurns(clock.time_slice, partial(call_later, 0)), Runner(clock, call_later, _in_no_thread)
 
 
 def _user() -> str:
@@ -153,12 +153,13 @@ class CoordinationServer:
         self._timers: list[asyncio.TimerHandle] = []
         self._schedule = SnapshotSchedule(settings["snapCount"], settings["snapSizeLimitInKb"] * 1024, self._rng)
         self._roll_wanted = False
-        self._is_ending_due = False
         self._last_sweep_ms = 0
         self._last_purge_ms = 0
         self._started_ms = self._clock.monotonic_ms()
         self._metrics = ServerMetrics()
         self.commit_turns, self.slices = _in_turns(self._clock)
+        self._ends = self.slices.apart().lane()
+        """Ends what is due, whatever long lists people ask for."""
         self._connections = ClientConnections(settings, self._metrics)
 
     # Starting and stopping
@@ -566,8 +567,8 @@ class CoordinationServer:
             self._last_sweep_ms = now_ms
             most = max(1, settings["znode.container.maxPerMinute"] * sweep_ms // 60_000)
             processor.expirations.sweep(wall_ms, most, settings["znode.container.maxNeverUsedIntervalMs"])
-        if not self._is_ending_due:
-            self._end_due()
+        if not self._ends.is_busy:
+            self._ends.start(self._end_due())
         self._connections.close_sessionless(now_ms)
         interval_ms = settings["autopurge.purgeInterval"] * 3_600_000
         if interval_ms > 0 and now_ms - self._last_purge_ms >= interval_ms and self._is_serving:
@@ -576,16 +577,12 @@ class CoordinationServer:
         if not self._is_closing:
             self._timers = [self._loop.call_later(min(settings["tickTime"], 1000) / 2000, self._tick)]
 
-    def _end_due(self) -> None:
-        """Propose the ends of sessions and nodes whose time is over, in slices: others have their turn between them."""
+    def _end_due(self) -> Task[None]:
+        """Propose the ends of sessions and nodes whose time is over; others have their turn between them."""
         processor, clock = self._processor, self._clock
-        is_over = clock.time_slice()
-        self._is_ending_due = False
-        more = processor.expirations.any and self._is_serving and not self._is_closing
-        while more and not is_over():
+        more = processor.expirations.any
+        while more and self._is_serving and not self._is_closing and processor is self._processor:
             more = processor.propose_due(clock.monotonic_ms(), clock.wall_ms())
-        if processor.unlogged:
-            self._log()
-        if more:
-            self._is_ending_due = True
-            self._loop.call_later(0, self._end_due)
+            if processor.unlogged:
+                self.wake_log()
+            yield None
