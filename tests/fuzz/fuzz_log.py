@@ -15,7 +15,7 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.producer_state import decode_snapshot
 from barnabas.log.segment.offset_index import OffsetIndex
@@ -95,7 +95,7 @@ def attempt(rng: random.Random, directory: Path) -> None:
     for offset in (loaded.log_start_offset, loaded.log_end_offset - 1, loaded.log_end_offset):
         try:
             loaded.read(offset, 1000, upper_bound=loaded.log_end_offset, min_one_batch=True)
-            in_this_thread(loaded.offset_for_timestamp(NOW))
+            done_here(loaded.offset_for_timestamp(NOW))
             loaded.aborted_transactions(0, loaded.log_end_offset)
         except KafkaError:
             continue

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import decode_record, encode_record
 from barnabas.wire.kafka.codec import decode
@@ -416,7 +416,7 @@ def test_what_apache_stored_is_read_and_written_alike(theirs: tuple[str, Path]) 
         for _ in loaded.read(data):
             pass
     assert records > 10
-    in_this_thread(loaded.steps())
+    done_here(loaded.steps())
     assert loaded.unreadable == []
     group = loaded.groups["kept"]
     assert (group.state.value, group.generation_id, group.leader_id) == ("Stable", 1, joined.member_id)

@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
-from barnabas.base.slices import Sliced, at_once
+from barnabas.base.tasks import Task, done_here
 from barnabas.coordination.admin.commands import ADMIN_COMMANDS, CHANGING_COMMANDS, answer_command
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.core.access import digest_id
@@ -493,7 +493,7 @@ def member_view(my_id: int, *, is_serving: bool = True) -> ServerView:
 
 def ask(view: ServerView, name: str) -> dict[str, object]:
     """A command's answer, without what all have."""
-    found = json.loads(at_once(answer_command(view, name, {}, "/commands")).body)
+    found = json.loads(done_here(answer_command(view, name, {}, "/commands")).body)
     assert found.pop("command") in ADMIN_COMMANDS
     assert found.pop("error") is None
     return found
@@ -503,8 +503,8 @@ def test_members_show_their_ports_and_a_leader_its_proposals_in_words_too() -> N
     """conf names the ports of the server's own line; srvr has a line more on a leader."""
     shown = member_view(2).configuration()
     assert (shown["electionPort"], shown["quorumPort"], shown["peerType"]) == (3888, 2888, 0)
-    assert at_once(answer(b"srvr", member_view(2))).endswith(b"Proposal sizes last/min/max: 48/32/64\n")
-    assert b"Proposal" not in at_once(answer(b"srvr", member_view(1)))
+    assert done_here(answer(b"srvr", member_view(2))).endswith(b"Proposal sizes last/min/max: 48/32/64\n")
+    assert b"Proposal" not in done_here(answer(b"srvr", member_view(1)))
 
 
 @pytest.mark.parametrize(
@@ -586,7 +586,7 @@ def test_zabstate_shows_epoch_and_counter_of_the_last_zxid_and_answers_without_s
     }
     assert ask(member_view(1), "zabstate")["voting"] is True
     assert ask(member_view(1, is_serving=False), "zabstate") == {"voting": False, "zabstate": ""}
-    refused = json.loads(at_once(answer_command(member_view(1, is_serving=False), "ruok", {}, "/commands")).body)
+    refused = json.loads(done_here(answer_command(member_view(1, is_serving=False), "ruok", {}, "/commands")).body)
     assert refused["error"] == "This ZooKeeper instance is not currently serving requests"
 
 
@@ -623,7 +623,7 @@ def test_long_lists_are_shown_in_steps(shown: str, pattern: bytes) -> None:
     """Each step does a small part of the work; what changes between two of them does no harm, and what stays is shown once."""
     view = crowded_view(600, 6000, 6000)
 
-    def begin() -> Sliced[object]:
+    def begin() -> Task[object]:
         words = answer(shown.encode(), view) if len(shown) == 4 else None  # "stats" begins with a word
         return words if words is not None else answer_command(view, shown, {}, "/commands")
 

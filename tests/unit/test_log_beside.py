@@ -8,7 +8,7 @@ import pytest
 from barnabas.base.files import File, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.broker.replication.replica_manager import write_leader_epochs
 from barnabas.log.checkpoints import (
     HIGH_WATERMARKS,
@@ -94,7 +94,7 @@ def test_the_epochs_of_many_logs_are_looked_for_in_steps(tmp_path: Path) -> None
     work = write_leader_epochs(logs)
     steps = list(itertools.takewhile(lambda step: step is None, work))
     assert len(steps) == len(logs)
-    in_this_thread(write_leader_epochs(logs))
+    done_here(write_leader_epochs(logs))
     assert all(log.leader_epochs.unwritten is None for log in logs)
     assert [epochs_on_disk(tmp_path / str(number)) for number in range(20)] == [[(3, 0)]] * 20
 
@@ -183,7 +183,7 @@ def test_a_checkpoint_that_is_written_late_does_not_replace_a_newer_one(tmp_path
     assert read_offsets(OsFiles(), str(tmp_path / RECOVERY_POINTS)) == {TP: 2}
     append(log, 0)
     log.flusher.flush(NOW)
-    in_this_thread(dirs.checkpoint(RECOVERY_POINTS))
+    done_here(dirs.checkpoint(RECOVERY_POINTS))
     assert read_offsets(OsFiles(), str(tmp_path / RECOVERY_POINTS)) == {TP: 3}
 
 
@@ -199,7 +199,7 @@ def test_a_log_that_is_cut_while_high_watermarks_are_gathered_supersedes_their_c
     work = dirs.high_watermarks.due()
     next(work)
     dirs.truncate({TP: 2})
-    (write,) = in_this_thread(work)
+    (write,) = done_here(work)
     write.prepare()
     dirs.high_watermarks.commit(write)
     assert read_offsets(OsFiles(), str(tmp_path / HIGH_WATERMARKS))[TP] == 2
@@ -209,11 +209,11 @@ def test_a_checkpoint_without_news_is_not_written(tmp_path: Path) -> None:
     """An idle broker leaves its disk alone."""
     dirs = opened(tmp_path)
     made(dirs)
-    in_this_thread(dirs.checkpoint(RECOVERY_POINTS))
+    done_here(dirs.checkpoint(RECOVERY_POINTS))
     path = tmp_path / RECOVERY_POINTS
     assert read_offsets(OsFiles(), str(path)) == {TP: 0}
     path.unlink()
-    in_this_thread(dirs.checkpoint(RECOVERY_POINTS))
+    done_here(dirs.checkpoint(RECOVERY_POINTS))
     assert not path.exists()
 
 
@@ -230,7 +230,7 @@ def test_the_removal_of_folders_can_be_interrupted_by_a_stop(tmp_path: Path) -> 
     left = len(list(tmp_path.glob("topic-*")))
     assert 0 < left < 200
     dirs.close(clean=True)
-    in_this_thread(opened(tmp_path).purge_deleted(NOW + 60_000))
+    done_here(opened(tmp_path).purge_deleted(NOW + 60_000))
     assert list(tmp_path.glob("topic-*")) == []
 
 
@@ -258,7 +258,7 @@ def test_segments_go_some_at_a_time_and_their_files_beside_the_event_loop(tmp_pa
     Path(log.directory).rename(directory)
     log.move_to(str(directory))
     step.work()
-    in_this_thread(work)
+    done_here(work)
     assert list(directory.glob("*.deleted")) == []
     assert len(log.deletions) == 0
 

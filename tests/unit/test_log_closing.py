@@ -6,7 +6,7 @@ from pathlib import Path
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
@@ -30,7 +30,7 @@ def opened(*directories: Path, partitions: int) -> LogDirs:
 def test_syncs_of_a_clean_stop_may_run_in_threads(tmp_path: Path) -> None:
     """All is on disk before the recovery points and the marker say so."""
     dirs = opened(tmp_path, partitions=20)
-    works = in_this_thread(dirs.prepare_close())
+    works = done_here(dirs.prepare_close())
     assert len(works) == 20
     with ThreadPoolExecutor(8) as pool:
         errors = [future.exception() for future in [pool.submit(work) for work in works]]
@@ -46,7 +46,7 @@ def test_a_log_dir_whose_sync_fails_gets_no_marker_and_the_others_do(tmp_path: P
     first, second = tmp_path / "a", tmp_path / "b"
     dirs = opened(first, second, partitions=4)
     broken = dirs.logs()[TopicPartition("t", 0)].directory
-    errors: list[BaseException | None] = [None] * len(in_this_thread(dirs.prepare_close()))
+    errors: list[BaseException | None] = [None] * len(done_here(dirs.prepare_close()))
     errors[0] = OSError(5, "Input/output error")
     dirs.close(clean=True, errors=errors)
     marked = {path for path in (first, second) if (path / CLEAN_SHUTDOWN).exists()}
@@ -58,7 +58,7 @@ def test_logs_without_anything_new_need_no_sync(tmp_path: Path) -> None:
     dirs = opened(tmp_path, partitions=3)
     for log in dirs.logs().values():
         log.flusher.flush(NOW)
-    assert in_this_thread(dirs.prepare_close()) == []
+    assert done_here(dirs.prepare_close()) == []
     dirs.close(clean=True, errors=[])
     assert (tmp_path / CLEAN_SHUTDOWN).exists()
 

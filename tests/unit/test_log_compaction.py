@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files, FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.log.checkpoints import CLEANER_OFFSETS
 from barnabas.log.compaction import cleaner, ordinary_batches, worker
 from barnabas.log.compaction.cleanable import cleanable
@@ -89,7 +89,7 @@ def compact(dirs: LogDirs, log: PartitionLog, now_ms: int = NOW, limits: Compact
         if compaction.wants_swap:
             compaction.swap(now_ms)
     dirs.compacted(log, end_of(compaction))
-    in_this_thread(log.purge_deleted(now_ms))
+    done_here(log.purge_deleted(now_ms))
     return compaction
 
 
@@ -486,7 +486,7 @@ def test_the_map_agrees_with_a_dict() -> None:
         probes = [rng.randbytes(rng.randrange(3)), *keys]
         assert offsets.get(digests_of(probes)).tolist() == [known.get(probe, -1) for probe in probes]
     assert offsets.size == len(known) > 50
-    newest = in_this_thread(offsets.newest())
+    newest = done_here(offsets.newest())
     every = np.arange(4000)
     stay = sorted(known.values())
     assert every[newest.holds(every)].tolist() == stay

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
@@ -148,7 +148,7 @@ def test_offsets_by_time_are_those_that_the_records_say(tmp_path: Path, codec: C
     log.append_as_leader(build_batch(records, compression=codec), leader_epoch=0, now_ms=NOW)
     for wanted in range(0, 700_001, 50):
         expected = next((at, n, 0) for n, at in enumerate(times) if at >= NOW + wanted)
-        assert in_this_thread(log.offset_for_timestamp(NOW + wanted)) == expected
+        assert done_here(log.offset_for_timestamp(NOW + wanted)) == expected
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
@@ -194,4 +194,4 @@ def test_a_batch_that_cannot_be_read_answers_offsets_by_time_with_its_first(
     log = new_log(tmp_path)
     log.append_as_leader(build_batch([Record(0, NOW - 5, None, b"v")]), leader_epoch=0, now_ms=NOW)
     log.append_as_leader(batch_of(body, count, CompressionType.GZIP), leader_epoch=0, now_ms=NOW)
-    assert in_this_thread(log.offset_for_timestamp(NOW - 1)) == (NOW, 1, 0)
+    assert done_here(log.offset_for_timestamp(NOW - 1)) == (NOW, 1, 0)

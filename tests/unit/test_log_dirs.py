@@ -8,7 +8,7 @@ import pytest
 from barnabas.base.errors import BarnabasError, ConfigError, CorruptDataError
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid, uuid_text
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.log.checkpoints import read_epochs, read_offsets, read_topic_id
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.leader_epochs import LeaderEpochs
@@ -93,7 +93,7 @@ def test_new_partitions_go_to_the_dir_with_the_fewest(tmp_path: Path) -> None:
     dirs = open_dirs(*paths)
     for number in range(7):
         dirs.get_or_create(TopicPartition("t", number), TOPIC_ID, LogConfig(), NOW)
-    assert sorted(len(described.partitions) for described in in_this_thread(dirs.describe())) == [2, 2, 3]
+    assert sorted(len(described.partitions) for described in done_here(dirs.describe())) == [2, 2, 3]
     dirs.close(clean=True)
     (tmp_path / "b" / "t-0").mkdir(exist_ok=True)
     (tmp_path / "a" / "t-0").mkdir(exist_ok=True)
@@ -141,14 +141,14 @@ def test_a_deleted_partition_is_renamed_first_and_removed_after_its_delay(tmp_pa
     assert len(waiting) == 1
     assert waiting[0].startswith("topic-0.")
     put(dirs)
-    in_this_thread(dirs.purge_deleted(NOW + 59_999))
+    done_here(dirs.purge_deleted(NOW + 59_999))
     assert (tmp_path / waiting[0]).exists()
-    in_this_thread(dirs.purge_deleted(NOW + 60_000))
+    done_here(dirs.purge_deleted(NOW + 60_000))
     assert not (tmp_path / waiting[0]).exists()
     dirs.delete(TP, NOW)
     dirs.close(clean=False)
     dirs = open_dirs(tmp_path)
-    in_this_thread(dirs.purge_deleted(NOW))
+    done_here(dirs.purge_deleted(NOW))
     assert not any(path.name.endswith("-delete") for path in tmp_path.iterdir())
 
 
@@ -196,10 +196,10 @@ def test_a_flush_moves_the_recovery_point_and_recovery_begins_there(tmp_path: Pa
     log = dirs.get_or_create(TP, TOPIC_ID, config, NOW)
     for _ in range(5):
         log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=0, now_ms=NOW)
-    assert in_this_thread(dirs.flush_due(NOW)) == [log]
+    assert done_here(dirs.flush_due(NOW)) == [log]
     log.flusher.flush(NOW, include_active=False)
     assert log.durability.recovery_point == 4
-    assert in_this_thread(dirs.flush_due(NOW)) == []
+    assert done_here(dirs.flush_due(NOW)) == []
     task = log.flusher.prepare_flush()
     assert task is not None
     task.run()

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.lost_data import LOST_DATA, LostData
@@ -345,7 +345,7 @@ def test_a_checkpoint_that_was_prepared_before_a_truncation_does_not_replace_the
     """The periodic write runs beside the logs' thread; only its rename, on that thread, counts."""
     dirs = open_dirs(tmp_path)
     fill(dirs)
-    (write,) = in_this_thread(dirs.high_watermarks.due())
+    (write,) = done_here(dirs.high_watermarks.due())
     write.prepare()
     dirs.truncate({TP: 1})
     dirs.high_watermarks.commit(write)
@@ -359,7 +359,7 @@ def test_a_checkpoint_written_beside_another_uses_a_file_of_its_own(tmp_path: Pa
     """A log is made again while the periodic write is under way: neither takes the other's file away."""
     dirs = open_dirs(tmp_path)
     fill(dirs)
-    (write,) = in_this_thread(dirs.high_watermarks.due())
+    (write,) = done_here(dirs.high_watermarks.due())
     dirs.delete(TP, NOW)
     dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
     write.prepare()
@@ -375,7 +375,7 @@ def test_a_deleted_log_that_is_purged_before_the_next_checkpoint_is_no_lost_one(
     dirs.checkpoint_high_watermarks()
     dirs.checkpoint_recovery_points()
     dirs.delete(TP, NOW)
-    in_this_thread(dirs.purge_deleted(NOW + log.config.file_delete_delay_ms))
+    done_here(dirs.purge_deleted(NOW + log.config.file_delete_delay_ms))
     assert not list(tmp_path.glob("*-delete"))
     dirs.close(clean=False)
     dirs = open_dirs(tmp_path)

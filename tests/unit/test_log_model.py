@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
@@ -114,7 +114,7 @@ class LogMachine(RuleBasedStateMachine):
         self.start = self.log.delete_records_before(offset)
         assert self.start == offset
         self.log.apply_retention(self.now)
-        in_this_thread(self.log.purge_deleted(self.now))
+        done_here(self.log.purge_deleted(self.now))
         self.records = [record for record in self.records if record[0] >= self.start]
 
     @rule()
@@ -205,7 +205,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def times_are_found(self) -> None:
-        found = in_this_thread(self.log.offset_for_timestamp(-3))
+        found = done_here(self.log.offset_for_timestamp(-3))
         times = {}
         at = self.start
         if self.records and found is not None:
@@ -214,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
             for position, _ in read_headers(data := part.records.read()):
                 times.update({record.offset: record.timestamp for record in read_records(data, position)})
             first = min(offset for offset in times if offset >= at)
-            earliest = in_this_thread(self.log.offset_for_timestamp(times[first]))
+            earliest = done_here(self.log.offset_for_timestamp(times[first]))
             assert earliest is not None
             assert earliest.offset <= first or earliest.timestamp_ms >= times[first]
 

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import in_this_thread
+from barnabas.base.tasks import done_here
 from barnabas.log import timestamps
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog, UnexpectedOffsetError
@@ -391,7 +391,7 @@ def test_damaged_indexes_of_closed_segments_are_made_again_when_they_are_used(tm
     assert reloaded is not None
     for offset in range(60):
         assert offsets(reloaded, offset)[:1] == [offset]
-        assert in_this_thread(reloaded.offset_for_timestamp(NOW + offset)) == (NOW + offset, offset, 0)
+        assert done_here(reloaded.offset_for_timestamp(NOW + offset)) == (NOW + offset, offset, 0)
 
 
 def test_a_marker_of_a_fenced_coordinator_is_refused(tmp_path: Path) -> None:
@@ -477,17 +477,17 @@ def test_offsets_are_found_by_timestamp(tmp_path: Path) -> None:
     log = new_log(tmp_path, segment_bytes="1000", index_interval_bytes="100")
     for number in range(50):
         append(log, batch(3, timestamp=NOW + 10 * number), leader_epoch=number // 25)
-    assert in_this_thread(log.offset_for_timestamp(NOW - 5)) == (NOW, 0, 0)
-    assert in_this_thread(log.offset_for_timestamp(NOW + 101)) == (NOW + 101, 31, 0)
-    assert in_this_thread(log.offset_for_timestamp(NOW + 103)) == (NOW + 110, 33, 0)
-    assert in_this_thread(log.offset_for_timestamp(NOW + 492)) == (NOW + 492, 149, 1)
-    assert in_this_thread(log.offset_for_timestamp(NOW + 493)) is None
-    assert in_this_thread(log.offset_for_timestamp(timestamps.EARLIEST)) == (-1, 0, 0)
-    assert in_this_thread(log.offset_for_timestamp(timestamps.LATEST)) == (-1, 150, 1)
-    assert in_this_thread(log.offset_for_timestamp(timestamps.MAX_TIMESTAMP)) == (NOW + 492, 149, 1)
+    assert done_here(log.offset_for_timestamp(NOW - 5)) == (NOW, 0, 0)
+    assert done_here(log.offset_for_timestamp(NOW + 101)) == (NOW + 101, 31, 0)
+    assert done_here(log.offset_for_timestamp(NOW + 103)) == (NOW + 110, 33, 0)
+    assert done_here(log.offset_for_timestamp(NOW + 492)) == (NOW + 492, 149, 1)
+    assert done_here(log.offset_for_timestamp(NOW + 493)) is None
+    assert done_here(log.offset_for_timestamp(timestamps.EARLIEST)) == (-1, 0, 0)
+    assert done_here(log.offset_for_timestamp(timestamps.LATEST)) == (-1, 150, 1)
+    assert done_here(log.offset_for_timestamp(timestamps.MAX_TIMESTAMP)) == (NOW + 492, 149, 1)
     log.delete_records_before(32)
-    assert in_this_thread(log.offset_for_timestamp(NOW)) == (NOW + 102, 32, 0)
-    assert in_this_thread(log.offset_for_timestamp(timestamps.EARLIEST_LOCAL)) == (-1, 32, 0)
+    assert done_here(log.offset_for_timestamp(NOW)) == (NOW + 102, 32, 0)
+    assert done_here(log.offset_for_timestamp(timestamps.EARLIEST_LOCAL)) == (-1, 32, 0)
 
 
 # ---- segments and retention
@@ -508,7 +508,7 @@ def test_a_closed_segment_that_is_lost_while_the_broker_runs_stays_lost(tmp_path
         with contextlib.suppress(KafkaError):
             log.read(offset, 10_000, upper_bound=upto)
     with contextlib.suppress(KafkaError):
-        in_this_thread(log.offset_for_timestamp(NOW + 4))
+        done_here(log.offset_for_timestamp(NOW + 4))
     assert not Path(lost.path).exists()
     assert log.availability.reason is None
     assert len(log.read(upto, 10_000, upper_bound=log.log_end_offset).records)
@@ -566,9 +566,9 @@ def test_retention_deletes_whole_segments_by_size_and_by_time(tmp_path: Path) ->
     assert log.log_start_offset == 6
     assert log.segments.size_bytes >= 450
     assert any(name.endswith(".deleted") for name in OsFiles().list(log.directory))
-    in_this_thread(log.purge_deleted(NOW + 999))
+    done_here(log.purge_deleted(NOW + 999))
     assert any(name.endswith(".deleted") for name in OsFiles().list(log.directory))
-    in_this_thread(log.purge_deleted(NOW + 1000))
+    done_here(log.purge_deleted(NOW + 1000))
     assert not any(name.endswith(".deleted") for name in OsFiles().list(log.directory))
     log.configure(LogConfig({"retention.ms": "1000"}))
     assert log.apply_retention(NOW + 1000) == 0
@@ -677,7 +677,7 @@ def test_a_failing_disk_takes_its_log_dir_offline_and_no_other(tmp_path: Path, o
     actions = {
         "append": lambda: append(first),
         "sync": first.flusher.flush,
-        "read_at": lambda: in_this_thread(first.offset_for_timestamp(NOW)),
+        "read_at": lambda: done_here(first.offset_for_timestamp(NOW)),
     }
     with pytest.raises(KafkaError) as error:
         actions[operation]()

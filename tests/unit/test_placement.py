@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.base.tasks import done_here
 from barnabas.broker.topics.placement import assign_replicas, rack_alternated
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -25,7 +26,7 @@ def test_racks_of_different_sizes_alternate_while_they_last() -> None:
 
 def test_the_table_of_two_racks_comes_out_exactly() -> None:
     """Six brokers on two racks, ten partitions of three replicas, start index and shift 0."""
-    assert assign_replicas(TWO_RACKS, 10, 3, random.Random(1), fixed_start=0) == {
+    assert done_here(assign_replicas(TWO_RACKS, 10, 3, random.Random(1), fixed_start=0)) == {
         0: (0, 3, 1),
         1: (3, 1, 4),
         2: (1, 4, 2),
@@ -41,7 +42,7 @@ def test_the_table_of_two_racks_comes_out_exactly() -> None:
 
 def test_brokers_without_racks_follow_the_example_of_kafkas_documentation() -> None:
     """Five brokers, ten partitions of three replicas, start index and shift 0."""
-    assert assign_replicas(dict.fromkeys(range(5)), 10, 3, random.Random(1), fixed_start=0) == {
+    assert done_here(assign_replicas(dict.fromkeys(range(5)), 10, 3, random.Random(1), fixed_start=0)) == {
         0: (0, 1, 2),
         1: (1, 2, 3),
         2: (2, 3, 4),
@@ -57,8 +58,10 @@ def test_brokers_without_racks_follow_the_example_of_kafkas_documentation() -> N
 
 def test_added_partitions_go_on_where_the_topic_ended() -> None:
     """Numbers begin at the first new partition, and the fixed start keeps the round going."""
-    whole = assign_replicas(dict.fromkeys(range(5)), 10, 3, random.Random(1), fixed_start=0)
-    added = assign_replicas(dict.fromkeys(range(5)), 2, 3, random.Random(1), fixed_start=0, first_partition=4)
+    whole = done_here(assign_replicas(dict.fromkeys(range(5)), 10, 3, random.Random(1), fixed_start=0))
+    added = done_here(
+        assign_replicas(dict.fromkeys(range(5)), 2, 3, random.Random(1), fixed_start=0, first_partition=4)
+    )
     assert added[4] == whole[4]
     assert set(added) == {4, 5}
 
@@ -74,14 +77,14 @@ def test_added_partitions_go_on_where_the_topic_ended() -> None:
 def test_numbers_that_cannot_be_are_refused(partitions: int, factor: int, code: ErrorCode) -> None:
     """No partitions, no replicas, or more replicas than brokers."""
     with pytest.raises(KafkaError) as refused:
-        assign_replicas({0: None, 1: None}, partitions, factor, random.Random(1))
+        done_here(assign_replicas({0: None, 1: None}, partitions, factor, random.Random(1)))
     assert refused.value.code is code
 
 
 def test_racks_of_some_brokers_only_are_refused() -> None:
     """Where a rack is missing nothing can be said about the spread over racks."""
     with pytest.raises(KafkaError, match="rack"):
-        assign_replicas({0: "a", 1: None}, 1, 1, random.Random(1))
+        done_here(assign_replicas({0: "a", 1: None}, 1, 1, random.Random(1)))
 
 
 @given(
@@ -97,7 +100,7 @@ def test_replicas_are_distinct_spread_and_on_as_many_racks_as_there_are(
     """Brokers of a partition differ, first replicas are even to one, and racks are used before any is used twice."""
     factor = data.draw(st.integers(1, len(racks)))
     known: dict[int, str | None] = dict(racks) if with_racks else dict.fromkeys(racks)
-    placed = assign_replicas(known, partitions, factor, random.Random(seed))
+    placed = done_here(assign_replicas(known, partitions, factor, random.Random(seed)))
     assert sorted(placed) == list(range(partitions))
     leaders = Counter(replicas[0] for replicas in placed.values())
     assert max(leaders.values()) - min(leaders.get(broker, 0) for broker in racks) <= 1
@@ -110,4 +113,6 @@ def test_replicas_are_distinct_spread_and_on_as_many_racks_as_there_are(
 def test_a_seed_repeats_its_choices() -> None:
     """Start index and shift are drawn from the given generator only."""
     brokers = dict.fromkeys(range(7))
-    assert assign_replicas(brokers, 9, 3, random.Random(5)) == assign_replicas(brokers, 9, 3, random.Random(5))
+    assert done_here(assign_replicas(brokers, 9, 3, random.Random(5))) == done_here(
+        assign_replicas(brokers, 9, 3, random.Random(5))
+    )

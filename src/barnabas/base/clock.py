@@ -29,7 +29,7 @@ class Clock(Protocol):
         ...
 
     def time_slice(self) -> Callable[[], bool]:
-        """Begin a slice of work: a function that says whether it is over. See `barnabas.base.slices`."""
+        """Begin a slice of work: a function that says whether it is over. See `barnabas.base.tasks`."""
         ...
 
     def worked_ms(self) -> float:

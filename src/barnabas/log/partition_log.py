@@ -29,7 +29,7 @@ from typing import Protocol
 
 from barnabas.base.files import Buffer
 from barnabas.base.ids import Uuid
-from barnabas.base.slices import Beside, Sliced
+from barnabas.base.tasks import Beside, Task
 from barnabas.log import timestamps
 from barnabas.log.append import FollowerAppender, UnexpectedOffsetError
 from barnabas.log.append_checks import unpack_header
@@ -289,7 +289,7 @@ class PartitionLog:
         with self.availability.guard("reading the transaction index of"):
             return aborted_transactions(self.segments, from_offset, upto_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> Sliced[TimestampOffset | None]:
+    def offset_for_timestamp(self, timestamp_ms: int) -> Task[TimestampOffset | None]:
         """The first record at or after a timestamp, or one of ListOffsets' special places (`timestamps.LATEST` ...).
 
         Large batches are looked through beside the event loop. Raises `KafkaError` KAFKA_STORAGE_ERROR.
@@ -391,7 +391,7 @@ class PartitionLog:
             replacement.rename_to_plain()
             self.segments.replace(group, replacement.size)
 
-    def purge_deleted(self, now_ms: int) -> Sliced[None]:
+    def purge_deleted(self, now_ms: int) -> Task[None]:
         """Remove the files whose time has come, beside the event loop. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         while self.offline is None and (removal := self.deletions.begin_removal(now_ms)) is not None:
             yield Beside(removal.run)

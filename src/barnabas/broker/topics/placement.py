@@ -14,10 +14,10 @@ In Kafka: `AdminUtils.assignReplicasToBrokers`.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from barnabas.base.tasks import Task, done_here
+from barnabas.base.tasks import Task
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["Choices", "assign_replicas", "assign_replicas_in_slices", "rack_alternated"]
+__all__ = ["Choices", "assign_replicas", "rack_alternated"]
 
 
 class Choices(Protocol):
@@ -27,23 +27,6 @@ class Choices(Protocol):
 
 
 def assign_replicas(
-    racks: Mapping[int, str | None],
-    partitions: int,
-    replication_factor: int,
-    rng: Choices,
-    *,
-    fixed_start: int = -1,
-    first_partition: int = 0,
-) -> dict[int, tuple[int, ...]]:
-    """See `assign_replicas_in_slices`."""
-    return done_here(
-        assign_replicas_in_slices(
-            racks, partitions, replication_factor, rng, fixed_start=fixed_start, first_partition=first_partition
-        )
-    )
-
-
-def assign_replicas_in_slices(
     racks: Mapping[int, str | None],
     partitions: int,
     replication_factor: int,

@@ -12,7 +12,7 @@ from barnabas.base.ids import ZERO_UUID, Uuid
 from barnabas.base.randomness import Random
 from barnabas.base.tasks import Task
 from barnabas.broker.cluster.znodes import MAX_ASSIGNMENT_BYTES, ReplicaAssignment
-from barnabas.broker.topics.placement import assign_replicas_in_slices
+from barnabas.broker.topics.placement import assign_replicas
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import CreatableTopic
@@ -128,7 +128,7 @@ def plan_creation(
                 f"The request asks for more than {MAX_REPLICAS_A_REQUEST} replicas in all: split it.",
             )
         _require_storable(partitions, factor, racks)
-        assignment = yield from assign_replicas_in_slices(racks, partitions, factor, rng)
+        assignment = yield from assign_replicas(racks, partitions, factor, rng)
     _validate_name(topic.name, existing)
     _validate_assignment(assignment, len(topic.assignments or ()))
     if topic.assignments:
@@ -221,7 +221,7 @@ def plan_growth(
     if assignments is None:
         ids = sorted(racks)
         start = max(0, next((index for index, broker in enumerate(ids) if broker >= first[0]), -1))
-        placed = yield from assign_replicas_in_slices(
+        placed = yield from assign_replicas(
             racks, count - current, len(first), rng, fixed_start=start, first_partition=current
         )
         return {index: ReplicaAssignment(replicas) for index, replicas in placed.items()}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.tasks import done_here
 from barnabas.broker.topics.placement import Choices, assign_replicas
 from barnabas.cli.options.json_files import compact, duplicates, items, text, topic_partition
 from barnabas.client.admin.log_dirs import Replica
@@ -178,8 +179,8 @@ def propose(current: ReplicaLists, racks: Mapping[int, str | None], rng: Choices
     return {
         TopicPartition(topic, number): list(replicas)
         for topic, numbers in topics.items()
-        for number, replicas in assign_replicas(
-            racks, len(numbers), len(current[TopicPartition(topic, numbers[0])]), rng
+        for number, replicas in done_here(
+            assign_replicas(racks, len(numbers), len(current[TopicPartition(topic, numbers[0])]), rng)
         ).items()
     }
 

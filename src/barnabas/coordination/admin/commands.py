@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from barnabas.base.settings import Kind, Values
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort, QuorumServer
 from barnabas.coordination.server.view import VERSION_TEXT, ServerView
 from barnabas.net.http import HttpResponse
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 Fields = dict[str, object]
-_Command = Callable[[ServerView, Mapping[str, str]], Fields | Sliced[Fields]]
+_Command = Callable[[ServerView, Mapping[str, str]], Fields | Task[Fields]]
 """``command(view, parameters of the URL)``; a field ``error`` is a failure."""
 
 _INT_NAMES = {
@@ -62,11 +62,11 @@ def _shown(settings: Values) -> dict[str, str]:
     return shown
 
 
-def _connections(view: ServerView, _: Mapping[str, str]) -> Sliced[Fields]:
+def _connections(view: ServerView, _: Mapping[str, str]) -> Task[Fields]:
     return _connection_lists(view, full=True)
 
 
-def _connection_lists(view: ServerView, *, full: bool) -> Sliced[Fields]:
+def _connection_lists(view: ServerView, *, full: bool) -> Task[Fields]:
     established = view.established()
     return {
         "connections": (
@@ -88,7 +88,7 @@ def _dirs(view: ServerView, _: Mapping[str, str]) -> Fields:
     return {"datadir_size": snapshot_bytes, "logdir_size": log_bytes}
 
 
-def _dump(view: ServerView, _: Mapping[str, str]) -> Sliced[Fields]:
+def _dump(view: ServerView, _: Mapping[str, str]) -> Task[Fields]:
     return {
         "expiry_time_to_session_ids": (yield from view.expiring_sessions()),
         "session_id_to_ephemeral_paths": (yield from view.ephemerals()),
@@ -262,7 +262,7 @@ def _proposal_stats(view: ServerView) -> Fields:
     }
 
 
-def _stats(view: ServerView, parameters: Mapping[str, str]) -> Sliced[Fields]:
+def _stats(view: ServerView, parameters: Mapping[str, str]) -> Task[Fields]:
     return {**_server_stats(view, parameters), **(yield from _connection_lists(view, full=False))}
 
 
@@ -271,11 +271,11 @@ def _stat_reset(view: ServerView, _: Mapping[str, str]) -> Fields:
     return {}
 
 
-def _watches(view: ServerView, _: Mapping[str, str]) -> Sliced[Fields]:
+def _watches(view: ServerView, _: Mapping[str, str]) -> Task[Fields]:
     return {"session_id_to_watched_paths": (yield from view.watched_paths())}
 
 
-def _watches_by_path(view: ServerView, _: Mapping[str, str]) -> Sliced[Fields]:
+def _watches_by_path(view: ServerView, _: Mapping[str, str]) -> Task[Fields]:
     return {"path_to_session_ids": (yield from view.watchers())}
 
 
@@ -349,7 +349,7 @@ def method_of(name: str) -> str:
     return "POST" if found is not None and found[0] in CHANGING_COMMANDS else "GET"
 
 
-def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> Sliced[HttpResponse]:
+def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> Task[HttpResponse]:
     """The answer to a command, in slices, because some show very much; to the empty name the list of all of them, with links below ``root``."""
     if not name:
         names = sorted([*ADMIN_COMMANDS, *STATE_COMMANDS])

@@ -15,8 +15,8 @@ from typing import Protocol
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values
-from barnabas.base.slices import Slices
 from barnabas.base.task_futures import future_of
+from barnabas.base.tasks import Runner
 from barnabas.coordination.admin.commands import answer_command, json_response, method_of
 from barnabas.coordination.admin.metrics_page import metrics_page
 from barnabas.coordination.admin.state_commands import StateCommands, state_command_of
@@ -43,7 +43,7 @@ class AdministeredServer(Protocol):
         ...
 
     @property
-    def slices(self) -> Slices:
+    def slices(self) -> Runner:
         """Runs what takes long."""
         ...
 

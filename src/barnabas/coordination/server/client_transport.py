@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from barnabas.base.network import Connection, Standing
-from barnabas.base.slices import Sliced, Slices
+from barnabas.base.tasks import Runner, Task
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.server.four_letter_words import answer
@@ -37,7 +37,7 @@ class ClientHost(Protocol):
         ...
 
     @property
-    def slices(self) -> Slices:
+    def slices(self) -> Runner:
         """Runs what takes long."""
         ...
 
@@ -130,7 +130,7 @@ class ClientTransport:
         else:
             self._server.slices.start(self._say(words))
 
-    def _say(self, words: Sliced[bytes]) -> Sliced[None]:
+    def _say(self, words: Task[bytes]) -> Task[None]:
         text = yield from words
         self._connection.send([text])
         self._connection.close(after_sending=True)

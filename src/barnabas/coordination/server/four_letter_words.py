@@ -5,7 +5,7 @@ In ZooKeeper: CommandExecutor and the classes of org.apache.zookeeper.server.com
 
 from collections.abc import Callable, Iterable, Iterator
 
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.server.view import VERSION_TEXT, ServerView
 
@@ -16,7 +16,7 @@ _LINES_A_STEP = 100
 _NOT_SERVING = b"This ZooKeeper instance is not currently serving requests\n"
 
 
-def answer(request: bytes, view: ServerView) -> Sliced[bytes] | None:
+def answer(request: bytes, view: ServerView) -> Task[bytes] | None:
     """The text for a word, behind which stmk has eight bytes; None for bytes that are not one.
 
     A word outside the whitelist is refused in words.
@@ -25,7 +25,7 @@ def answer(request: bytes, view: ServerView) -> Sliced[bytes] | None:
     return None if handler is None else _answer(request, view, handler)
 
 
-def _answer(request: bytes, view: ServerView, handler: "_Word") -> Sliced[bytes]:
+def _answer(request: bytes, view: ServerView, handler: "_Word") -> Task[bytes]:
     name = request[:4].decode("ascii")
     allowed = view.settings["4lw.commands.whitelist"]
     if name not in allowed and "*" not in allowed:
@@ -38,7 +38,7 @@ def _answer(request: bytes, view: ServerView, handler: "_Word") -> Sliced[bytes]
     return text.encode("utf-8", "replace")
 
 
-def _joined(lines: Iterable[str]) -> Sliced[str]:
+def _joined(lines: Iterable[str]) -> Task[str]:
     """The text of many lines."""
     found = []
     for line in lines:
@@ -113,12 +113,12 @@ def _connection_line(view: ServerView, connection: ServerConnection, *, full: bo
     return line + ")\n"
 
 
-def _stat(view: ServerView) -> Sliced[str]:
+def _stat(view: ServerView) -> Task[str]:
     lines = yield from _joined(_connection_line(view, each, full=False) for each in view.connections)
     return f"{_version(view)}Clients:\n{lines}\n{_summary(view)}"
 
 
-def _cons(view: ServerView) -> Sliced[str]:
+def _cons(view: ServerView) -> Task[str]:
     return (yield from _joined(_connection_line(view, each, full=True) for each in view.connections)) + "\n"
 
 
@@ -155,7 +155,7 @@ def _stmk(view: ServerView, argument: bytes) -> str:
     return _gtmk(view)
 
 
-def _dump(view: ServerView) -> Sliced[str]:
+def _dump(view: ServerView) -> Task[str]:
     sessions, ephemerals = (yield from view.expiring_sessions()), (yield from view.ephemerals())
     timeouts = yield from view.sessions_of_leader()
     return (yield from _joined(f"{line}\n" for line in _dump_lines(view, sessions, timeouts, ephemerals)))
@@ -193,14 +193,14 @@ def _wchs(view: ServerView) -> str:
     return f"{watchers} connections watching {paths} paths\nTotal watches:{total}\n"
 
 
-def _wchp(view: ServerView) -> Sliced[str]:
+def _wchp(view: ServerView) -> Task[str]:
     found = (yield from view.watchers()).items()
     return (
         yield from _joined(f"{path}\n" + "".join(f"\t{_hex(each)}\n" for each in ids) for path, ids in found)
     ) + "\n"
 
 
-def _wchc(view: ServerView) -> Sliced[str]:
+def _wchc(view: ServerView) -> Task[str]:
     found = (yield from view.watched_paths()).items()
     parts = (part for session_id, paths in found for part in (f"{_hex(session_id)}\n", *map("\t{}\n".format, paths)))
     return (yield from _joined(parts)) + "\n"
@@ -216,7 +216,7 @@ def _crst(view: ServerView) -> str:
     return "Connection stats reset.\n"
 
 
-_Word = Callable[[ServerView], str | Sliced[str]]
+_Word = Callable[[ServerView], str | Task[str]]
 _WORDS: dict[str, _Word] = {
     "ruok": _ruok,
     "isro": _isro,

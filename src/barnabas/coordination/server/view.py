@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from barnabas import __date__, __version__
 from barnabas.base.settings import Values
-from barnabas.base.slices import Sliced, one_by_one
+from barnabas.base.tasks import Task, one_by_one
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
 from barnabas.coordination.core.processor import Processor
@@ -53,7 +53,7 @@ _ENTRIES_A_STEP = 500
 _T = TypeVar("_T", int, str)
 
 
-def in_order(items: Iterable[_T]) -> Sliced[list[_T]]:
+def in_order(items: Iterable[_T]) -> Task[list[_T]]:
     """As `sorted`, in slices."""
     waiting = list(items)
     if len(waiting) <= _ENTRIES_A_STEP:
@@ -297,7 +297,7 @@ class ServerView:
 
     # In slices, because they may be long; each entry is as it is when its turn comes
 
-    def connection_list(self, clients: Iterable[ServerConnection], *, full: bool) -> Sliced[list[dict[str, object]]]:
+    def connection_list(self, clients: Iterable[ServerConnection], *, full: bool) -> Task[list[dict[str, object]]]:
         """`connection` of each."""
         found = []
         for client in one_by_one(clients):
@@ -306,7 +306,7 @@ class ServerView:
                 yield None
         return found
 
-    def expiring_sessions(self) -> Sliced[dict[int, list[int]]]:
+    def expiring_sessions(self) -> Task[dict[int, list[int]]]:
         """Ids of the sessions that this server may expire, by the time at which it does: a learner's local ones alone."""
         found: dict[int, list[int]] = {}
         sessions, is_left = self.processor.tracker.sessions, self._is_left_to_leader
@@ -318,7 +318,7 @@ class ServerView:
                 yield None
         return dict(sorted(found.items()))
 
-    def sessions_of_leader(self) -> Sliced[dict[int, int]]:
+    def sessions_of_leader(self) -> Task[dict[int, int]]:
         """On a learner, timeouts in ms of the global sessions, by id: their leader alone expires them."""
         found: dict[int, int] = {}
         sessions, is_left = self.processor.tracker.sessions, self._is_left_to_leader
@@ -335,7 +335,7 @@ class ServerView:
         is_local = isinstance(tracker, UpgradeableSessionTracker) and tracker.is_local(session_id)
         return self.is_learner and not is_local
 
-    def ephemerals(self) -> Sliced[dict[int, list[str]]]:
+    def ephemerals(self) -> Task[dict[int, list[str]]]:
         """Paths by session."""
         found: dict[int, list[str]] = {}
         ephemerals = self.processor.database.tree.ephemerals
@@ -344,7 +344,7 @@ class ServerView:
                 found[session_id] = yield from in_order(ephemerals[session_id])
         return found
 
-    def watched_paths(self) -> Sliced[dict[int, list[str]]]:
+    def watched_paths(self) -> Task[dict[int, list[str]]]:
         """Paths by session."""
         found: dict[int, list[str]] = {}
         watches = self.processor.watches
@@ -355,7 +355,7 @@ class ServerView:
                 yield None
         return {session_id: found[session_id] for session_id in (yield from in_order(found))}
 
-    def watchers(self) -> Sliced[dict[str, list[int]]]:
+    def watchers(self) -> Task[dict[str, list[int]]]:
         """Sessions by path."""
         found: dict[str, list[int]] = {}
         watches = self.processor.watches

@@ -7,7 +7,7 @@ import contextlib
 
 from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.randomness import Random
-from barnabas.base.slices import Beside, Sliced
+from barnabas.base.tasks import Beside, Task
 from barnabas.log.dirs.dir_set import DirSet
 from barnabas.log.dirs.log_dir import LogDir
 from barnabas.log.names import delete_folder
@@ -70,7 +70,7 @@ class DeletedFolders:
         log.availability.bring_back()
         self._dirs.count(log_dir, 1)
 
-    def due(self, now_ms: int) -> Sliced[list[LogDir]]:
+    def due(self, now_ms: int) -> Task[list[LogDir]]:
         """The dirs with folders whose time has come."""
         due = set()
         for due_ms, directory in tuple(self._waiting):
@@ -79,7 +79,7 @@ class DeletedFolders:
                 yield None
         return [log_dir for log_dir in self._dirs if log_dir in due]
 
-    def purge(self, now_ms: int) -> Sliced[None]:
+    def purge(self, now_ms: int) -> Task[None]:
         """Remove the folders whose time has come, beside the event loop. A stop comes between two of some folders."""
         due = [directory for due_ms, directory in self._waiting if due_ms <= now_ms]
         self._waiting = [(due_ms, directory) for due_ms, directory in self._waiting if due_ms > now_ms]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import one_by_one
+from barnabas.base.tasks import one_by_one
 from barnabas.base.threads import Claim
 from barnabas.log.checkpoints import CLEANER_OFFSETS
 from barnabas.log.dirs.log_dir import LogDir

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Sliced
+from barnabas.base.tasks import Task
 from barnabas.log.checked_files import copy_of
 from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
 from barnabas.log.dirs.dir_set import DirSet
@@ -58,7 +58,7 @@ class HighWatermarkCheckpoint:
         """A start has read the file of a dir."""
         self._written[log_dir.path] = offsets
 
-    def due(self) -> Sliced[list[HighWatermarkWrite]]:
+    def due(self) -> Task[list[HighWatermarkWrite]]:
         """A write for each dir in which a high watermark moved, and none is under way.
 
         A log that is cut while they are gathered supersedes the write of its dir, as one that is cut later does.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.slices import Beside, Sliced
+from barnabas.base.tasks import Beside, Task
 from barnabas.log.checkpoints import Checkpointed
 from barnabas.log.dirs.checkpoint_files import Checkpoints
 from barnabas.log.dirs.deleted_folders import DeletedFolders
@@ -66,7 +66,7 @@ class DirLoader:
         self.deleted: set[TopicPartition] = set()
         """Partitions of which a folder waits for its removal."""
 
-    def load(self, log_dir: LogDir, now_ms: int) -> Sliced[None]:
+    def load(self, log_dir: LogDir, now_ms: int) -> Task[None]:
         """Load all that is in a dir, one log after the other. Raises `OSError`, `BarnabasError`."""
         found: list[tuple[Checkpoints, Sequence[tuple[str, str]]]] = []
         yield Beside(lambda: found.append((Checkpoints(self._dirs.files, log_dir.path), list(log_dir.folders()))))
@@ -108,7 +108,7 @@ class DirLoader:
                 f"{other.directory}. Remove the one in the log dir that failed most recently."
             )
 
-    def _load_logs(self, log_dir: LogDir, found: "list[_Found]", checkpoints: Checkpoints, now_ms: int) -> Sliced[None]:
+    def _load_logs(self, log_dir: LogDir, found: "list[_Found]", checkpoints: Checkpoints, now_ms: int) -> Task[None]:
         """Load these, and leave none of them in ``found``."""
         if not found:
             return

@@ -21,7 +21,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid, uuid_text
 from barnabas.base.randomness import Random
-from barnabas.base.slices import Beside, Sliced, in_this_thread, one_by_one
+from barnabas.base.tasks import Beside, Task, done_here, one_by_one
 from barnabas.log.checkpoints import LOG_START_OFFSETS, PARTITION_METADATA, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet, start_inside_segment
@@ -154,9 +154,9 @@ class LogDirs:
 
     def load(self, now_ms: int, configs: _ConfigSource) -> None:
         """As `load_in_slices`, in one go."""
-        in_this_thread(self.load_in_slices(now_ms, configs))
+        done_here(self.load_in_slices(now_ms, configs))
 
-    def load_in_slices(self, now_ms: int, configs: _ConfigSource) -> Sliced[None]:
+    def load_in_slices(self, now_ms: int, configs: _ConfigSource) -> Task[None]:
         """Lock the dirs, take up or write their meta.properties, and load every partition.
 
         A dir whose disk fails is offline afterwards. Raises `BarnabasError` when a dir is used by another process or
@@ -314,7 +314,7 @@ class LogDirs:
 
     # ---- work on all logs
 
-    def purge_deleted(self, now_ms: int) -> Sliced[None]:
+    def purge_deleted(self, now_ms: int) -> Task[None]:
         """Remove the folders and segment files whose time has come."""
         for log in one_by_one(self._dirs.logs.values()):
             if len(log.deletions):
@@ -379,7 +379,7 @@ class LogDirs:
             self._dirs.write_cleaner_offsets(self._dirs.dir_of(log))
         log.note_lost_data(lost._replace(expected_offset=max(lost.expected_offset, end_offset), copy_from=None))
 
-    def apply_retention(self, now_ms: int) -> Sliced[list[TopicPartition]]:
+    def apply_retention(self, now_ms: int) -> Task[list[TopicPartition]]:
         """Let retention delete segments of all logs; returns the partitions that lost some."""
         shorter: list[TopicPartition] = []
         for topic_partition, log in one_by_one(self._dirs.logs.items()):
@@ -393,7 +393,7 @@ class LogDirs:
             yield None
         return shorter
 
-    def flush_due(self, now_ms: int) -> Sliced[list[PartitionLog]]:
+    def flush_due(self, now_ms: int) -> Task[list[PartitionLog]]:
         """The logs that have something to sync: rolled segments, or more than flush.messages and flush.ms allow."""
         due = []
         for log in one_by_one(self._dirs.logs.values()):
@@ -404,7 +404,7 @@ class LogDirs:
             yield None
         return due
 
-    def describe(self) -> Sliced[list[DirDescription]]:
+    def describe(self) -> Task[list[DirDescription]]:
         """Every dir with the sizes of its partitions (DescribeLogDirs)."""
         by_dir: dict[str, list[PartitionSize]] = defaultdict(list)
         for path, name, log in self.stored():
@@ -414,7 +414,7 @@ class LogDirs:
 
     # ---- checkpoints
 
-    def checkpoint(self, name: str) -> Sliced[None]:
+    def checkpoint(self, name: str) -> Task[None]:
         """Write one of the checkpoints below in slices and beside the event loop, in each dir where it has changed.
 
         What the event loop writes meanwhile is newer, and stays.
@@ -455,7 +455,7 @@ class LogDirs:
 
     # ---- stopping
 
-    def prepare_close(self) -> Sliced[list[Callable[[], None]]]:
+    def prepare_close(self) -> Task[list[Callable[[], None]]]:
         """Complete the files of every log for a clean stop; what is left is to run what is returned, then `close`.
 
         The pieces share nothing: run in several threads, a disk syncs many small files in the time of one.
@@ -485,7 +485,7 @@ class LogDirs:
 
     def close_in_slices(
         self, clean: bool, broker_epoch: int = -1, *, errors: Sequence[BaseException | None] | None = None
-    ) -> Sliced[None]:
+    ) -> Task[None]:
         """As `close`."""
         if clean:
             if errors is None:
