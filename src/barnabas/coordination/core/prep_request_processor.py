@@ -43,15 +43,19 @@ class PrepRequestProcessor:
         self.unlogged: list[bytes | bytearray] = []
         """Transactions for the log, in order, that the edge has not taken yet."""
         self.last_zxid = database.last_zxid
-        self._limits = limits
-        self._limited_tree = database.tree if limits.enforce_quota else None
+        limited_tree = database.tree if limits.enforce_quota else None
+        schemes = limits.access.schemes
+        self._staging = Staging(self.staged, Stamp(0, 0, 0), [], limits.ttl_nodes, schemes, limited_tree)
         self._proposals = proposals
         self._metrics = metrics
 
     def staging(self, session_id: int, ids: list[Id], wall_ms: int) -> Staging:
-        """What requests of a session are decided on, that came together."""
-        limits, stamp = self._limits, Stamp(session_id, 0, wall_ms)
-        return Staging(self.staged, stamp, ids, limits.ttl_nodes, limits.access.schemes, self._limited_tree)
+        """What requests of a session are decided on, that came together; valid until the next call."""
+        staging = self._staging
+        staging.ids = ids
+        staging.stamp.session_id = session_id
+        staging.stamp.time_ms = wall_ms
+        return staging
 
     def propose(
         self, staging: Staging, client: ServerConnection | None, requests: Sequence[Request], now_ms: int

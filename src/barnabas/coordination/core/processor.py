@@ -53,7 +53,7 @@ from barnabas.coordination.core.follower_request_processor import FollowerReques
 from barnabas.coordination.core.forwarded_requests import INTERNAL, admit
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
 from barnabas.coordination.core.operations import READS, WRITES
-from barnabas.coordination.core.operations.base import ReadOperation, Staging, Values, WriteOperation
+from barnabas.coordination.core.operations.base import ReadOperation, Values, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_values
 from barnabas.coordination.core.prep_request_processor import PrepRequestProcessor
 from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MALFORMED, UNREADABLE
@@ -412,18 +412,17 @@ class Processor:
         """
         tracker, prep = self.tracker, self._prep
         session: Session | None = None
-        staging: Staging | None = None
         for data in requests:
             if self._decides_usual and len(data) >= _SESSION_ID.size:
                 (session_id,) = _SESSION_ID.unpack_from(data)
-                if staging is None or session is None or session.id != session_id:
-                    session, staging = tracker.live(session_id), prep.staging(session_id, ids, wall_ms)
+                if session is None or session.id != session_id:
+                    session = tracker.live(session_id)
                     if session is not None and session.owner is owner:
                         tracker.touch(session, now_ms)
                 if session is not None and session.owner is owner and not session.is_closing:
                     usual = read_requests([data], 0, 1, _SESSION_ID.size, self.limits.max_multi_operations)
                     if usual:
-                        prep.propose(staging, None, usual, now_ms)
+                        prep.propose(prep.staging(session_id, ids, wall_ms), None, usual, now_ms)
                         continue
             request = decode_forwarded_request(data)
             operation, values = admit(tracker, self._writes, self.limits, owner, request, now_ms)
