@@ -166,7 +166,7 @@ SINGLE_REPLICA_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     number_nodes_by_children: (),
     forget_watches: (),
     never_expire_sessions: ("kill",),
-    forget_producers: ("kill", "loss"),
+    forget_producers: ("power", "loss"),
     store_duplicates: ("loss",),
     keep_the_torn_tail: ("power",),
     obey_a_stale_controller: ("zombie controller",),
