@@ -244,6 +244,27 @@ RULES = [
         "test_groups_membership.py::test_the_member_id_of_a_client_with_the_longest_name_fits_into_answers",
     ),
     Rule(
+        "the memory of a frame that its handler keeps is not used again",
+        "net/receive_buffers.py",
+        "    except BufferError:\n        return False\n",
+        "    except BufferError:\n        return True\n",
+        "test_receive_buffers.py::test_a_buffer_is_not_lent_while_a_part_of_it_is_looked_at",
+    ),
+    Rule(
+        "a reader is not closed for what the server has yet to serve",
+        "net/memory_budget.py",
+        "for pile in self._piles if not pile.is_excused])",
+        "for pile in self._piles])",
+        "test_memory_budget.py::test_a_reader_is_not_late_because_of_what_the_server_has_yet_to_serve",
+    ),
+    Rule(
+        "a request larger than any of its form is not read",
+        "broker/requests/dispatch.py",
+        "        is_too_large = frame_bytes > handler.max_request_bytes\n",
+        "        is_too_large = frame_bytes < 0\n",
+        "test_broker_large_requests.py::test_a_request_larger_than_any_of_its_form_closes_the_connection_when_it_begins",
+    ),
+    Rule(
         "large frames wait for their turn where memory is short",
         "net/memory_budget.py",
         "        if pile._turn is _Turn.NONE:\n",
