@@ -1112,7 +1112,7 @@ def test_records_that_take_long_to_check_are_appended_in_their_turn(tmp_path: Pa
         b"".join(encoder.frame({**USUAL, "version": 9, "acks": acks, "batch": each}) for each in batches)
     )
     held = []
-    run.broker.dispatcher.slices._in_thread = lambda work, then: held.append((work, then))
+    run.broker.dispatcher.runner._in_thread = lambda work, then: held.append((work, then))
     taken = run.producer.handler.take_from(memoryview(received), 0)
     log = run.broker.replicas.get(TopicPartition("t", 0)).log
     assert (log.log_end_offset, run.producer.is_paused, len(held)) == (6, True, 1)
@@ -1133,7 +1133,7 @@ def test_a_client_that_leaves_while_its_records_are_checked_has_them_appended(tm
     run, encoder = with_records(tmp_path)
     long = {**USUAL_BATCH, "values": [b"x"] * 5_000}
     held = []
-    run.broker.dispatcher.slices._in_thread = lambda work, then: held.append((work, then))
+    run.broker.dispatcher.runner._in_thread = lambda work, then: held.append((work, then))
     run.deliver(
         encoder.frame({**USUAL, "version": 9, "topic": "replicated", "acks": -1, "batch": long}), is_followed=False
     )
