@@ -336,7 +336,7 @@ def test_thousands_of_records_in_one_batch_are_checked_beside_the_event_loop(
     assert not client.sent
     ((work, done),) = beside
     work()
-    monkeypatch.setattr(record_checks, "validate_plain_records", None)  # would be called on the loop
+    monkeypatch.setattr(record_checks, "validate_records", None)  # would be called on the loop
     done(None)
     (answer,) = client.answer().responses[0].partition_responses
     assert answer.error_code == (ErrorCode.INVALID_RECORD if is_damaged else ErrorCode.NONE)

@@ -13,7 +13,7 @@ from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
-from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES, read_header, seal
+from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES, assign_offsets, read_header, seal
 from barnabas.wire.kafka.records.compression import CompressionType, compress
 from barnabas.wire.kafka.records.contents import MOST_OBJECTS
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
@@ -190,8 +190,10 @@ def test_large_batches_are_looked_through_beside_the_event_loop(tmp_path: Path, 
 def test_a_batch_that_cannot_be_read_answers_offsets_by_time_with_its_first(
     tmp_path: Path, body: bytes, count: int
 ) -> None:
-    """A decompression bomb that a plain topic took is not unpacked any further than a leader would."""
+    """A decompression bomb that another leader took is not unpacked any further than this one would."""
     log = new_log(tmp_path)
     log.append_as_leader(build_batch([Record(0, NOW - 5, None, b"v")]), leader_epoch=0, now_ms=NOW)
-    log.append_as_leader(batch_of(body, count, CompressionType.GZIP), leader_epoch=0, now_ms=NOW)
+    taken = batch_of(body, count, CompressionType.GZIP)
+    assign_offsets(taken, 0, 1, 0)
+    log.append_as_follower(taken, now_ms=NOW)
     assert done_here(log.offset_for_timestamp(NOW - 1)) == (NOW, 1, 0)

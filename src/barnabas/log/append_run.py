@@ -32,7 +32,7 @@ from barnabas.base.tuples import new_tuple
 from barnabas.log.append_checks import latest_timestamp_ms, unpack_header, validate_batch
 from barnabas.log.availability import Availability
 from barnabas.log.components import LogComponents
-from barnabas.log.conversion import needs_record_validation, opens_every_batch
+from barnabas.log.conversion import looks_at_records, needs_record_validation
 from barnabas.log.local_log import AppendInfo, must_roll, write_batches
 from barnabas.log.producer_state import Origin, ProducerBatch, advance_sequence
 from barnabas.log.record_checks import AT_ONCE, SHORT_CHECKS, LongCheckError, RecordValidator
@@ -76,11 +76,11 @@ class AppendRun:
         "_headers",
         "_is_alone",
         "_leader_epoch",
+        "_looks",
         "_most_bytes",
         "_next_of_producer",
         "_next_offset",
         "_now_ms",
-        "_opens",
         "_room_bytes",
         "_room_ms",
         "_room_offset",
@@ -134,8 +134,8 @@ class AppendRun:
         validate_batch(records, header, config, origin, now_ms)
         if needs_record_validation(header, config, origin, now_ms):
             records, header = self._convert(records, header, checks)
-        elif origin == Origin.CLIENT and not header[5] & COMPRESSION_MASK:
-            checks.validate_plain_records(records, header)
+        elif origin == Origin.CLIENT:
+            checks.validate_records(records, header, config)
         size = header[1] + LOG_OVERHEAD_BYTES
         if size > config.segment_bytes:
             raise KafkaError(
@@ -252,10 +252,10 @@ class AppendRun:
         try:
             if producer_id >= 0 and not self._follows(header, batch):
                 return -1
-            if self._opens:
+            if self._looks:
                 SHORT_CHECKS.validate_and_convert(batch, header, self._config, self._now_ms)
-            elif not attributes:
-                SHORT_CHECKS.validate_plain_records(batch, header)
+            else:
+                SHORT_CHECKS.validate_records(batch, header, self._config)
         except (KafkaError, LongCheckError):
             return -1
         if producer_id >= 0:
@@ -285,7 +285,7 @@ class AppendRun:
         self._room_ms = min(room_ms, latest_timestamp_ms(config, now_ms))
         self._most_bytes = config.max_message_bytes
         self._codec = config.codec
-        self._opens = opens_every_batch(config)
+        self._looks = looks_at_records(config)
         self._has_room = True
 
     # ---- writes

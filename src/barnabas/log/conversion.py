@@ -44,13 +44,13 @@ from barnabas.wire.kafka.records.records import Record, read_records
 __all__ = [
     "RejectedRecordsError",
     "convert_unpacked",
+    "is_checked",
+    "looks_at_records",
     "needs_record_validation",
-    "opens_every_batch",
     "packed_records",
     "refusal_of",
     "validate_and_convert",
-    "validate_packed_records",
-    "validate_plain_records",
+    "validate_records",
 ]
 
 _NO_LIMIT = (1 << 63) - 1
@@ -89,31 +89,26 @@ def needs_record_validation(fields: HeaderFields, config: LogConfig, origin: int
     codec = config.codec
     return (
         (codec is not None and codec != fields[5] & COMPRESSION_MASK)
-        or opens_every_batch(config)
+        or looks_at_records(config)
         or fields[8] > latest_timestamp_ms(config, now_ms)
     )
 
 
-def opens_every_batch(config: LogConfig) -> bool:
+def looks_at_records(config: LogConfig) -> bool:
     """Whether the topic requires it of every batch: records need keys, or must not be too old."""
     return config.cleanup_compact or config.timestamp_before_max_ms != _NO_LIMIT
 
 
-def validate_and_convert(
-    batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int, *, limit_bytes: int = _NO_LIMIT
-) -> Buffer:
+def validate_and_convert(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
     """Check every record of a batch. Return the batch, or a new batch that has its records in the topic's codec.
 
     Records are not taken apart for another codec: they are the same bytes in each.
     Raises `RejectedRecordsError` with INVALID_RECORD (no key on a compacted topic) or INVALID_TIMESTAMP; `KafkaError`
-    as `refusal_of` makes it, also of records that unpack to more than ``limit_bytes``, and MESSAGE_TOO_LARGE for what grew past
-    max.message.bytes.
+    as `refusal_of` makes it, and MESSAGE_TOO_LARGE for what grew past max.message.bytes.
     """
     header = BatchHeader._make(fields)
     try:
-        body = decompress_produced(
-            header.compression, packed_records(batch, fields), min(limit_bytes, unpacked_limit_bytes(config))
-        )
+        body = decompress_produced(header.compression, packed_records(batch, fields), unpacked_limit_bytes(config))
     except CorruptDataError as error:
         raise refusal_of(error) from error
     return convert_unpacked(batch, header, body, config, now_ms)
@@ -151,24 +146,27 @@ def _need_no_look(body: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
     return are_uniform(data, count, with_keys=with_keys) or are_plain(data, count, with_keys=with_keys)
 
 
-def validate_plain_records(batch: Buffer, fields: HeaderFields) -> None:
-    """Check the records of an uncompressed batch. Raises `KafkaError` INVALID_RECORD or MESSAGE_TOO_LARGE."""
-    records: Buffer = packed_records(batch, fields)
-    if fields[12] > 1 and len(records) > LARGE_BYTES:
-        records = bytes(records)  # no more than the request has: it can be looked at several times as fast
-    try:
-        check_body(records, fields[12])
-    except CorruptDataError as error:
-        raise refusal_of(error) from error
-
-
-def validate_packed_records(batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
-    """Check the records of a compressed batch that is stored as it came. Raises `KafkaError` as `refusal_of` makes it."""
+def validate_records(batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
+    """Check the records of a batch that is stored as it came, if it `is_checked`. Raises `KafkaError` as `refusal_of` makes it."""
+    if not is_checked(fields, config):
+        return
     kind = CompressionType(fields[5] & COMPRESSION_MASK)
+    count = fields[12]
+    body: Buffer = packed_records(batch, fields)
     try:
-        check_packed(kind, packed_records(batch, fields), fields[12], unpacked_limit_bytes(config))
+        if kind is CompressionType.NONE:
+            if count > 1 and len(body) > LARGE_BYTES:
+                body = bytes(body)  # no more than the request has: it can be looked at several times as fast
+            check_body(body, count)
+        else:
+            check_packed(kind, body, count, unpacked_limit_bytes(config))
     except CorruptDataError as error:
         raise refusal_of(error) from error
+
+
+def is_checked(fields: HeaderFields, config: LogConfig) -> bool:
+    """Whether the topic wants the records of a batch checked that is stored as it came."""
+    return config.compression_check or not fields[5] & COMPRESSION_MASK
 
 
 def packed_records(batch: Buffer, fields: HeaderFields) -> memoryview:

@@ -7,11 +7,10 @@ Apache's brokers need no such choice: there each request has a thread.
 
 How long a check takes follows from the number of records, and from the bytes that are unpacked and compressed again. What a
 compressed batch holds is only known by unpacking it, so that stops at a limit. No more than two are unpacked at a time: a few
-hundred bytes may hold megabytes, and the threads of a broker are many. A thread costs 0.1 ms, so what is unpacked in less is
-unpacked at once.
+hundred bytes may hold megabytes, and the threads of a broker are many.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
@@ -20,11 +19,11 @@ from barnabas.base.threads import AtMost
 from barnabas.log.append_checks import unpacked_limit_bytes
 from barnabas.log.conversion import (
     convert_unpacked,
+    is_checked,
     packed_records,
     refusal_of,
     validate_and_convert,
-    validate_packed_records,
-    validate_plain_records,
+    validate_records,
 )
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import KafkaError
@@ -32,22 +31,32 @@ from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, BatchHead
 from barnabas.wire.kafka.records.compression import CompressionType, TooLargeError, decompress_produced
 from barnabas.wire.kafka.records.packed_contents import check_packed
 
-__all__ = ["AT_ONCE", "SHORT_CHECKS", "DeferredCheck", "LongCheckError", "RecordValidator"]
+__all__ = ["AT_ONCE", "SHORT_CHECKS", "DeferredCheck", "LongCheckError", "RecordValidator", "effort"]
 
 _MANY_RECORDS = 4_096
 """Some 4 ms, if each has to be looked at."""
 _MANY_BYTES = 32 * 1024
 """Some 2 ms for gzip, 7 for the highest levels; headers that fill it take 3."""
 _LARGE_BODY_BYTES = 1 << 20
-_LARGE_PACKED_BYTES = {
-    CompressionType.GZIP: 16 * 1024,
+_LARGE_BYTES: Mapping[int, int] = {
+    CompressionType.NONE: 1 << 31,
+    CompressionType.GZIP: 32 * 1024,
     CompressionType.SNAPPY: _LARGE_BODY_BYTES,
     CompressionType.LZ4: _LARGE_BODY_BYTES,
-    CompressionType.ZSTD: 64 * 1024,
+    CompressionType.ZSTD: 128 * 1024,
 }
-"""So many bytes of each codec take half a millisecond to unpack, or what they unpack to is a large body."""
-_MANY_BLOCKS = 1024
-"""Some 1 ms."""
+"""To unpack so many bytes of a codec takes 0.5 ms. Through a thread it would take as long, and twice the processor's time."""
+_BYTES_A_RECORD: Mapping[int, int] = {
+    CompressionType.GZIP: 64,
+    CompressionType.SNAPPY: 2048,
+    CompressionType.LZ4: 2048,
+    CompressionType.ZSTD: 256,
+}
+"""To unpack so many bytes takes as long as to read a record."""
+_OPENED_RECORDS = 96
+"""What a body that compresses well takes more."""
+_MANY_BLOCKS = 256
+"""Some 0.3 ms."""
 
 _unpackings = AtMost(2)
 
@@ -55,9 +64,7 @@ _unpackings = AtMost(2)
 class RecordValidator(Protocol):
     """How an append checks records; see the functions of the same names in `barnabas.log.conversion`."""
 
-    def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None: ...
-
-    def validate_packed_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None: ...
+    def validate_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None: ...
 
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer: ...
 
@@ -87,15 +94,9 @@ class DeferredCheck:
         except KafkaError as error:
             self._refusal = type(error), error.args, error.__dict__
 
-    def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
+    def validate_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
         if self._config is not None:  # the topic's configuration changed meanwhile
-            validate_plain_records(batch, fields)
-        else:
-            self._refuse()
-
-    def validate_packed_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
-        if self._config is not None:
-            validate_packed_records(batch, fields, config)
+            validate_records(batch, fields, config)
         else:
             self._refuse()
 
@@ -120,43 +121,51 @@ class DeferredCheck:
 
 
 class LongCheckError(BarnabasError):
-    """Nothing was appended: run ``check`` in a thread, and append the batch with it."""
+    """Nothing was appended: run a check in a thread, and append the batch with it."""
 
-    def __init__(self, check: DeferredCheck) -> None:
+    def __init__(self, check_of: Callable[[Buffer], DeferredCheck]) -> None:
+        """``check_of`` makes the check of the batch, wherever its bytes are by then."""
         super().__init__("the records of a batch take long to check")
-        self.check = check
+        self.check_of = check_of
+
+
+def effort(fields: HeaderFields) -> int:
+    """How long a short check takes, in microseconds: about as many as there are records to read."""
+    count, kind = fields[12], fields[5] & COMPRESSION_MASK
+    if not kind:
+        return count
+    return _OPENED_RECORDS + count + fields[1] // _BYTES_A_RECORD.get(kind, 1)
 
 
 class _AtOnce:
-    def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
-        validate_plain_records(batch, fields)
-
-    def validate_packed_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
-        validate_packed_records(batch, fields, config)
+    def validate_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
+        validate_records(batch, fields, config)
 
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
         return validate_and_convert(batch, fields, config, now_ms)
 
 
 class _ShortChecks:
-    def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
-        if fields[12] >= _MANY_RECORDS:
-            raise LongCheckError(DeferredCheck(lambda: validate_plain_records(batch, fields)))
-        validate_plain_records(batch, fields)
-
-    def validate_packed_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
-        kind, count = CompressionType(fields[5] & COMPRESSION_MASK), fields[12]
-        if count < _MANY_RECORDS and fields[1] <= _LARGE_PACKED_BYTES[kind]:
+    def validate_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
+        if not is_checked(fields, config):
+            return
+        kind, count = fields[5] & COMPRESSION_MASK, fields[12]
+        if count < _MANY_RECORDS and fields[1] <= _LARGE_BYTES[kind]:
+            if not kind:
+                validate_records(batch, fields, config)
+                return
             limit = min(_LARGE_BODY_BYTES, unpacked_limit_bytes(config))
             try:
-                check_packed(kind, packed_records(batch, fields), count, limit, _MANY_BLOCKS)
+                check_packed(CompressionType(kind), packed_records(batch, fields), count, limit, _MANY_BLOCKS)
             except TooLargeError:
                 pass  # the long check says whether it is too large
             except CorruptDataError as error:
                 raise refusal_of(error) from None
             else:
                 return
-        raise LongCheckError(DeferredCheck(lambda: validate_packed_records(batch, fields, config), unpacks=True))
+        raise LongCheckError(
+            lambda batch: DeferredCheck(lambda: validate_records(batch, fields, config), unpacks=bool(kind))
+        )
 
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
         header = BatchHeader._make(fields)
@@ -168,7 +177,9 @@ class _ShortChecks:
                 pass  # it is too large, or damaged: the long check distinguishes
             else:
                 return convert_unpacked(batch, header, body, config, now_ms)
-        raise LongCheckError(DeferredCheck(lambda: validate_and_convert(batch, fields, config, now_ms), config))
+        raise LongCheckError(
+            lambda batch: DeferredCheck(lambda: validate_and_convert(batch, fields, config, now_ms), config)
+        )
 
 
 AT_ONCE: RecordValidator = _AtOnce()

@@ -76,6 +76,11 @@ _WITH_EFFECT = """
 cleanup.policy list [compact,delete] log.cleanup.policy delete
     What becomes of old data: whole segments are deleted by age and size, or only the last record of
     each key is kept (compact), or both.
+compression.check boolean - log.compression.check true
+    Ours: whether the leader opens compressed batches that it stores as they came. Without it, a batch
+    of junk is acknowledged, and consumers stop in front of it. For a megabyte of records the check
+    takes 0.3 to 0.6 ms of the processor where they compress well; of noise 0.5 ms with lz4 and snappy,
+    2.5 ms with zstd, 9 ms with gzip.
 compression.gzip.level int gzip-level compression.gzip.level -1
     Level for topics the broker compresses with gzip.
 compression.lz4.level int [1,...,17] compression.lz4.level 9
@@ -192,7 +197,7 @@ _ROWS = sorted(
 )
 
 TOPIC_SETTINGS = Definitions(row.setting for row in _ROWS)
-"""Every topic configuration of Kafka 3.9 by name, and one of our own: flush.before.ack."""
+"""Every topic configuration of Kafka 3.9 by name, and two of our own: compression.check, flush.before.ack."""
 
 TOPIC_WITHOUT_EFFECT: Mapping[str, str] = _reasons(_WITHOUT_EFFECT)
 """Names that are accepted and change nothing, with the reason."""
@@ -236,6 +241,7 @@ class LogConfig:
         "cleanup_compact",
         "cleanup_delete",
         "codec",
+        "compression_check",
         "compression_level",
         "defaults",
         "delete_retention_ms",
@@ -285,6 +291,7 @@ class LogConfig:
         self.retention_bytes: int = values["retention.bytes"]
         self.retention_ms: int = values["retention.ms"]
         self.max_message_bytes: int = values["max.message.bytes"]
+        self.compression_check: bool = values["compression.check"]
         self.file_delete_delay_ms: int = values["file.delete.delay.ms"]
         self.delete_retention_ms: int = values["delete.retention.ms"]
         self.min_compaction_lag_ms: int = values["min.compaction.lag.ms"]

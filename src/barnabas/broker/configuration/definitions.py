@@ -151,6 +151,8 @@ log.index.size.max.bytes int [4,...] cluster 10485760
     The largest offset index, in bytes.
 log.index.interval.bytes int [0,...] cluster 4096
     Bytes of records between two entries of an index.
+log.compression.check boolean - cluster true
+    Whether the leader opens compressed batches that it stores as they came (ours; not in Kafka).
 log.flush.before.ack boolean - cluster false
     Whether records are synced to disk before they are acknowledged or visible (ours; not in Kafka).
 log.flush.interval.messages long [1,...] cluster 9223372036854775807

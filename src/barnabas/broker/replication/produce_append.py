@@ -25,7 +25,7 @@ from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.log.append_run import AppendRun
-from barnabas.log.record_checks import SHORT_CHECKS, LongCheckError, RecordValidator
+from barnabas.log.record_checks import SHORT_CHECKS, LongCheckError, RecordValidator, effort
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, TRANSACTIONAL, HeaderFields
 from barnabas.wire.kafka.records.compression import CompressionType
@@ -44,8 +44,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_PARTITION_RECORDS = 16
-"""To append to a partition takes as long as to check so many records."""
 _RECORDS_A_TURN = 2_048
 """Some 2 ms. A count, because what was taken is written before others have their turn: one write for each of them."""
 _TOPIC_IDS = 13
@@ -245,7 +243,7 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
                 logger.exception("Records for %s cannot be appended", topic_partition)
                 outcome = runs.refuse(topic_partition.topic, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             outcomes.append(outcome)
-            left -= _PARTITION_RECORDS if header[5] else header[12]
+            left -= effort(header) if header[5] else header[12]
             if left < 0:
                 runs.write()
                 produce.own_batches()
@@ -267,13 +265,10 @@ def _append_alone(runs: "_Runs", produce: Produce, topic_partition: TopicPartiti
     try:
         return runs.append_alone(topic_partition, produce.batches[number][0], acks, SHORT_CHECKS)
     except LongCheckError as unchecked:
-        check = unchecked.check
+        check_of = unchecked.check_of
     runs.write()
-    if produce.own_batches():
-        try:
-            return runs.append_alone(topic_partition, produce.batches[number][0], acks, SHORT_CHECKS)
-        except LongCheckError as unchecked:
-            check = unchecked.check
+    produce.own_batches()
+    check = check_of(produce.batches[number][0])
     yield Beside(check.run)
     return runs.append_alone(topic_partition, produce.batches[number][0], acks, check)
 
@@ -349,4 +344,6 @@ class _Runs:
         counters.total_produce_requests += 1
         if error.code not in _NOT_COUNTED:
             counters.failed_produce_requests += 1
+        # The error is kept until the answer, and would keep the frames that it passed, with the records in them.
+        error.__traceback__ = error.__context__ = error.__cause__ = None
         return not_appended(error)
