@@ -15,12 +15,12 @@ def acknowledge_before_the_isr_has_it() -> None:
     rewrite(Partition, "acknowledgement", "log.high_watermark <= last_offset", "False")
 
 
-def acknowledge_requests_that_came_together_with_the_first() -> None:
-    """Requests for one partition that wait together are all answered when the in-sync replicas have what the first one brought."""
+def acknowledge_without_waiting() -> None:
+    """What was appended is acknowledged at once, although its partition says that it must wait."""
     from barnabas.broker.replication.delayed_produce import DelayedProduce
 
     old = "code = self._acknowledgement(topic_partition, last_offset, acks)"
-    rewrite(DelayedProduce, "_settle_first", old, f"{old} if not has_settled else ErrorCode.NONE")
+    rewrite(DelayedProduce, "add", old, "code = ErrorCode.NONE")
 
 
 def acknowledge_several_partitions_with_the_first() -> None:
@@ -175,7 +175,7 @@ _LEADERS_FAIL = ("leader", "kill", "partition")
 
 REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     acknowledge_before_the_isr_has_it: _LEADERS_FAIL,
-    acknowledge_requests_that_came_together_with_the_first: _LEADERS_FAIL,
+    acknowledge_without_waiting: _LEADERS_FAIL,
     acknowledge_several_partitions_with_the_first: _LEADERS_FAIL,
     acknowledge_what_a_lost_leadership_left: ("partition", "split"),
     advance_the_watermark_early: (),
