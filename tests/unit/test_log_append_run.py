@@ -199,6 +199,32 @@ def test_a_batch_of_which_more_is_to_be_decided_is_left_to_an_append_of_its_own(
     assert taken(log, [usual(1), batch, usual(2)]) == [1, -1, 2]
 
 
+@pytest.mark.parametrize(("at", "data"), [(7, b"\1"), (22, b"\5"), (22, b"\x08"), (21, b"\x80")])
+def test_a_batch_with_another_base_offset_or_other_attributes_is_left_to_an_append_of_its_own(
+    tmp_path: Path, at: int, data: bytes
+) -> None:
+    """A codec that does not exist, the log's own time, and a bit that means nothing."""
+    log = new_log(tmp_path)
+    append_alone(log, usual(0))
+    batch = usual(1)
+    batch[at : at + 1] = data
+    seal(batch)
+    assert taken(log, [batch]) == [-1]
+
+
+def test_a_batch_that_is_too_large_for_the_topic_or_the_segment_is_left_to_an_append_of_its_own(tmp_path: Path) -> None:
+    """The segment has room for what is left behind the batches that are taken."""
+    size = len(usual(0))
+    for name, setting, found in (
+        ("topic", {"max_message_bytes": str(size)}, [1, 2, 3, -1]),
+        ("segment", {"segment_bytes": str(3 * size)}, [1, 2, -1, -1]),
+    ):
+        log = new_log(tmp_path / name, **setting)
+        append_alone(log, usual(0))
+        large = build_batch([Record(0, NOW, None, b"vv")], producer_id=7, producer_epoch=0, base_sequence=4)
+        assert taken(log, [usual(1), usual(2), usual(3), large]) == found
+
+
 def test_a_run_takes_no_more_batches_than_one_write_may_have(tmp_path: Path) -> None:
     """The rest is for another run."""
     log = new_log(tmp_path)
@@ -218,7 +244,7 @@ def test_nothing_is_taken_behind_a_batch_that_is_alone(tmp_path: Path) -> None:
     """It may begin a segment, or be part of a transaction."""
     log = new_log(tmp_path)
     append_alone(log, usual(0))
-    first, second = usual(1), usual(2)
+    first, second = usual(1, producer_id=-1), usual(2, producer_id=-1)
     run = log.begin_run(0, NOW)
     run.add_alone(memoryview(first), unpack_header(first))
     assert run.add(memoryview(second), unpack_header(second)) == -1

@@ -40,7 +40,6 @@ from barnabas.log.segment.segment import AppendedBatch
 from barnabas.log.settings import CODECS, LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import (
-    COMPRESSION_MASK,
     CONTROL,
     CRC_START,
     LOG_APPEND_TIME,
@@ -233,7 +232,7 @@ class AppendRun:
         if (
             magic != MAGIC
             or size != len(batch)
-            or attributes & ~COMPRESSION_MASK
+            or not 0 <= attributes < len(CODECS)
             or delta < 0
             or delta + 1 != count
             or base_offset
@@ -242,7 +241,6 @@ class AppendRun:
             or last_offset > self._room_offset
             or timestamp_ms > self._room_ms
             or (self._codec is not None and attributes != self._codec)
-            or attributes >= len(CODECS)
             or count >= _MANY_RECORDS
             or len(self._views) == MOST_BATCHES
         ):
