@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 _RECORDS_A_TURN = 2_048
 """Some 2 ms. A count, because what was taken is written before others have their turn: one write for each of them."""
+_A_WRITE = 128
+"""A write takes as long as to check so many records, where it is a log's first, which opens files."""
 _TOPIC_IDS = 13
 _ZSTD = 7
 _ADMIN_CLIENT = "__admin_client"
@@ -230,6 +232,7 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
                 run = opened.get(topic_partition)
                 if run is None or (run.options is not options and run.options != options):
                     run = runs.begin(topic_partition, options)
+                    left -= _A_WRITE
                 if header[5]:
                     check_attributes(options, header)
                 first_offset = run.add(records, header)
@@ -237,6 +240,7 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
                     outcome = run.appended, first_offset, first_offset + header[6]
                 else:  # the log must decide more than its offsets
                     outcome = yield from _append_alone(runs, produce, topic_partition)
+                    left -= _A_WRITE
             except KafkaError as error:
                 outcome = runs.refuse(topic_partition.topic, error)
             except Exception:
