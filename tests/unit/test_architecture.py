@@ -227,7 +227,6 @@ SHARED_NAMES = {
     "fail": "a module of broker/apis words its API's error answer in this function",
     "main": "each command's entry",
     "logger": "each module's logger",
-    "APPLY": "the module of an operation registers how a transaction changes the tree",
     "OPERATIONS": "the module of an operation registers its op codes",
 }
 PROTOCOLS = "Kafka's protocol and ZooKeeper's have one of each"

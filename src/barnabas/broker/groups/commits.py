@@ -138,8 +138,9 @@ class OffsetCommit:
             else:
                 self.codes.append(ErrorCode.NONE)
                 self.partitions.append(new_tuple(TopicPartition, (name, index)))
-                value = (offsets[number], leader_epochs[number], text, wall_ms, expire_ms)
-                self.values.append(new_tuple(CommittedOffset, value))
+                self.values.append(
+                    new_tuple(CommittedOffset, (offsets[number], leader_epochs[number], text, wall_ms, expire_ms))
+                )
         add_offset_records(
             self.encoded, self.sender.group_id, name, self.partitions[first:], self.values[first:], first
         )

@@ -343,7 +343,8 @@ class ClientConnection:
         dispatcher = self._dispatcher
         times = dispatcher.request_metrics.of(self._key)
         times.add(dispatcher.clock.monotonic_ms() - self.last_active_ms, len(answers))
-        self._connection.send([b"".join(answers)])
+        if data := b"".join(answers):  # with acks 0 there is nothing to send
+            self._connection.send([data])
         if are_last:
             self._request = None
             self._connection.resume()

@@ -17,6 +17,7 @@ class Deadline:
     def __init__(self, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
         """``seconds`` from now; ``now`` is a clock in seconds that never goes back."""
         self.length_s = max(0.0, seconds)
+        self._named_s = self.length_s
         self._now = now
         self._end_s = now() + self.length_s
 
@@ -34,7 +35,11 @@ class Deadline:
 
     def within(self, seconds: float) -> "Deadline":
         """The end of a step that may take ``seconds``, and never longer than this one allows."""
-        return Deadline(min(seconds, self.left_s()), self._now)
+        left_s = self.left_s()
+        step = Deadline(min(seconds, left_s), self._now)
+        if seconds >= left_s:
+            step._named_s = self._named_s
+        return step
 
     def share(self, part: float) -> "Deadline":
         """The end of a step that may use this part of what is left."""
@@ -45,8 +50,9 @@ class Deadline:
         return self.share(_PATIENCE)
 
     def __str__(self) -> str:
-        """Its length, as messages name it: ``200 ms``, ``5 s``."""
-        return f"{self.length_s * 1000:.0f} ms" if self.length_s < 1 else f"{round(self.length_s, 1):g} s"
+        """Its length, as messages name it: ``200 ms``, ``5 s``. Of a step that ends with the whole, that of the whole."""
+        length_s = self._named_s
+        return f"{length_s * 1000:.0f} ms" if length_s < 1 else f"{round(length_s, 1):g} s"
 
 
 def sooner(deadline: Deadline | None, seconds: float) -> Deadline:

@@ -15,6 +15,7 @@ In ZooKeeper: `FinalRequestProcessor`, and `DataTree.processTxn` for a learner.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from barnabas.coordination.core.answers import answer_together, encode_answer
 from barnabas.coordination.core.changes import Change, SessionChange, events_of
@@ -42,12 +43,21 @@ from barnabas.wire.jute.layouts import TXN_HEADER
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.transactions import decode_transaction
 
-__all__ = ["FinalRequestProcessor"]
+__all__ = ["FinalRequestProcessor", "SessionConnections"]
 
 _Committed = tuple[int, Change, ServerConnection | None, int, int, bytes | None]
 """The time from the decision to the commit; the change; the client that waits for an answer,
 since when, with which opcode, and the answer, or None where it is none of bytes."""
 _CREATE_SESSION, _SYNC, _SESSION_MOVED = OpCode.CREATE_SESSION, OpCode.SYNC, ErrorCode.SESSION_MOVED
+
+
+class SessionConnections(NamedTuple):
+    """What the begin and the end of a session mean for its connection."""
+
+    established: Callable[[ServerConnection, Session], None]
+    """Answers a client that waits for its session."""
+    over: Callable[[int], None]
+    """Closes the connection of a session, by its id."""
 
 
 class FinalRequestProcessor:
@@ -64,12 +74,9 @@ class FinalRequestProcessor:
         latency: Distribution | None,
         waiting: WaitingRequests,
         replies: ClientReplies,
-        established: Callable[[ServerConnection, Session], None],
-        end_session: Callable[[int], None],
+        connections: "SessionConnections",
     ) -> None:
-        """``latency`` gets the times from decisions to their commits. ``established`` answers a
-        client that waits for its session, ``end_session`` closes the connection of one that is
-        over."""
+        """``latency`` gets the times from decisions to their commits."""
         self._database = database
         self._tracker = tracker
         self._auditor = limits.auditor
@@ -79,8 +86,7 @@ class FinalRequestProcessor:
         self._latency = latency
         self._waiting = waiting
         self._replies = replies
-        self._established = established
-        self._end_session = end_session
+        self._connections = connections
 
     def commit(self, proposals: deque[Proposal], staged: Staged, count: int, now_ms: int) -> None:
         """The transactions of the next ``count`` proposals are on stable storage."""
@@ -216,7 +222,7 @@ class FinalRequestProcessor:
             return
         self._metrics.update_latency.add(latency_ms)
         assert client.session is not None
-        self._established(client, client.session)
+        self._connections.established(client, client.session)
         self._replies.read_on(client, now_ms)
 
     def _end(self, change: SessionChange) -> None:
@@ -224,4 +230,4 @@ class FinalRequestProcessor:
         self._metrics.deleted(change.paths)
         if self._auditor is not None:
             self._auditor.session_closed(change.session_id, change.paths)
-        self._end_session(change.session_id)
+        self._connections.over(change.session_id)

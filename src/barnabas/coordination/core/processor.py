@@ -48,7 +48,7 @@ from barnabas.coordination.core.connections import (
 )
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.expirations import Expirations
-from barnabas.coordination.core.final_request_processor import FinalRequestProcessor
+from barnabas.coordination.core.final_request_processor import FinalRequestProcessor, SessionConnections
 from barnabas.coordination.core.follower_request_processor import FollowerRequestProcessor
 from barnabas.coordination.core.forwarded_requests import INTERNAL, admit
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
@@ -150,8 +150,7 @@ class Processor:
             latency,
             self._waiting,
             self._replies,
-            self._sessions.established,
-            self._end_session,
+            SessionConnections(self._sessions.established, self._end_session),
         )
         one_by_one = bool(limits.auditor or self._required_schemes)
         self._decides_usual = forwarder is None and not one_by_one
