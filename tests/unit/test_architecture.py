@@ -228,6 +228,14 @@ SHARED_NAMES = {
     "main": "each command's entry",
     "logger": "each module's logger",
     "OPERATIONS": "the module of an operation registers its op codes",
+    "TRANSACTIONS": "the module of an operation registers its transactions",
+    "decide": "the module of an operation decides what a request changes in this function",
+    "replay": "the module of an operation makes the change of a transaction in this function",
+    "apply": "the module of an operation changes the tree in this function",
+    "read_request": "the module of an operation reads its request's bytes in this function",
+    "read_transaction": "the module of an operation reads its transaction's bytes in this function",
+    "read_message": "a module of broker/apis with readers of bytes reads the decoded message in this function",
+    "response_to": "a module of broker/apis with readers of bytes words the response in this function",
 }
 PROTOCOLS = "Kafka's protocol and ZooKeeper's have one of each"
 CLIENT_AND_BROKER = "the client's question and the broker's answer to it have the operation's name"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations import TRANSACTIONS, WRITES
-from barnabas.coordination.core.operations.multi import decode_values
+from barnabas.coordination.core.operations.multi import decode_part_values
 from barnabas.coordination.core.usual_bytes import read_requests, read_transaction
 from barnabas.wire.jute.codec import MalformedRecordError, encode
 from barnabas.wire.jute.errors import ErrorCode
@@ -425,7 +425,7 @@ def assert_equal_requests(frame: bytes) -> bool:
         operation = WRITES[opcode]
         ((*found, values),) = usual
         assert found == [xid, opcode, operation.decide, operation.answer]
-        assert plain(values) == plain(decode_values(operation, frame, 8, None))
+        assert plain(values) == plain(decode_part_values(operation, frame, 8, None))
     return bool(usual)
 
 

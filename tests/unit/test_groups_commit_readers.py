@@ -12,7 +12,7 @@ from barnabas.base import files
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.tasks import done_here
 from barnabas.broker.apis.offset_commit import read_message, response_to, set_codes
-from barnabas.broker.apis.offset_commit_columns import read_columns
+from barnabas.broker.apis.offset_commit_columns import read_offset_columns
 from barnabas.broker.groups.commits import OffsetCommit, TopicOffsets
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.codec import reader
@@ -328,7 +328,7 @@ def test_all_readers_find_the_same_in_a_commit(step: dict[str, Any], some: list[
     """From columns and decoded: what the first reader does not leave is equal, and so is the answer, whatever its codes."""
     frame = memoryview(frame_of(step, "member"))[4:]
     data = memoryview(bytes(frame) + b"\0\0\1\0\0\x08")  # another one follows, and has not come whole
-    read = read_columns(data, 0, len(frame), range(2, 11), NAMES.get)
+    read = read_offset_columns(data, 0, len(frame), range(2, 11), NAMES.get)
     if read is None:
         has_metadata = any(text for _, partitions in step["topics"] for *_, text in partitions)
         count = sum(len(partitions) for _, partitions in step["topics"])

@@ -44,7 +44,7 @@ from barnabas.wire.kafka.records.records import Record, read_records
 __all__ = [
     "RejectedRecordsError",
     "convert_unpacked",
-    "is_checked",
+    "is_body_checked",
     "looks_at_records",
     "needs_record_validation",
     "packed_records",
@@ -147,8 +147,8 @@ def _need_no_look(body: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
 
 
 def validate_records(batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
-    """Check the records of a batch that is stored as it came, if it `is_checked`. Raises `KafkaError` as `refusal_of` makes it."""
-    if not is_checked(fields, config):
+    """Check the records of a batch that is stored as it came, if it `is_body_checked`. Raises `KafkaError` as `refusal_of` makes it."""
+    if not is_body_checked(fields, config):
         return
     kind = CompressionType(fields[5] & COMPRESSION_MASK)
     count = fields[12]
@@ -164,7 +164,7 @@ def validate_records(batch: Buffer, fields: HeaderFields, config: LogConfig) -> 
         raise refusal_of(error) from error
 
 
-def is_checked(fields: HeaderFields, config: LogConfig) -> bool:
+def is_body_checked(fields: HeaderFields, config: LogConfig) -> bool:
     """Whether the topic wants the records of a batch checked that is stored as it came."""
     return config.compression_check or not fields[5] & COMPRESSION_MASK
 

@@ -19,7 +19,7 @@ from barnabas.base.threads import AtMost
 from barnabas.log.append_checks import unpacked_limit_bytes
 from barnabas.log.conversion import (
     convert_unpacked,
-    is_checked,
+    is_body_checked,
     packed_records,
     refusal_of,
     validate_and_convert,
@@ -147,7 +147,7 @@ class _AtOnce:
 
 class _ShortChecks:
     def validate_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
-        if not is_checked(fields, config):
+        if not is_body_checked(fields, config):
             return
         kind, count = fields[5] & COMPRESSION_MASK, fields[12]
         if count < _MANY_RECORDS and fields[1] <= _LARGE_BYTES[kind]:

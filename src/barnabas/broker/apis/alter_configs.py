@@ -12,7 +12,7 @@ from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
-from barnabas.broker.apis.request_sizes import NO_LIMIT
+from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_admin import TOPIC, ResourceChange
@@ -86,4 +86,4 @@ def _fail(message: AlterConfigsRequest, _version: int, code: ErrorCode) -> Alter
     return AlterConfigsResponse(responses=list(results))
 
 
-API = ApiHandler(ApiKey.ALTER_CONFIGS, 0, 2, _handle, _fail, max_request_bytes=NO_LIMIT)
+API = ApiHandler(ApiKey.ALTER_CONFIGS, 0, 2, _handle, _fail, max_request_bytes=LIMIT_OF_ALL)

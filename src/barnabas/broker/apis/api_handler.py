@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from barnabas.broker.apis.request_sizes import NO_LIMIT, most_request_bytes
+from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL, most_request_bytes
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.broker.requests.request_handler import RequestHandler
@@ -54,7 +54,8 @@ class ApiHandler:
             self.max_version,
             partial(self.handle, services),
             self.fail or self._error_only,
-            self.max_request_bytes or (NO_LIMIT if self.inter_broker else most_request_bytes(api(self.key).request)),
+            self.max_request_bytes
+            or (LIMIT_OF_ALL if self.inter_broker else most_request_bytes(api(self.key).request)),
             self.too_large,
             None if self.refusal is None else partial(self.refusal, services),
         )

@@ -17,7 +17,7 @@ from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, reply_once, serve
-from barnabas.broker.apis.request_sizes import NO_LIMIT
+from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -162,4 +162,4 @@ def _fail(message: CreateTopicsRequest, _version: int, code: ErrorCode) -> Creat
     )
 
 
-API = ApiHandler(ApiKey.CREATE_TOPICS, 2, 7, _handle, _fail, max_request_bytes=NO_LIMIT)
+API = ApiHandler(ApiKey.CREATE_TOPICS, 2, 7, _handle, _fail, max_request_bytes=LIMIT_OF_ALL)

@@ -10,7 +10,7 @@ from barnabas.base.tasks import list_of
 from barnabas.broker.apis.alter_configs import alter_resources, resource_results, when_resources_known
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import reply_once
-from barnabas.broker.apis.request_sizes import NO_LIMIT
+from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_admin import ResourceChange
@@ -50,4 +50,4 @@ def _fail(message: IncrementalAlterConfigsRequest, _version: int, code: ErrorCod
     )
 
 
-API = ApiHandler(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, _handle, _fail, max_request_bytes=NO_LIMIT)
+API = ApiHandler(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, _handle, _fail, max_request_bytes=LIMIT_OF_ALL)

@@ -31,7 +31,7 @@ from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-TOPIC_IDS = 10
+COMMIT_TOPIC_IDS = 10
 """The first version that names topics by their ids."""
 
 
@@ -78,7 +78,7 @@ def read_message(
             offsets.append(partition.committed_offset)
             leader_epochs.append(partition.committed_leader_epoch)
             metadata.append(partition.committed_metadata or "")
-        name = (topic_name(topic.topic_id) or "") if version >= TOPIC_IDS else topic.name
+        name = (topic_name(topic.topic_id) or "") if version >= COMMIT_TOPIC_IDS else topic.name
         topics.append(
             TopicOffsets(name, topic.topic_id, partitions, offsets, leader_epochs, metadata if any(metadata) else None)
         )

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import ZERO_UUID, Uuid
 from barnabas.base.tasks import done_here
-from barnabas.broker.apis.offset_commit import TOPIC_IDS, response_to, set_codes
+from barnabas.broker.apis.offset_commit import COMMIT_TOPIC_IDS, response_to, set_codes
 from barnabas.broker.apis.request_parts import (
     REQUEST_START,
-    UNREADABLE,
+    UNREADABLE_PARTS,
     read_client_id,
     read_count,
     read_string,
@@ -34,7 +34,7 @@ from barnabas.broker.requests.request import ClientFacts
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.frames import encode_response
 
-__all__ = ["CommitsByColumns", "ReadCommit", "read_columns"]
+__all__ = ["CommitsByColumns", "ReadCommit", "read_offset_columns"]
 
 logger = logging.getLogger(__name__)
 
@@ -93,13 +93,13 @@ ReadCommit = tuple[int, OffsetCommit, _Words]
 """A request, its correlation id, and its answer."""
 
 
-def read_columns(
+def read_offset_columns(
     data: memoryview, start: int, stop: int, versions: range, topic_name: Callable[[Uuid], str | None]
 ) -> ReadCommit | None:
     """Read the OffsetCommit request in ``data[start:stop]``; None if it is not usual."""
     try:
         return _read(data, start, stop, versions, topic_name)
-    except UNREADABLE:
+    except UNREADABLE_PARTS:
         return None
 
 
@@ -122,7 +122,7 @@ def _read(
     for _ in range(count):
         topic_at, topic_id = at, ZERO_UUID
         name: str | None
-        if version >= TOPIC_IDS:
+        if version >= COMMIT_TOPIC_IDS:
             topic_id, at = Uuid(bytes(data[at : at + _UUID_BYTES])), at + _UUID_BYTES
             name = topic_name(topic_id) or ""
         else:
@@ -210,7 +210,7 @@ class CommitsByColumns:
         """See `barnabas.broker.requests.dispatch.FastPath`. Frames behind the first are left."""
         read = None
         if not self._metadata.is_loading:
-            read = read_columns(data, start, stop, self._versions, self._metadata.topic_name)
+            read = read_offset_columns(data, start, stop, self._versions, self._metadata.topic_name)
         if read is None:
             return start, [], None
         correlation_id, commit, words = read

@@ -30,7 +30,7 @@ from barnabas.base.tuples import new_tuple
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.leader_hints import LeaderHints
-from barnabas.broker.apis.request_sizes import NO_LIMIT
+from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.produce_append import NO_HEADER, Batch, Produce, ProduceOptions, ProduceTopic, append
@@ -215,4 +215,4 @@ def fail(message: ProduceRequest, _: int, code: ErrorCode) -> ProduceResponse | 
     )
 
 
-API = ApiHandler(ApiKey.PRODUCE, 3, 13, handle, fail, max_request_bytes=NO_LIMIT)
+API = ApiHandler(ApiKey.PRODUCE, 3, 13, handle, fail, max_request_bytes=LIMIT_OF_ALL)

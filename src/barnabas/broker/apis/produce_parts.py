@@ -26,7 +26,7 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.tuples import new_tuple
 from barnabas.broker.apis.request_parts import (
     REQUEST_START,
-    UNREADABLE,
+    UNREADABLE_PARTS,
     read_client_id,
     read_count,
     read_string,
@@ -37,13 +37,13 @@ from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.primitives import uvarint
 from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES
 
-__all__ = ["FLEXIBLE", "LOG_START_OFFSET", "TOPIC_IDS", "ReadProduce", "Words", "read_parts"]
+__all__ = ["FLEXIBLE", "LOG_START_OFFSET", "PRODUCE_TOPIC_IDS", "ReadProduce", "Words", "read_parts"]
 
 LOG_START_OFFSET = 5
 """The first version whose answers have the log start offset."""
 FLEXIBLE = 9
 """The first flexible version."""
-TOPIC_IDS = 13
+PRODUCE_TOPIC_IDS = 13
 """The first version that names topics by their ids."""
 
 _INT = struct.Struct(">i")
@@ -77,7 +77,7 @@ def read_parts(
     """Read the Produce request in ``data[start:stop]``; None if it is not usual."""
     try:
         return _read(data, start, stop, versions, topic_name)
-    except UNREADABLE:
+    except UNREADABLE_PARTS:
         return None
 
 
@@ -98,7 +98,7 @@ def _read(
     heads: list[bytes] = []
     for _ in range(left):
         topic_at = at
-        if version >= TOPIC_IDS:
+        if version >= PRODUCE_TOPIC_IDS:
             topic_id, at = Uuid(bytes(data[at : at + _UUID_BYTES])), at + _UUID_BYTES
             asked, name = "", topic_name(topic_id) or ""
         else:

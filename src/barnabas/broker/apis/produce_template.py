@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from barnabas.base.ids import Uuid
-from barnabas.broker.apis.produce_parts import FLEXIBLE, LOG_START_OFFSET, TOPIC_IDS, ReadProduce
+from barnabas.broker.apis.produce_parts import FLEXIBLE, LOG_START_OFFSET, PRODUCE_TOPIC_IDS, ReadProduce
 from barnabas.broker.apis.request_parts import REQUEST_START
 from barnabas.broker.replication.produce_append import Appended, BatchOutcome, Produce
 from barnabas.wire.kafka.api import ApiKey
@@ -81,7 +81,7 @@ class Template:
         self._overhead_bytes = _PREFIX_AT + len(prefix) + (len(_NO_TAGGED_FIELDS) if version >= FLEXIBLE else 0)
         self._like = like
         self.topic = like.partitions[0].topic
-        self.topic_id = like.topics[0].topic_id if version >= TOPIC_IDS else None
+        self.topic_id = like.topics[0].topic_id if version >= PRODUCE_TOPIC_IDS else None
         self._is_flexible = version >= FLEXIBLE
         self._has_log_start = version >= LOG_START_OFFSET
         first, other = (words.encode(0, [(Appended(), offset, offset)]) for offset in (0, -1))
@@ -191,7 +191,7 @@ def _prefix(data: memoryview, start: int) -> bytes:
         if version < FLEXIBLE:
             stop += 14 + _SHORT.unpack_from(data, stop + 12)[0] + 8
         else:
-            name_bytes = _UUID_BYTES if version >= TOPIC_IDS else data[stop + 9]
+            name_bytes = _UUID_BYTES if version >= PRODUCE_TOPIC_IDS else data[stop + 9]
             stop += 9 + name_bytes + 5 if name_bytes < _TWO_BYTES else 0
     except (struct.error, IndexError):
         return b""

@@ -10,9 +10,9 @@ import struct
 from barnabas.wire.kafka.errors import MalformedMessageError
 from barnabas.wire.kafka.primitives import read_uvarint
 
-__all__ = ["REQUEST_START", "UNREADABLE", "read_client_id", "read_count", "read_string", "skip_no_tags"]
+__all__ = ["REQUEST_START", "UNREADABLE_PARTS", "read_client_id", "read_count", "read_string", "skip_no_tags"]
 
-UNREADABLE = (struct.error, IndexError, UnicodeDecodeError, MalformedMessageError)
+UNREADABLE_PARTS = (struct.error, IndexError, UnicodeDecodeError, MalformedMessageError)
 """What the functions here raise."""
 REQUEST_START = struct.Struct(">hhih")
 """API key, version, correlation id and the size of the client id."""

@@ -10,9 +10,9 @@ In Kafka: `NetworkReceive`, whose one limit closes the connection with an `Inval
 
 from barnabas.wire.kafka.schema import Struct
 
-__all__ = ["LISTING_REQUEST_BYTES", "NO_LIMIT", "SINGLE_REQUEST_BYTES", "most_request_bytes"]
+__all__ = ["LIMIT_OF_ALL", "LISTING_REQUEST_BYTES", "SINGLE_REQUEST_BYTES", "most_request_bytes"]
 
-NO_LIMIT = (1 << 31) - 1
+LIMIT_OF_ALL = (1 << 31) - 1
 """As large as socket.request.max.bytes lets any request be."""
 SINGLE_REQUEST_BYTES = 256 * 1024
 """A request without lists: at most eight strings of the greatest length."""

@@ -16,7 +16,7 @@ from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.opcodes import EventType, OpCode
 from barnabas.wire.jute.records import ACL
 
-__all__ = ["Change", "Event", "NodeDeletions", "SessionChange", "events_of", "refused"]
+__all__ = ["Change", "Event", "NodeDeletions", "SessionChange", "events_of", "refused_change"]
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +64,7 @@ class SessionChange(Change):
     """The nodes that are deleted."""
 
 
-def refused(code: int) -> Change:
+def refused_change(code: int) -> Change:
     """The change of a request that is refused: it takes a zxid, and goes through the log as an
     error."""
     return Change(OpCode.ERROR, err=code)

@@ -8,9 +8,9 @@ Transactions are applied in the order of their zxids, live (prepared by `Staged`
 from collections import deque
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.coordination.core.changes import Change, SessionChange, refused
+from barnabas.coordination.core.changes import Change, SessionChange, refused_change
 from barnabas.coordination.core.operations import TRANSACTIONS
-from barnabas.coordination.core.operations.base import Stamp, TransactionType, Values
+from barnabas.coordination.core.operations.base import PlainValues, Stamp, TransactionType
 from barnabas.coordination.core.tree import Tree
 from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.errors import KeeperError
@@ -99,7 +99,7 @@ class Database:
         named = digest.tree_digest if digest is not None and digest.version == DIGEST_VERSION else None
         return self.apply_values(found, stamp, found.values(txn), named)
 
-    def apply_values(self, found: TransactionType, stamp: Stamp, values: Values, digest: int | None) -> Change:
+    def apply_values(self, found: TransactionType, stamp: Stamp, values: PlainValues, digest: int | None) -> Change:
         """Apply the transaction that has these values; ``digest`` is that of the tree with it,
         where the transaction names it."""
         tree, zxid, again = self.tree, stamp.zxid, found.replay
@@ -107,7 +107,7 @@ class Database:
             change = again(tree, stamp, values)
         except KeeperError as error:
             # The snapshot was taken while the server went on and holds this transaction's effect already.
-            change = refused(error.code)
+            change = refused_change(error.code)
         self.install(change, zxid)
         if digest is not None and (digest - tree.digest_sum) & _DIGEST_MASK and zxid >= self.exact_from_zxid:
             self.count_mismatch(zxid)

@@ -10,8 +10,8 @@ from itertools import islice
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker, creates_ephemeral
 from barnabas.coordination.core.operations import WRITES
-from barnabas.coordination.core.operations.base import Values, WriteOperation
-from barnabas.coordination.core.operations.multi import decode_values
+from barnabas.coordination.core.operations.base import PlainValues, WriteOperation
+from barnabas.coordination.core.operations.multi import decode_part_values
 from barnabas.coordination.core.refusals import EXPIRED, MALFORMED, MOVED
 from barnabas.coordination.core.sessions import LearnerSessionTracker, SessionTracker
 from barnabas.wire.jute.codec import MalformedRecordError, decode
@@ -46,7 +46,7 @@ def admit(
     owner: object,
     request: ForwardedRequest,
     now_ms: int,
-) -> tuple[WriteOperation, Values]:
+) -> tuple[WriteOperation, PlainValues]:
     """The operation that decides a learner's request, and its values.
 
     A session belongs to the learner through which its client came last.
@@ -54,7 +54,7 @@ def admit(
     session_id, opcode = request.session_id, request.opcode
     found = writes.get(opcode)
     operation = MALFORMED
-    values: Values = ()
+    values: PlainValues = ()
     try:
         if found is None:
             raise MalformedRecordError(f"{opcode} is not the opcode of a write")
@@ -65,7 +65,7 @@ def admit(
         elif opcode in INTERNAL:
             raise MalformedRecordError(f"{opcode} is not a client's write")
         else:
-            values = decode_values(found, request.body, 0, limits.max_multi_operations)
+            values = decode_part_values(found, request.body, 0, limits.max_multi_operations)
         operation = found
     except MalformedRecordError as error:
         logger.info("Refusing a forwarded request of type %d: %s", opcode, error)

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Sequence
 
 from barnabas.coordination.core.answers import encode_answer
-from barnabas.coordination.core.changes import refused
+from barnabas.coordination.core.changes import refused_change
 from barnabas.coordination.core.connections import Limits, Proposal, ServerConnection
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations import TRANSACTIONS
-from barnabas.coordination.core.operations.base import Request, Staging, Stamp
+from barnabas.coordination.core.operations.base import ReadRequest, Staging, Stamp
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.tree import Staged
 from barnabas.coordination.core.znode import DIGEST_VERSION
@@ -58,7 +58,7 @@ class PrepRequestProcessor:
         return staging
 
     def propose(
-        self, staging: Staging, client: ServerConnection | None, requests: Sequence[Request], now_ms: int
+        self, staging: Staging, client: ServerConnection | None, requests: Sequence[ReadRequest], now_ms: int
     ) -> int:
         """Decide writes of a session, which stand in their order; how many. After many changes
         the rest is left, for others to have their turn."""
@@ -77,7 +77,7 @@ class PrepRequestProcessor:
             try:
                 change = decide(staging, values)
             except KeeperError as error:
-                change = refused(error.code)
+                change = refused_change(error.code)
             txn_type = change.type
             encode = _ENCODE[txn_type]
             transaction = encode(

@@ -53,8 +53,8 @@ from barnabas.coordination.core.follower_request_processor import FollowerReques
 from barnabas.coordination.core.forwarded_requests import INTERNAL, admit
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
 from barnabas.coordination.core.operations import READS, WRITES
-from barnabas.coordination.core.operations.base import ReadOperation, Values, WriteOperation
-from barnabas.coordination.core.operations.multi import decode_values
+from barnabas.coordination.core.operations.base import PlainValues, ReadOperation, WriteOperation
+from barnabas.coordination.core.operations.multi import decode_part_values
 from barnabas.coordination.core.prep_request_processor import PrepRequestProcessor
 from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MALFORMED, UNREADABLE
 from barnabas.coordination.core.request_metrics import RequestMetrics
@@ -275,9 +275,9 @@ class Processor:
             self._replies.receive(client, header.xid, answer, data, now_ms)
             return
         if (write := self._writes.get(opcode)) is not None and opcode not in INTERNAL:
-            values: Values = ()
+            values: PlainValues = ()
             try:
-                values = decode_values(write, data, offset, self.limits.max_multi_operations)
+                values = decode_part_values(write, data, offset, self.limits.max_multi_operations)
             except MalformedRecordError as error:
                 logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
                 if opcode == OpCode.MULTI:
@@ -371,7 +371,7 @@ class Processor:
         xid: int,
         opcode: int,
         operation: WriteOperation,
-        values: Values,
+        values: PlainValues,
         now_ms: int,
         wall_ms: int,
         ids: list[Id] | None = None,

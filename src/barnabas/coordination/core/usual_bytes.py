@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from barnabas.coordination.core.operations import TRANSACTIONS, WRITES
-from barnabas.coordination.core.operations.base import Request, TransactionType, Values
+from barnabas.coordination.core.operations.base import PlainValues, ReadRequest, TransactionType
 from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.layouts import DIGEST, REQUEST_HEADER, TXN_HEADER
 from barnabas.wire.jute.opcodes import OpCode
@@ -35,10 +35,10 @@ _HEADER_BYTES = REQUEST_HEADER.size
 
 def read_requests(
     frames: Sequence[bytes], start: int, end: int, offset: int = 0, max_parts: int | None = None
-) -> list[Request]:
+) -> list[ReadRequest]:
     """The usual requests at the head of these frames, from ``start`` to ``end``; each begins at
     ``offset`` of its frame. A multi of more than ``max_parts`` is not usual."""
-    found: list[Request] = []
+    found: list[ReadRequest] = []
     for frame in islice(frames, start, end):
         try:
             xid, opcode = REQUEST_HEADER.unpack_from(frame, offset)
@@ -57,7 +57,7 @@ def read_requests(
     return found
 
 
-def read_transaction(payload: bytes, txn_type: int) -> tuple[TransactionType, Values, int] | None:
+def read_transaction(payload: bytes, txn_type: int) -> tuple[TransactionType, PlainValues, int] | None:
     """The type of a usual transaction, its values, and the digest that it names."""
     usual, end = _TRANSACTIONS.get(txn_type), len(payload) - DIGEST.size
     if usual is None or end <= TXN_HEADER.size:

@@ -44,7 +44,15 @@ from barnabas.pipelines.outputs.declared import Sink
 from barnabas.pipelines.outputs.registry import is_table, kind_of, sink_name
 from barnabas.pipelines.specification.spec import Aggregate, Flow, Source
 
-__all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "lost_rows_error", "sink_file", "sink_files"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointChange",
+    "compare_flows",
+    "describe_flow",
+    "lost_rows_error",
+    "sink_file",
+    "sink_files",
+]
 
 _NOTE_S = 5.0
 _CONTEXT = 80
@@ -58,7 +66,7 @@ _BEFORE = re.compile(r"before-\d{8}T\d{6}(-\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CheckpointChange:
     """A difference between a flow and the one that made its checkpoint."""
 
     field: str
@@ -241,7 +249,7 @@ class Checkpoint:
         described["since"] = {name: min(known.get(name, now), now) for name in described["sinks"]}
         OsFiles().write_atomically(str(self.folder / "flow.json"), json.dumps(described, indent=1).encode())
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[CheckpointChange]:
         """What is different in the flow since the checkpoint was made; an empty list for a new checkpoint."""
         if not self.has_begun:
             return []
@@ -510,34 +518,36 @@ def sink_file(sink: Sink) -> Path | None:
     return None if place is None else Path(place.path)
 
 
-def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
+def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[CheckpointChange]:
     """What of the flow differs from the description of the one before, and whether the checkpoint still fits."""
     now = describe_flow(flow)
-    changes: list[Change] = []
+    changes: list[CheckpointChange] = []
     if (name := before.get("name", flow.name)) != flow.name:
         kept = not any(is_table(sink) for sink in flow.sinks)
         text = f"was {name}"
-        changes.append(Change("name", text if kept else f"{text}; tables know their micro-batches by it", fits=kept))
+        changes.append(
+            CheckpointChange("name", text if kept else f"{text}; tables know their micro-batches by it", fits=kept)
+        )
     old_sources, new_sources = before["sources"], now["sources"]
     if list(old_sources) != list(new_sources):
         text = f"were {', '.join(old_sources)}; the checkpoint keeps positions in that order"
-        return [Change("sources", text, fits=False)]
+        return [CheckpointChange("sources", text, fits=False)]
     for source in flow.sources:
         changes += _source_changes(source.field, old_sources[source.name], new_sources[source.name], source)
     differing = _differing(before, now, flow)
     for name in sorted(differing & {*before["state"], *now["state"]}):
         old = before["state"].get(name)
         was = "was not there" if old is None else f"was {_shown(old)}"
-        changes.append(Change(name, f"{was}; the state in the checkpoint was made with it", fits=False))
+        changes.append(CheckpointChange(name, f"{was}; the state in the checkpoint was made with it", fits=False))
     for name in sorted(differing & {*before["code"], *now["code"]}):
         text = "is different; that is fine unless it joins, groups or deduplicates otherwise, which `run` and `dry-run` refuse"
-        changes.append(Change(name, text, fits=True))
+        changes.append(CheckpointChange(name, text, fits=True))
     for name in now["sinks"]:
         if name not in before["sinks"]:
-            changes.append(Change("sinks", f"{name} is new; it gets results from now on only", fits=True))
+            changes.append(CheckpointChange("sinks", f"{name} is new; it gets results from now on only", fits=True))
     if before["shuffle_partitions"] != now["shuffle_partitions"] and now["state"]:
         text = f"has no effect: the state is kept in {before['shuffle_partitions']} partitions since the first run"
-        changes.append(Change("resources.shuffle_partitions", text, fits=True))
+        changes.append(CheckpointChange("resources.shuffle_partitions", text, fits=True))
     return changes
 
 
@@ -560,23 +570,25 @@ def _hidden(value: Any, flow: Flow) -> Any:
     return flow.hide(value) if isinstance(value, str) else value
 
 
-def _source_changes(field: str, old: Mapping[str, Any], new: Mapping[str, Any], source: Any) -> list[Change]:
-    changes: list[Change] = []
+def _source_changes(field: str, old: Mapping[str, Any], new: Mapping[str, Any], source: Any) -> list[CheckpointChange]:
+    changes: list[CheckpointChange] = []
     if bool(old.get("quarantines")) != new["quarantines"]:
         text = f"was {'' if old.get('quarantines') else 'not '}quarantine; records up to now were read in the other way"
-        changes.append(Change(f"{field}.on_max_bad", text, fits=False))
+        changes.append(CheckpointChange(f"{field}.on_max_bad", text, fits=False))
     gone = [name for name in old["topics"] if not source.covers(name)]
     if gone:
         text = f"no longer has {', '.join(gone)}, which the checkpoint has a position in"
         if source.fail_on_data_loss:
             text += "; set fail_on_data_loss = false to leave it behind"
-        changes.append(Change(f"{field}.topics", text, fits=not source.fail_on_data_loss))
+        changes.append(CheckpointChange(f"{field}.topics", text, fits=not source.fail_on_data_loss))
     added = [name for name in new["topics"] if name not in old["topics"] and not old["pattern"]]
     if added:
-        changes.append(Change(f"{field}.topics", f"has {', '.join(added)} now, read from the first record", fits=True))
+        changes.append(
+            CheckpointChange(f"{field}.topics", f"has {', '.join(added)} now, read from the first record", fits=True)
+        )
     if old["servers"] != new["servers"]:
         text = f"was {old['servers']}; the positions are right only if this is the same cluster"
-        changes.append(Change(f"{field}.bootstrap_servers", text, fits=True))
+        changes.append(CheckpointChange(f"{field}.bootstrap_servers", text, fits=True))
     return changes
 
 

@@ -32,8 +32,8 @@ __all__ = [
     "Client",
     "ReadCounter",
     "ReadOperation",
+    "ReadRequest",
     "Reading",
-    "Request",
     "Staging",
     "Stamp",
     "TransactionType",
@@ -98,7 +98,7 @@ class Reading(NamedTuple):
 
 _TOO_GREAT = 1 << 31
 
-Values = tuple[Any, ...]
+PlainValues = tuple[Any, ...]
 """What a request asks for, or a transaction says, as plain values."""
 
 
@@ -109,18 +109,18 @@ class WriteOperation:
     opcode: OpCode
     request_type: type | None
     """The request's record; None: decoded by itself, or there is none."""
-    values: Callable[[Any], Values]
+    values: Callable[[Any], PlainValues]
     """The values of a request's record."""
     decide: Callable[[Staging, Any], Change]
     """``decide(staging, values)``: the change, or a `KeeperError`."""
     answer: Callable[[Change], bytes]
     """The body of the reply."""
-    read_request: Callable[[bytes, int], tuple[int, Values] | None] | None = None
+    read_request: Callable[[bytes, int], tuple[int, PlainValues] | None] | None = None
     """``read_request(data, offset)``: the end of a usual request and its values. None for
     another request. May raise struct.error and UnicodeDecodeError for one that is damaged."""
 
 
-Request = tuple[int, int, Callable[[Staging, Any], Change], Callable[[Change], bytes], Values]
+ReadRequest = tuple[int, int, Callable[[Staging, Any], Change], Callable[[Change], bytes], PlainValues]
 """A write that was read: its xid, its opcode, what decides and what answers it, and its values."""
 
 
@@ -132,14 +132,14 @@ class TransactionType:
     encode: Callable[[Change, bytes, bytes], bytes]
     """``encode(change, before, behind)``: the record of a change's transaction, between what
     stands before and behind it."""
-    values: Callable[[Any], Values]
+    values: Callable[[Any], PlainValues]
     """The values of a record."""
     replay: Callable[[Any, Stamp, Any], Change]
     """``replay(tree, stamp, values)``: the change; or a `KeeperError`, and nothing is to be
     changed."""
     apply: Callable[[Tree, Change], None]
     """Put the change into the tree."""
-    read_transaction: Callable[[bytes, int, int], Values | None] | None = None
+    read_transaction: Callable[[bytes, int, int], PlainValues | None] | None = None
     """``read_transaction(data, offset, end)``: the values of a usual transaction that takes
     these bytes. None for another one. May raise struct.error and UnicodeDecodeError for one that
     is damaged."""

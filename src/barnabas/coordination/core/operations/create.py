@@ -17,10 +17,10 @@ from functools import partial
 from barnabas.coordination.core.access import checked_acl, require
 from barnabas.coordination.core.changes import Change
 from barnabas.coordination.core.operations.base import (
+    PlainValues,
     Staging,
     Stamp,
     TransactionType,
-    Values,
     WriteOperation,
     existing,
     stat_of,
@@ -54,7 +54,7 @@ _Transaction = tuple[str, bytes | None, _ACLs, int, int]
 """Path, data, ACL, whether it is ephemeral or else whose it is, and the parent's cversion."""
 
 
-def read_request(data: bytes, offset: int) -> tuple[int, Values] | None:
+def read_request(data: bytes, offset: int) -> tuple[int, PlainValues] | None:
     """Path, data, ACL, mode and no TTL of a creation that is open to all, and whose data is not
     null."""
     (path_bytes,) = JUTE_INT.unpack_from(data, offset)
@@ -68,7 +68,7 @@ def read_request(data: bytes, offset: int) -> tuple[int, Values] | None:
     return end + 4, (data[offset + 4 : path_end].decode(), data[path_end + 4 : data_end], OPEN_ACL, mode, 0)
 
 
-def read_transaction(data: bytes, offset: int, end: int) -> Values | None:
+def read_transaction(data: bytes, offset: int, end: int) -> PlainValues | None:
     """Path, data, ACL, whether it is ephemeral, and cversion of the parent, for the same
     creations."""
     (path_bytes,) = JUTE_INT.unpack_from(data, offset)
@@ -244,23 +244,23 @@ def _answer_path_and_stat(change: Change) -> bytes:
     return _answer_path(change) + stat_of(change.node)
 
 
-def _values(request: CreateRequest) -> Values:
+def _values(request: CreateRequest) -> PlainValues:
     return request.path, request.data, request.acl, request.flags, 0
 
 
-def _values_with_ttl(request: CreateTTLRequest) -> Values:
+def _values_with_ttl(request: CreateTTLRequest) -> PlainValues:
     return request.path, request.data, request.acl, request.flags, request.ttl
 
 
-def _values_of_transaction(record: CreateTxn) -> Values:
+def _values_of_transaction(record: CreateTxn) -> PlainValues:
     return record.path, record.data, record.acl, record.ephemeral, record.parent_cversion
 
 
-def _values_of_container(record: CreateContainerTxn) -> Values:
+def _values_of_container(record: CreateContainerTxn) -> PlainValues:
     return record.path, record.data, record.acl, CONTAINER_OWNER, record.parent_cversion
 
 
-def _values_of_ttl(record: CreateTTLTxn) -> Values:
+def _values_of_ttl(record: CreateTTLTxn) -> PlainValues:
     return record.path, record.data, record.acl, owner_of_ttl(record.ttl), record.parent_cversion
 
 

@@ -17,10 +17,10 @@ from operator import attrgetter
 from barnabas.coordination.core.access import require
 from barnabas.coordination.core.changes import Change
 from barnabas.coordination.core.operations.base import (
+    PlainValues,
     Staging,
     Stamp,
     TransactionType,
-    Values,
     WriteOperation,
     existing,
 )
@@ -38,7 +38,7 @@ __all__ = ["OPERATIONS", "TRANSACTIONS"]
 _DELETE, _PERMISSION = OpCode.DELETE, Perms.DELETE  # to look up a member of an enum takes long
 
 
-def read_request(data: bytes, offset: int) -> tuple[int, Values] | None:
+def read_request(data: bytes, offset: int) -> tuple[int, PlainValues] | None:
     """Path and expected version."""
     (path_bytes,) = JUTE_INT.unpack_from(data, offset)
     path_end = offset + 4 + path_bytes
@@ -48,7 +48,7 @@ def read_request(data: bytes, offset: int) -> tuple[int, Values] | None:
     return path_end + 4, (data[offset + 4 : path_end].decode(), expected)
 
 
-def read_transaction(data: bytes, offset: int, end: int) -> Values | None:
+def read_transaction(data: bytes, offset: int, end: int) -> PlainValues | None:
     """The path."""
     (path_bytes,) = JUTE_INT.unpack_from(data, offset)
     if path_bytes < 0 or offset + 4 + path_bytes != end:
@@ -142,7 +142,7 @@ def _answer(_change: Change) -> bytes:
 _VALUES = attrgetter("path", "version")
 
 
-def _values_of_transaction(record: DeleteTxn) -> Values:
+def _values_of_transaction(record: DeleteTxn) -> PlainValues:
     return (record.path,)
 
 

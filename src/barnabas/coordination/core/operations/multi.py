@@ -16,13 +16,13 @@ from typing import Any
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.core.access import require
-from barnabas.coordination.core.changes import Change, refused
+from barnabas.coordination.core.changes import Change, refused_change
 from barnabas.coordination.core.operations import create, delete, set_data
 from barnabas.coordination.core.operations.base import (
+    PlainValues,
     Staging,
     Stamp,
     TransactionType,
-    Values,
     WriteOperation,
     checked_version,
     existing,
@@ -37,7 +37,7 @@ from barnabas.wire.jute.opcodes import CreateMode, OpCode, Perms
 from barnabas.wire.jute.records import CheckVersionRequest, CreateRequest, CreateTTLRequest
 from barnabas.wire.jute.transactions import TRANSACTION_TYPES, CheckVersionTxn, ErrorTxn, MultiTxn, Txn
 
-__all__ = ["OPERATIONS", "TRANSACTIONS", "decode_parts", "decode_values"]
+__all__ = ["OPERATIONS", "TRANSACTIONS", "decode_part_values", "decode_parts"]
 
 _CREATES = frozenset((int(OpCode.CREATE), int(OpCode.CREATE2)))
 _USUAL_MODES = frozenset(range(CreateMode.CONTAINER))
@@ -46,10 +46,10 @@ _MODES = frozenset(mode for mode in CreateMode if not mode.has_ttl)
 _SHOWN_CHARACTERS = 100
 
 
-def read_request(data: bytes, offset: int) -> tuple[int, Values] | None:
+def read_request(data: bytes, offset: int) -> tuple[int, PlainValues] | None:
     """The parts of a multi, if all of them are usual requests. What `decode_parts` refuses is
     not."""
-    parts: list[tuple[int, Values]] = []
+    parts: list[tuple[int, PlainValues]] = []
     while True:
         opcode, is_end, _ = MULTI_HEADER.unpack_from(data, offset)
         offset += MULTI_HEADER.size
@@ -73,7 +73,7 @@ def decode_parts(data: bytes, offset: int, max_parts: int | None) -> list[MultiP
     return [_by_mode(opcode, request) for opcode, request in decode_multi_request(data, offset, max_parts)]
 
 
-def decode_values(operation: WriteOperation, data: bytes, offset: int, max_parts: int | None) -> Values:
+def decode_part_values(operation: WriteOperation, data: bytes, offset: int, max_parts: int | None) -> PlainValues:
     """What a write asks for, which may be a multi. Raises as `decode_parts` does."""
     if operation.opcode is OpCode.MULTI:
         parts = decode_parts(data, offset, max_parts)
@@ -143,7 +143,7 @@ _PART_TRANSACTIONS: dict[int, TransactionType] = {
 }
 
 
-def decide(staging: Staging, request: tuple[Sequence[tuple[int, Values]]]) -> Change:
+def decide(staging: Staging, request: tuple[Sequence[tuple[int, PlainValues]]]) -> Change:
     """All parts, or none of them and the error of one."""
     (parts,) = request
     view = Parts(staging.view)
@@ -168,8 +168,8 @@ def decide(staging: Staging, request: tuple[Sequence[tuple[int, Values]]]) -> Ch
 
 def _failed(earlier: list[Change], code: int, count: int) -> Change:
     """Of the earlier parts the transaction holds what was decided, and nothing happens."""
-    later = [refused(ErrorCode.RUNTIME_INCONSISTENCY)] * (count - len(earlier) - 1)
-    return Change(OpCode.MULTI, err=code, parts=[*earlier, refused(code), *later])
+    later = [refused_change(ErrorCode.RUNTIME_INCONSISTENCY)] * (count - len(earlier) - 1)
+    return Change(OpCode.MULTI, err=code, parts=[*earlier, refused_change(code), *later])
 
 
 def replay(tree: View, stamp: Stamp, transaction: tuple[Sequence[Txn]]) -> Change:
@@ -177,7 +177,7 @@ def replay(tree: View, stamp: Stamp, transaction: tuple[Sequence[Txn]]) -> Chang
     (txns,) = transaction
     if any(part.type == OpCode.ERROR for part in txns):
         codes = [decode(ErrorTxn, part.data or b"").err if part.type == OpCode.ERROR else 0 for part in txns]
-        return Change(OpCode.MULTI, err=next(filter(None, codes), 0), parts=list(map(refused, codes)))
+        return Change(OpCode.MULTI, err=next(filter(None, codes), 0), parts=list(map(refused_change, codes)))
     view = Parts(tree)
     err = 0
     changes: list[Change] = []
@@ -227,11 +227,11 @@ def _answer(change: Change) -> bytes:
     return b"".join(found)
 
 
-def _values(parts: Sequence[tuple[int, Values]]) -> Values:
+def _values(parts: Sequence[tuple[int, PlainValues]]) -> PlainValues:
     return (parts,)
 
 
-def _values_of_transaction(record: MultiTxn) -> Values:
+def _values_of_transaction(record: MultiTxn) -> PlainValues:
     return (record.txns,)
 
 

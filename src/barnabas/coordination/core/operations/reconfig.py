@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from barnabas.coordination.core.access import require
 from barnabas.coordination.core.changes import Change
-from barnabas.coordination.core.operations.base import Staging, Values, WriteOperation, existing, stat_of
+from barnabas.coordination.core.operations.base import PlainValues, Staging, WriteOperation, existing, stat_of
 from barnabas.coordination.core.operations.set_data import new_data
 from barnabas.coordination.core.paths import CONFIG_PATH
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
@@ -32,12 +32,12 @@ def _answer(change: Change) -> bytes:
     return JUTE_INT.pack(len(data)) + data + stat_of(node)
 
 
-def _values(request: ReconfigRequest) -> Values:
+def _values(request: ReconfigRequest) -> PlainValues:
     return (request,)
 
 
 def _refusing(code: ErrorCode) -> WriteOperation:
-    def decide(_staging: Staging, _request: Values) -> NoReturn:
+    def decide(_staging: Staging, _request: PlainValues) -> NoReturn:
         raise KeeperError(code)
 
     return WriteOperation(OpCode.RECONFIG, ReconfigRequest, _values, decide, _answer)

@@ -11,8 +11,8 @@ In ZooKeeper: `PrepRequestProcessor.pRequest2Txn` and `DataTree.killSession`.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from barnabas.coordination.core.changes import Change, SessionChange, refused
-from barnabas.coordination.core.operations.base import Staging, Stamp, TransactionType, Values, WriteOperation
+from barnabas.coordination.core.changes import Change, SessionChange, refused_change
+from barnabas.coordination.core.operations.base import PlainValues, Staging, Stamp, TransactionType, WriteOperation
 from barnabas.coordination.core.tree import Staged, Tree, View, WholeView
 from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.opcodes import OpCode
@@ -40,7 +40,7 @@ def _begun(stamp: Stamp, timeout_ms: int) -> Change:
     return SessionChange(OpCode.CREATE_SESSION, session_id=stamp.session_id, timeout_ms=timeout_ms)
 
 
-def decide_end(staging: Staging, _request: Values) -> Change:
+def decide_end(staging: Staging, _request: PlainValues) -> Change:
     """A session ends with all its ephemerals."""
     view, stamp = staging.view, staging.stamp
     assert isinstance(view, Staged)  # a session does not end in a multi
@@ -137,7 +137,7 @@ def _apply_end(tree: Tree, change: Change) -> None:
 
 def replay_error(_tree: View, _stamp: Stamp, transaction: tuple[int]) -> Change:
     """A request was refused."""
-    return refused(*transaction)
+    return refused_change(*transaction)
 
 
 def _apply_error(_tree: Tree, _change: Change) -> None:
@@ -158,19 +158,19 @@ def _encode_error(change: Change, before: bytes, behind: bytes) -> bytes:
     return before + encode(ErrorTxn(change.err)) + behind
 
 
-def _values_of_begin(record: CreateSessionTxn) -> Values:
+def _values_of_begin(record: CreateSessionTxn) -> PlainValues:
     return (record.timeout_ms,)
 
 
-def _values_of_end(record: CloseSessionTxn | None) -> Values:
+def _values_of_end(record: CloseSessionTxn | None) -> PlainValues:
     return (record.paths_to_delete if record is not None else [],)
 
 
-def _values_of_error(record: ErrorTxn) -> Values:
+def _values_of_error(record: ErrorTxn) -> PlainValues:
     return (record.err,)
 
 
-def _no_values(_request: None) -> Values:
+def _no_values(_request: None) -> PlainValues:
     return ()
 
 

@@ -13,10 +13,10 @@ from operator import attrgetter
 from barnabas.coordination.core.access import require
 from barnabas.coordination.core.changes import Change
 from barnabas.coordination.core.operations.base import (
+    PlainValues,
     Staging,
     Stamp,
     TransactionType,
-    Values,
     WriteOperation,
     checked_version,
     existing,
@@ -38,7 +38,7 @@ _Values = tuple[str, bytes | None, int]
 """Path, data, and the version that is expected or, in a transaction, made."""
 
 
-def read_request(data: bytes, offset: int) -> tuple[int, Values] | None:
+def read_request(data: bytes, offset: int) -> tuple[int, PlainValues] | None:
     """Path, data and expected version of a request whose data is not null."""
     (path_bytes,) = JUTE_INT.unpack_from(data, offset)
     path_end = offset + 4 + path_bytes
@@ -50,7 +50,7 @@ def read_request(data: bytes, offset: int) -> tuple[int, Values] | None:
     return data_end + 4, (data[offset + 4 : path_end].decode(), data[path_end + 4 : data_end], expected)
 
 
-def read_transaction(data: bytes, offset: int, end: int) -> Values | None:
+def read_transaction(data: bytes, offset: int, end: int) -> PlainValues | None:
     """Path, data and version, as a request has them."""
     found = read_request(data, offset)
     return found[1] if found is not None and found[0] == end else None
