@@ -327,6 +327,8 @@ some_codes = st.lists(st.sampled_from([E.NONE, E.NONE, E.NOT_COORDINATOR, E.UNKN
 def test_all_readers_find_the_same_in_a_commit(step: dict[str, Any], some: list[E], is_uniform: bool) -> None:
     """From columns and decoded: what the first reader does not leave is equal, and so is the answer, whatever its codes."""
     frame = memoryview(frame_of(step, "member"))[4:]
+    if frame[:2] != b"\0\x08":
+        return  # damage made it a request of another API, which no reader here is given
     data = memoryview(bytes(frame) + b"\0\0\1\0\0\x08")  # another one follows, and has not come whole
     read = read_offset_columns(data, 0, len(frame), range(2, 11), NAMES.get)
     if read is None:
