@@ -195,5 +195,9 @@ def test_every_name_that_a_row_places_in_a_file_is_there() -> None:
     wrong = []
     for names, module in places:
         defined = {name for root in roots if (root / module).exists() for name in defined_names(root / module)}
-        wrong += [f"{module}: {name}" for name in re.findall(r"[\w.]+", names) if name != "and" and not {*name.split(".")} <= defined]
+        wrong += [
+            f"{module}: {name}"
+            for name in re.findall(r"[\w.]+", names)
+            if name != "and" and not {*name.split(".")} <= defined
+        ]
     assert wrong == []

@@ -1,6 +1,7 @@
 """A leader's appends: batches of producers and coordinators that came together, taken one by one and appended in one write.
 
-There is no other append by a leader: `PartitionLog.append_as_leader` is a run of one batch. Each rule stands in one place:
+There is no other append by a leader: `PartitionLog.append_as_leader` is a run of one batch. What is wrong with a batch
+is decided in one place for each rule:
 
     append_checks    header, sizes, CRC
     conversion       records: sound, with keys, timestamps in range, in the topic's codec
@@ -11,7 +12,8 @@ There is no other append by a leader: `PartitionLog.append_as_leader` is a run o
 A run is one batch of any kind (`AppendRun.add_alone`): it may be converted, begin a segment, carry the log's timestamps, belong to a
 transaction or end one, or be a duplicate of which nothing is written. Or a run is usual batches of producers, of which nothing
 is to be decided but their offsets (`AppendRun.add`): plain or in the topic's own codec, with the producer's own timestamps, in
-sequence, with room in the segment. `add` decides no error: what it does not take is for `add_alone`.
+sequence, with room in the segment. `add` is one condition, which repeats six facts of a header (magic, size, count, base offset,
+codec, CRC), max.message.bytes and the limits of timestamps. It decides no error: what it does not take is for `add_alone`.
 
 Invariants:
 
@@ -58,7 +60,7 @@ __all__ = ["MOST_BATCHES", "AppendRun"]
 MOST_BATCHES = 64
 """Most batches in one run."""
 _MANY_RECORDS = 4_096
-"""In a batch of so many more is checked than in a usual one."""
+"""A batch of this many records or more is not usual: more of it is checked."""
 
 
 class AppendRun:

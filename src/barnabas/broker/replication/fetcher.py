@@ -56,7 +56,6 @@ DIVERGING_EPOCHS_VERSION = 12
 _TOPIC_IDS_VERSION = 13
 REPLICA_STATE_VERSION = 15
 _THROTTLED_PAUSE_MS = 50
-"""Some 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)

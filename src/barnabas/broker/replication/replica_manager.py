@@ -138,12 +138,12 @@ class ReplicaManager:
         origin: int = Origin.CLIENT,
         checks: RecordValidator = AT_ONCE,
     ) -> AppendInfo:
-        """Append batches to a partition that we lead. ``now_ms`` is wall time (for LogAppendTime).
+        """Append one batch to a partition that we lead. ``now_ms`` is wall time (for LogAppendTime).
 
         ``checks`` decides when the records are checked. With `SHORT_CHECKS`, a check that takes long raises `LongCheckError`.
 
         Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks -1 and an ISR
-        below min.insync.replicas), KAFKA_STORAGE_ERROR, and what the log finds wrong with the batches.
+        below min.insync.replicas), KAFKA_STORAGE_ERROR, and what the log finds wrong with the batch.
         """
         partition = self.appendable(topic_partition, acks)
         info: AppendInfo = partition.log.append_as_leader(
@@ -489,7 +489,7 @@ class ReplicaManager:
 def new_folders(
     log_dirs: LogDirs, broker_id: int, changes: Iterable[tuple[TopicPartition, Uuid, StateChange]]
 ) -> list[FolderTask]:
-    """Folders that `ReplicaManager.change_state` will need: run them in a thread, then call `NewFolders.take`."""
+    """Folders that `ReplicaManager.become_leader_or_follower` will need: run them in a thread, then call `NewFolders.take`."""
     wanted: dict[bool, list[tuple[TopicPartition, Uuid]]] = {True: [], False: []}
     for topic_partition, topic_id, change in changes:
         if broker_id in change.replicas:

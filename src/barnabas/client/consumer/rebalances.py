@@ -16,7 +16,7 @@ OnPartitions = Callable[[list[TopicPartition]], None]
 
 
 class Rebalances:
-    """librdkafka's rebalance callbacks, in plain terms, and the partitions that went since `take_revoked`.
+    """librdkafka's rebalance callbacks, in plain terms, and the partitions that `revoked` collects.
 
     With ``incremental`` members keep what they have, and a callback receives only what comes or goes.
     """

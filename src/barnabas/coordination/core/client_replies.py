@@ -1,6 +1,6 @@
 """What clients are answered, and how long they wait for it.
 
-A write is answered by the processor, through `ClientReplies.reply`. A read is answered here, from the committed tree: at once,
+A write is answered by `FinalRequestProcessor`, through `answers.answer_together`. A read is answered here, from the committed tree: at once,
 behind the session's own earlier writes, or in slices if it takes long.
 
 In ZooKeeper: `FinalRequestProcessor.processRequest`, and `ZooKeeperServer.shouldThrottle`.

@@ -333,7 +333,8 @@ class Processor:
     # Sessions
 
     def _create_session(self, client: ServerConnection, session: Session, now_ms: int, wall_ms: int) -> None:
-        """Have a session created for everyone; `_answer` completes its client's connection."""
+        """Have a session created for everyone; `FinalRequestProcessor`
+        completes its client's connection."""
         if self._follower is not None:
             body = bytes(encode(CreateSessionTxn(session.timeout_ms)))
             self._follower.forward(client, session.id, 0, OpCode.CREATE_SESSION, body, now_ms)

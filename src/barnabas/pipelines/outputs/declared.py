@@ -118,7 +118,7 @@ class SearchSink:
     text: tuple[str, ...]
     key: tuple[str, ...]
     delete_when: str | None = None
-    """As of a `LakeSink`."""
+    """As of a `DatabaseSink`."""
     order_by: str | None = None
     type: str = "search"
 
@@ -133,7 +133,7 @@ class OpenSearchSink:
     key: tuple[str, ...]
     timeout_ms: int = 30_000
     delete_when: str | None = None
-    """As of a `LakeSink`; it deletes the document."""
+    """As of a `DatabaseSink`; it deletes the document."""
     order_by: str | None = None
     type: str = "opensearch"
 

@@ -2,7 +2,7 @@
 and reads bytes without records.
 
 The records say the same: `records.Stat`, `transactions.TxnHeader`, `TxnDigest`.
-`test_coordination_fast_writes.py` compares what comes of both.
+`test_coordination_usual_bytes.py` compares what comes of both.
 """
 
 import struct
