@@ -235,7 +235,10 @@ class Runner:
     def _perform(self, started: _Started, step: Any) -> None:
         resume = partial(self._resume, started)
         if type(step) is Beside:
-            self._in_thread(step.work, partial(resume, None))
+            try:
+                self._in_thread(step.work, partial(resume, None))
+            except Exception as error:  # no thread can be started
+                resume(None, error)
         else:
             assert started.perform is not None, f"nothing performs {step!r}"
             started.perform(step, resume)
@@ -265,12 +268,14 @@ class Runner:
     def _turn(self) -> None:
         self._is_planned = False
         self._begun = None
-        if self._new:
-            self._begun = self._clock.time_slice()
-            self._advance_some(self._new, self._begun)
-        self._advance_some(self._waiting, self._clock.time_slice())
-        if self._waiting or self._new:
-            self._plan()
+        try:
+            if self._new:
+                self._begun = self._clock.time_slice()
+                self._advance_some(self._new, self._begun)
+            self._advance_some(self._waiting, self._clock.time_slice())
+        finally:
+            if self._waiting or self._new:
+                self._plan()
 
     def _advance_some(self, tasks: deque[_Started], is_over: Callable[[], bool]) -> None:
         for _ in range(len(tasks)):
@@ -311,10 +316,12 @@ class Lane:
         if self._is_beginning:
             return
         self._is_beginning = True
-        while self._next and self._under_way < self._most and (self._has_room is None or self._has_room()):
-            self._under_way += 1
-            self._runner.start(self._run(*self._next.popleft()))
-        self._is_beginning = False
+        try:
+            while self._next and self._under_way < self._most and (self._has_room is None or self._has_room()):
+                self._under_way += 1
+                self._runner.start(self._run(*self._next.popleft()))
+        finally:
+            self._is_beginning = False
         if self._next and not self._under_way and not self._is_planned:
             self._is_planned = True
             self._call_later(_ROOM_CHECK_MS, self._try_again)

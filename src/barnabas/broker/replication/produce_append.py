@@ -48,6 +48,11 @@ _RECORDS_A_TURN = 2_048
 """Some 2 ms. A count, because what was taken is written before others have their turn: one write for each of them."""
 _A_WRITE = 128
 """A write takes as long as to check so many records, where it is a log's first, which opens files."""
+_A_BATCH = 16
+"""A batch takes as long as so many records, also one that is refused or has none."""
+_BYTES_A_RECORD = 9
+"""A record with headers takes as long as one for each 512 bytes, as a power of two."""
+_NO_RECORDS = memoryview(b"")
 _TOPIC_IDS = 13
 _ZSTD = 7
 _ADMIN_CLIENT = "__admin_client"
@@ -227,7 +232,9 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
                     break
                 continue
             checked = options
-        for topic_partition, (records, header) in zip(produce.partitions, produce.batches, strict=True):
+        batches = produce.batches
+        for number, topic_partition in enumerate(produce.partitions):
+            records, header = batches[number]
             try:
                 run = opened.get(topic_partition)
                 if run is None or (run.options is not options and run.options != options):
@@ -239,6 +246,7 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
                 if first_offset >= 0:
                     outcome = run.appended, first_offset, first_offset + header[6]
                 else:  # the log must decide more than its offsets
+                    records = _NO_RECORDS  # a check may copy them, to give the connection's buffer back
                     outcome = yield from _append_alone(runs, produce, topic_partition)
                     left -= _A_WRITE
             except KafkaError as error:
@@ -247,7 +255,8 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
                 logger.exception("Records for %s cannot be appended", topic_partition)
                 outcome = runs.refuse(topic_partition.topic, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             outcomes.append(outcome)
-            left -= effort(header) if header[5] else header[12]
+            # Whatever a header claims, a batch costs something, and none more than a turn.
+            left -= max(effort(header) if header[5] else header[12], header[1] >> _BYTES_A_RECORD, _A_BATCH)
             if left < 0:
                 runs.write()
                 produce.own_batches()
@@ -334,7 +343,11 @@ class _Runs:
         appended, partition, replicas = run.appended, run.partition, self._replicas
         try:
             _, count, size_bytes = run.batches.write()
-        except KafkaError as error:
+        except Exception as error:
+            # Also what nobody expects is the outcome of these batches, not of the one that came behind them.
+            if not isinstance(error, KafkaError):
+                logger.exception("Records for %s cannot be written", topic_partition)
+                error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
             appended.error = error
             replicas.topic_stats.find(topic_partition.topic).total_produce_requests += number
             return

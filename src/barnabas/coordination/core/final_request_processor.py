@@ -183,6 +183,9 @@ class FinalRequestProcessor:
                     replies = []
                     self._replies.read_on(client, now_ms)
             elif client is not None:
+                if replies:  # it may be the end of their connection
+                    self._answer(answered, replies, answered_since_ms, now_ms)
+                    replies = []
                 self._answer_session(client, opcode, change, now_ms - since_ms, now_ms)
             if type(change) is SessionChange and change.type == OpCode.CLOSE_SESSION:
                 if replies:
