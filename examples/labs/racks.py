@@ -9,6 +9,7 @@ import sys
 
 from lab import Lab, run
 
+from barnabas.base.tasks import done_here
 from barnabas.broker.topics.placement import assign_replicas
 
 RACKS = ({0, 1, 2}, {3, 4, 5})
@@ -101,7 +102,7 @@ def compare_with_the_simple_rule(lab: Lab) -> None:
     """The table as it is often drawn, followers one and two places further, beside what Kafka does with the same start."""
     racks: dict[int, str | None] = {broker: f"R{number}" for number, rack in enumerate(RACKS, 1) for broker in rack}
     simple = {n: tuple(ORDER[(n + place) % len(ORDER)] for place in range(3)) for n in range(PARTITIONS)}
-    kafka = assign_replicas(racks, PARTITIONS, 3, random.Random(), fixed_start=0)
+    kafka = done_here(assign_replicas(racks, PARTITIONS, 3, random.Random(), fixed_start=0))
     lab.say(
         "Drawn by hand, the first follower stands one place after the leader and the second two. Kafka, begun at broker 0:"
     )
