@@ -44,7 +44,7 @@ class FollowerAppender:
         view = memoryview(records)
         bounds = self._bounds
         first_offset, expected = -1, bounds.log_end_offset
-        max_timestamp, position, latest_epoch = -1, 0, -1
+        position, latest_epoch = 0, -1
         while len(view) - position >= HEADER_BYTES:
             header = read_header(view, position)
             stop = position + header.size_bytes
@@ -65,13 +65,10 @@ class FollowerAppender:
             )
             if first_offset < 0:
                 first_offset = header.base_offset
-            max_timestamp = max(max_timestamp, header.max_timestamp)
             latest_epoch = header.leader_epoch
             expected = bounds.log_end_offset
             position = stop
-        return AppendInfo(
-            first_offset, expected - 1, max_timestamp, -1, bounds.log_start_offset, position, latest_epoch
-        )
+        return AppendInfo(first_offset, expected - 1, -1, bounds.log_start_offset, latest_epoch)
 
     def _check_epoch(self, header: BatchHeader, leader_epoch: int) -> None:
         """Epochs never go back in a log, and none is later than the leader's. Raises `KafkaError` CORRUPT_MESSAGE."""

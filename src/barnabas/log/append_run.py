@@ -164,7 +164,7 @@ class AppendRun:
         start_offset, leader_epoch = self._components.bounds.log_start_offset, self._leader_epoch
         info: AppendInfo = new_tuple(
             AppendInfo,
-            (first_offset, last_offset, timestamp_ms, log_append_time_ms, start_offset, size, leader_epoch, False),
+            (first_offset, last_offset, log_append_time_ms, start_offset, leader_epoch, False),
         )
         return info
 
@@ -207,10 +207,8 @@ class AppendRun:
         return AppendInfo(
             batch.first_offset,
             batch.last_offset,
-            batch.timestamp_ms,
             batch.timestamp_ms if self._config.log_append_time else -1,
             self._components.bounds.log_start_offset,
-            0,
             self._leader_epoch,
             duplicate=True,
         )

@@ -26,11 +26,9 @@ class AppendInfo(NamedTuple):
 
     first_offset: int
     last_offset: int
-    max_timestamp_ms: int
     log_append_time_ms: int
     """The time of the append on topics with LogAppendTime, else -1."""
     log_start_offset: int
-    size_bytes: int
     leader_epoch: int
     duplicate: bool = False
 

@@ -33,7 +33,15 @@ from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_produce import DelayedProduce
-from barnabas.broker.replication.produce_append import NO_HEADER, Batch, Produce, ProduceOptions, ProduceTopic, append
+from barnabas.broker.replication.produce_append import (
+    NO_HEADER,
+    PRODUCE_TOPIC_IDS,
+    Batch,
+    Produce,
+    ProduceOptions,
+    ProduceTopic,
+    append,
+)
 from barnabas.broker.requests.request import Request
 from barnabas.log.conversion import RejectedRecordsError
 from barnabas.wire.kafka.api import ApiKey
@@ -52,7 +60,6 @@ from barnabas.wire.kafka.messages.produce import (
 from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES
 from barnabas.wire.kafka.schema import Records
 
-_TOPIC_IDS = 13
 _LEADER_HINTS = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -93,7 +100,7 @@ def read_message(
     batches: list[Batch] = []
     for topic in (yield from _without_repeats(message.topic_data)):
         yield None  # it may have no partitions
-        name = (topic_name(topic.topic_id) or "") if version >= _TOPIC_IDS else topic.name
+        name = (topic_name(topic.topic_id) or "") if version >= PRODUCE_TOPIC_IDS else topic.name
         topics.append(new_tuple(ProduceTopic, (topic.name, topic.topic_id, len(topic.partition_data))))
         for data in topic.partition_data:
             yield None

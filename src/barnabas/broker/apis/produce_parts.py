@@ -32,19 +32,24 @@ from barnabas.broker.apis.request_parts import (
     read_string,
     skip_no_tags,
 )
-from barnabas.broker.replication.produce_append import Batch, BatchOutcome, Produce, ProduceOptions, ProduceTopic
+from barnabas.broker.replication.produce_append import (
+    PRODUCE_TOPIC_IDS,
+    Batch,
+    BatchOutcome,
+    Produce,
+    ProduceOptions,
+    ProduceTopic,
+)
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.primitives import uvarint
 from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES
 
-__all__ = ["FLEXIBLE", "LOG_START_OFFSET", "PRODUCE_TOPIC_IDS", "ReadProduce", "Words", "read_parts"]
+__all__ = ["FLEXIBLE", "LOG_START_OFFSET", "ReadProduce", "SuccessResponse", "read_parts"]
 
 LOG_START_OFFSET = 5
 """The first version whose answers have the log start offset."""
 FLEXIBLE = 9
 """The first flexible version."""
-PRODUCE_TOPIC_IDS = 13
-"""The first version that names topics by their ids."""
 
 _INT = struct.Struct(">i")
 _OPTIONS = struct.Struct(">hi")
@@ -59,7 +64,7 @@ _ANSWERS = (
 """The answer for a partition since a version, and its end: neither record errors nor a message nor tagged fields."""
 
 
-class Words(Protocol):
+class SuccessResponse(Protocol):
     """How a request is answered if nothing has failed."""
 
     def encode(self, correlation_id: int, outcomes: Sequence[BatchOutcome]) -> bytes:
@@ -67,7 +72,7 @@ class Words(Protocol):
         ...
 
 
-ReadProduce = tuple[int, Produce, Words]
+ReadProduce = tuple[int, Produce, SuccessResponse]
 """A request, its correlation id, and its answer."""
 
 
@@ -137,7 +142,7 @@ def _answer_format(version: int) -> tuple[Callable[..., bytes], tuple[int, ...]]
 
 
 class _Parts:
-    """The parts of a request that its answer repeats (`Words`)."""
+    """The parts of a request that its answer repeats (`SuccessResponse`)."""
 
     __slots__ = ("_heads", "_partitions", "_topics", "_version")
 

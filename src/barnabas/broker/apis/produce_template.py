@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from barnabas.base.ids import Uuid
-from barnabas.broker.apis.produce_parts import FLEXIBLE, LOG_START_OFFSET, PRODUCE_TOPIC_IDS, ReadProduce
+from barnabas.broker.apis.produce_parts import FLEXIBLE, LOG_START_OFFSET, ReadProduce
 from barnabas.broker.apis.request_parts import REQUEST_START
-from barnabas.broker.replication.produce_append import Appended, BatchOutcome, Produce
+from barnabas.broker.replication.produce_append import PRODUCE_TOPIC_IDS, Appended, BatchOutcome, Produce
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.primitives import uvarint
 from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES
@@ -119,7 +119,7 @@ class Template:
         return fields[1], produce, self
 
     def encode(self, correlation_id: int, outcomes: Sequence[BatchOutcome]) -> bytes:
-        """See `barnabas.broker.apis.produce_parts.Words`."""
+        """See `barnabas.broker.apis.produce_parts.SuccessResponse`."""
         ((appended, first_offset, _),) = outcomes
         if self._has_log_start:
             return self._answer.pack(

@@ -1,7 +1,7 @@
 """What a Produce request asks for, the rules that it must keep, and its appends to the logs.
 
 A `Produce` says what is to be done, whoever read it from the request's bytes (`barnabas.broker.apis.produce`). `append` does it,
-for all requests that arrived together, and leaves an `BatchOutcome` for each of their partitions.
+for all requests that arrived together, and leaves a `BatchOutcome` for each of their partitions.
 
 - Each batch is decided here: what the request may ask for (`check_request`), for a topic (`check_topic`) and with a batch
   (`check_attributes`), whether this broker takes appends there (`ReplicaManager.appendable`), and what the log makes of the batch.
@@ -32,6 +32,7 @@ from barnabas.wire.kafka.records.compression import CompressionType
 
 __all__ = [
     "NO_HEADER",
+    "PRODUCE_TOPIC_IDS",
     "Appended",
     "Batch",
     "BatchOutcome",
@@ -53,7 +54,8 @@ _A_BATCH = 16
 _BYTES_A_RECORD = 9
 """A record with headers takes as long as one for each 512 bytes, as a power of two."""
 _NO_RECORDS = memoryview(b"")
-_TOPIC_IDS = 13
+PRODUCE_TOPIC_IDS = 13
+"""The first version that names topics by their ids."""
 _ZSTD = 7
 _ADMIN_CLIENT = "__admin_client"
 _NOT_COUNTED = frozenset(
@@ -189,7 +191,7 @@ def check_request(options: ProduceOptions) -> None:
 
 def check_topic(options: ProduceOptions, topic: str) -> None:
     """Whether a request may append to a topic. Raises `KafkaError`: UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION (internal)."""
-    if not topic and options.version >= _TOPIC_IDS:
+    if not topic and options.version >= PRODUCE_TOPIC_IDS:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     if topic in INTERNAL_TOPICS and options.client_id != _ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")

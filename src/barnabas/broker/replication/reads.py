@@ -56,18 +56,13 @@ def read_log(
     A reader that names the epoch of its last record is sent to where its log left ours, if it did. Raises `KafkaError`:
     OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
     """
-    stable = log.last_stable_offset
-    result = ReadResult(log.high_watermark, stable, log.log_start_offset, log.log_end_offset, b"", 0)
+    result = ReadResult(log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset, b"", 0)
     if last_fetched_epoch != NO_LEADER_EPOCH:
         diverging = _divergence(log, offset, last_fetched_epoch)
         if diverging is not None:
             result.diverging_epoch = diverging
             return result
-    if isolation == READ_UNCOMMITTED:
-        bound = result.high_watermark
-    else:
-        bound = stable if isolation == READ_COMMITTED else result.log_end_offset
-    piece = log.read(offset, max_bytes, upper_bound=bound, min_one_batch=min_one_batch)
+    piece = log.read(offset, max_bytes, upper_bound=upper_bound(result, isolation), min_one_batch=min_one_batch)
     result.records = piece.records
     result.size_bytes = piece.size_bytes
     if isolation == READ_COMMITTED:

@@ -218,20 +218,14 @@ class ReplicaManager:
         *,
         isolation: Isolation,
         min_one_batch: bool,
-        only_leader: bool = True,
-        leader_epoch: int = NO_LEADER_EPOCH,
-        last_fetched_epoch: int = NO_LEADER_EPOCH,
-        topic_id: Uuid = ZERO_UUID,
     ) -> ReadResult:
-        """Batches from ``offset`` on, at most ``max_bytes`` of them (but one whole batch with ``min_one_batch``).
+        """Batches of a partition that we lead, from ``offset`` on: at most ``max_bytes`` of them (but one whole batch with
+        ``min_one_batch``).
 
-        Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
-        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
-        partition = self.partition(topic_partition)
-        partition.check_topic_id(topic_id)
-        log = partition.readable_log(leader_epoch, only_leader=only_leader)
-        return read_log(log, offset, max_bytes, isolation, last_fetched_epoch, min_one_batch=min_one_batch)
+        log = self.partition(topic_partition).readable_log(NO_LEADER_EPOCH, only_leader=True)
+        return read_log(log, offset, max_bytes, isolation, min_one_batch=min_one_batch)
 
     def follower_fetched(
         self,

@@ -43,7 +43,7 @@ class AdministeredServer(Protocol):
         ...
 
     @property
-    def slices(self) -> Runner:
+    def runner(self) -> Runner:
         """Runs what takes long."""
         ...
 
@@ -117,7 +117,7 @@ class AdminServer:
             return await (self._snapshot if command == "snapshot" else self._restore)(request, exchange)
         if request.method != method_of(name):
             raise BadRequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"{name[:100]} is a {method_of(name)} request")
-        return await future_of(self._administered.slices, answer_command(view, name, request.parameters, root))
+        return await future_of(self._administered.runner, answer_command(view, name, request.parameters, root))
 
     def _require_this_site(self, request: HttpRequest) -> None:
         """Raises `BadRequestError` for what a page of another site makes a browser ask."""

@@ -25,10 +25,10 @@ from barnabas.wire.jute.layouts import TXN_HEADER, UNSIGNED_DIGEST
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import Id
 
-__all__ = ["PrepRequestProcessor"]
+__all__ = ["CHANGES_AT_ONCE", "PrepRequestProcessor"]
 
-_CHANGES_AT_ONCE = 500
-"""So many take some milliseconds to decide."""
+CHANGES_AT_ONCE = 500
+"""The changes that are decided before others have their turn: some milliseconds of work."""
 _DIGEST_MASK = (1 << 64) - 1
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _ENCODE = {txn_type: found.encode for txn_type, found in TRANSACTIONS.items()}
@@ -66,7 +66,7 @@ class PrepRequestProcessor:
         log, propose = self.unlogged.append, self._proposals.append
         wait = client.waiting.append if client is not None else None
         session_id, time_ms, zxid = stamp.session_id, stamp.time_ms, self.last_zxid
-        enough = metrics.changes + _CHANGES_AT_ONCE
+        enough = metrics.changes + CHANGES_AT_ONCE
         done = 0
         for xid, opcode, decide, answer, values in requests:
             if metrics.changes > enough:

@@ -55,7 +55,7 @@ from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import PlainValues, ReadOperation, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_part_values
-from barnabas.coordination.core.prep_request_processor import PrepRequestProcessor
+from barnabas.coordination.core.prep_request_processor import CHANGES_AT_ONCE, PrepRequestProcessor
 from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MALFORMED, UNREADABLE
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
@@ -78,8 +78,6 @@ _LEARNER_READS = {opcode: read for opcode, read in READS.items() if opcode != Op
 _SESSION_ID = struct.Struct(">q")
 _REPLY_BYTES_AT_ONCE = 64 * 1024
 """Replies of so many bytes take some milliseconds to make, where they are lists of names."""
-_CHANGES_AT_ONCE = 500
-"""So many take some milliseconds to decide."""
 
 
 class Processor:
@@ -196,7 +194,7 @@ class Processor:
         """
         metrics = self.metrics
         taken, enough_bytes = 0, metrics.reply_bytes + _REPLY_BYTES_AT_ONCE
-        enough_changes = metrics.changes + _CHANGES_AT_ONCE
+        enough_changes = metrics.changes + CHANGES_AT_ONCE
         while taken < len(frames):
             usual = self._receive_usual(client, frames, taken, now_ms, wall_ms)
             if not usual:

@@ -37,7 +37,7 @@ class ClientHost(Protocol):
         ...
 
     @property
-    def slices(self) -> Runner:
+    def runner(self) -> Runner:
         """Runs what takes long."""
         ...
 
@@ -128,7 +128,7 @@ class ClientTransport:
             )
             self._connection.close()
         else:
-            self._server.slices.start(self._say(words))
+            self._server.runner.start(self._say(words))
 
     def _say(self, words: Task[bytes]) -> Task[None]:
         text = yield from words

@@ -157,8 +157,8 @@ class CoordinationServer:
         self._last_purge_ms = 0
         self._started_ms = self._clock.monotonic_ms()
         self._metrics = ServerMetrics()
-        self.commit_turns, self.slices = _in_turns(self._clock)
-        self._ends = self.slices.apart().lane()
+        self.commit_turns, self.runner = _in_turns(self._clock)
+        self._ends = self.runner.apart().lane()
         """Ends what is due, whatever long lists people ask for."""
         self._connections = ClientConnections(settings, self._metrics)
 
@@ -349,7 +349,7 @@ class CoordinationServer:
             await self._logged.wait()
         self._log_has_ended = True
         self._commits.finish()
-        self.slices.stop()
+        self.runner.stop()
         await self.snapshots.cancel()
         self._flush()
         await self._close_connections()
@@ -488,7 +488,7 @@ class CoordinationServer:
             self._commits.add(entries)
         else:  # a member commits what its leader says
             try:
-                self._log_source.commit(len(entries), self._clock.monotonic_ms())
+                self._quorum_peer.member.log.synced(len(entries))
             except OSError as failure:  # a member's epoch could not be written
                 self._fail(failure)
                 return

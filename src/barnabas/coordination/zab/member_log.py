@@ -82,7 +82,7 @@ class MemberLog:
         self.unlogged += payloads
         self._zxids.extend(zxids)
 
-    def commit(self, count: int, now_ms: int) -> None:  # noqa: ARG002  # as Processor.commit
+    def synced(self, count: int) -> None:
         """The next ``count`` transactions are on stable storage."""
         zxid = 0
         for _ in range(count):

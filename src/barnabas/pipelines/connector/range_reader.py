@@ -49,7 +49,6 @@ _CLIENTS_WAIT_FROM: Final = 8
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 _WAIT_MS: Final = 500
 _NO_SESSION_EPOCH: Final = -1
-_NO_END: Final = Ends(-1, -1)
 _LONG_PAUSE_S: Final = 30.0
 
 

@@ -35,7 +35,6 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.compression import CompressionType
 
 __all__ = [
-    "ATTRIBUTES_BYTE",
     "COMPRESSION_MASK",
     "CONTROL",
     "CRC_START",
@@ -77,9 +76,6 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 MAGIC = 2
-
-ATTRIBUTES_BYTE = 22
-"""Where the low byte of the attributes is, which has all that is used of them."""
 
 CRC_START = 21
 """The CRC covers a batch from here, its attributes, to its end."""
