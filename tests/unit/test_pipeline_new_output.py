@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -16,7 +17,14 @@ from barnabas.pipelines.checkpoints.rereading import what_repeats
 from barnabas.pipelines.checks.local_places import find_place_problems
 from barnabas.pipelines.dashboard.results import ResultReader, readable_sinks
 from barnabas.pipelines.flows import output
-from barnabas.pipelines.outputs.registry import inspect_output, open_output, register_output, unregister_output
+from barnabas.pipelines.outputs.kind import OutputKind
+from barnabas.pipelines.outputs.registry import (
+    inspect_output,
+    open_output,
+    output_kinds,
+    register_output,
+    unregister_output,
+)
 from barnabas.pipelines.specification import spec
 from barnabas.pipelines.specification.templates import flow_template
 from support.lines_output import LINES, LinesSink
@@ -65,6 +73,17 @@ def test_a_kind_that_is_not_registered_is_refused_with_those_that_are(tmp_path: 
         flow_in(tmp_path, FLOW.replace('"lines"', '"other"'))
     with pytest.raises(ValueError, match="lines"):
         register_output(LINES)
+
+
+def test_only_kinds_of_tables_can_be_registered() -> None:
+    """Topics and functions are Spark's to write: another kind like them is refused when it is registered."""
+
+    class Other(OutputKind[LinesSink]):
+        type: ClassVar[str] = "other"
+
+    with pytest.raises(TypeError, match="TableKind"):
+        register_output(Other())  # type: ignore[arg-type]
+    assert "other" not in output_kinds()
 
 
 def test_two_outputs_in_one_place_are_refused_for_a_new_kind_too(tmp_path: Path) -> None:

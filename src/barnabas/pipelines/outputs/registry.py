@@ -40,14 +40,16 @@ _KINDS: dict[str, OutputKind[Any]] = {
 }
 
 
-def register_output(kind: OutputKind[Any]) -> None:
-    """Let flows name another kind. Raises `ValueError` if its name is taken."""
+def register_output(kind: TableKind[Any]) -> None:
+    """Let flows name another kind of tables. Raises `TypeError` for another kind, `ValueError` if its name is taken."""
+    if not isinstance(kind, TableKind):
+        raise TypeError(f"{kind!r} is no TableKind")
     if kind.type in _KINDS:
         raise ValueError(f"there is a kind {kind.type} of outputs already")
     _KINDS[kind.type] = kind
 
 
-def unregister_output(kind: OutputKind[Any]) -> None:
+def unregister_output(kind: TableKind[Any]) -> None:
     """Take a kind away again, as tests do."""
     del _KINDS[kind.type]
 
