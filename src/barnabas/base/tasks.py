@@ -290,8 +290,10 @@ class Runner:
 
 
 class Lane:
-    """Tasks of which only so many are under way at a time: one, where they must not overlap, or a few, where what very many of
-    them build would be in memory together. The others follow in order."""
+    """Tasks of which only a few are under way at a time: one, where they must not overlap, or
+    several, where what very many of them build would be in memory together. The others follow in
+    order.
+    """
 
     def __init__(
         self, runner: Runner, call_later: CallLater, most: int, has_room: Callable[[], bool] | None = None

@@ -9,11 +9,13 @@ is decided in one place for each rule:
     segment          when a new segment begins
     local_log        what is written, and what follows from it
 
-A run is one batch of any kind (`AppendRun.add_alone`): it may be converted, begin a segment, carry the log's timestamps, belong to a
-transaction or end one, or be a duplicate of which nothing is written. Or a run is usual batches of producers, of which nothing
-is to be decided but their offsets (`AppendRun.add`): plain or in the topic's own codec, with the producer's own timestamps, in
-sequence, with room in the segment. `add` is one condition, which repeats six facts of a header (magic, size, count, base offset,
-codec, CRC), max.message.bytes and the limits of timestamps. It decides no error: what it does not take is for `add_alone`.
+A run is one batch of any kind (`AppendRun.add_alone`): it may be converted, begin a segment, carry
+the log's timestamps, belong to a transaction or end one, or be a duplicate of which nothing is
+written. Or a run is usual batches of producers, of which nothing is to be decided but their offsets
+(`AppendRun.add`): plain or in the topic's own codec, with the producer's own timestamps, in
+sequence, with room in the segment. `add` is one condition, which repeats six facts of a header
+(magic, size, count, base offset, codec, CRC), max.message.bytes and the limits of timestamps. It
+decides no error: what it does not take is for `add_alone`.
 
 Invariants:
 

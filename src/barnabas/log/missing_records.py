@@ -36,7 +36,7 @@ class Inspection:
         self.is_dense = is_dense
         """Whether every offset of the log has a record: it never was compacted."""
         self.extents: list[Extent] = []
-        """Of the segments that are in their place."""
+        """The extents of the segments that are in their place."""
         self.holes: list[Hole] = []
         self.has_strays = False
         """Whether files were set aside."""

@@ -45,14 +45,15 @@ _LARGE_BYTES: Mapping[int, int] = {
     CompressionType.LZ4: _LARGE_BODY_BYTES,
     CompressionType.ZSTD: 128 * 1024,
 }
-"""To unpack so many bytes of a codec takes 0.5 ms. Through a thread it would take as long, and twice the processor's time."""
+"""Unpacking this many bytes of a codec takes 0.5 ms. Through a thread it would take as long, and
+twice the processor's time."""
 _BYTES_A_RECORD: Mapping[int, int] = {
     CompressionType.GZIP: 64,
     CompressionType.SNAPPY: 2048,
     CompressionType.LZ4: 2048,
     CompressionType.ZSTD: 256,
 }
-"""To unpack so many bytes takes as long as to read a record."""
+"""Unpacking this many bytes takes as long as reading a record."""
 _OPENED_RECORDS = 96
 """What a body that compresses well takes more."""
 _MANY_BLOCKS = 256

@@ -24,7 +24,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _WANTED = 100_000
-"""Kafka's documentation recommends at least so many for a broker."""
+"""Kafka's documentation recommends at least this many for a broker."""
 _FEW = 2048
 _LEAST = 128
 _MOST_KEPT = 512

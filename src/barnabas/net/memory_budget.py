@@ -115,7 +115,7 @@ class MemoryBudget:
         self._large_bytes = limit_bytes // _LARGE_SHARE
         self.held_bytes = 0
         self.output_bytes = 0
-        """Of these, what waits for peers to read it."""
+        """The part of these that waits for peers to read it."""
         self._piles: dict[Pile, None] = {}
         self._asking: dict[Pile, int] = {}  # in order, with the time of asking
         self._with_turn: dict[Pile, None] = {}

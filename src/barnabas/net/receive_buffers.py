@@ -30,7 +30,7 @@ BUFFER_BYTES = (1024 + 64) * 1024
 MOST_BUFFERS = 8
 BUFFER_IDLE_S = 2.0
 _LEAST_SHARE = 8
-"""All buffers take at most one part of so many of what may wait."""
+"""All buffers together take at most one part in this many of what may wait."""
 
 
 class ReceiveBuffers:

@@ -168,7 +168,8 @@ class SocketNetwork:
 
 
 class _Closed:
-    """The handler of a closed connection: the two would else refer to each other until garbage is collected."""
+    """The handler of a closed connection: the two would otherwise refer to each other until garbage
+    is collected."""
 
     def frame(self, data: memoryview) -> None:
         """A closed connection delivers nothing."""

@@ -48,7 +48,7 @@ class SslSettings:
     key_text: str = field(default="", repr=False)
     chain_text: str = ""
     key_password: str = field(default="", repr=False)
-    """Of the key that is a text."""
+    """The password of the key that is a text."""
     trust_text: str = ""
 
 

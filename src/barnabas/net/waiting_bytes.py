@@ -45,7 +45,8 @@ class AccountOwner(Protocol):
 
 
 class _NoOwner:
-    """The owner of a closed account: the two would else refer to each other until garbage is collected."""
+    """The owner of a closed account: the two would otherwise refer to each other until garbage is
+    collected."""
 
     peer = ("", 0)
 

@@ -51,7 +51,7 @@ class KeyStore(NamedTuple):
     type: str = ""
     """PEM, JKS or PKCS12; empty for what the file's first bytes say."""
     key_password: str = ""
-    """Of the key in it, if it is not the store's."""
+    """The password of the key in it, if it is not the store's."""
 
     def __repr__(self) -> str:
         return f"KeyStore({self.location!r})"  # without the passwords

@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 MIN_SCRAM_ITERATIONS = 4096
-"""Kafka's clients and servers ask for so many."""
+"""Kafka's clients and servers ask for this many at least."""
 MAX_SCRAM_ITERATIONS = 16384
-"""Kafka's brokers give users at most so many."""
+"""Kafka's brokers give users at most this many."""
 _MAX_ITERATIONS = 1_000_000  # about a second: a server must not decide how long a client computes
 _REMEMBERED = 8
 _NO_BINDING = "n,,"
@@ -64,7 +64,7 @@ class ScramCredential:
 
 
 def scram_credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Of a password that is salted already: ``hashlib.pbkdf2_hmac`` of its bytes."""
+    """The credential of a password that is salted already: ``hashlib.pbkdf2_hmac`` of its bytes."""
     name = SCRAM_MECHANISMS[mechanism].hash
     client_key = hmac.digest(salted_password, b"Client Key", name)
     server_key = hmac.digest(salted_password, b"Server Key", name)

@@ -34,7 +34,7 @@ class ServerProcesses:
         self.pids: dict[str, int] = {}
         self.paused: set[str] = set()
         self.start_times: dict[int, str] = {}
-        """Of processes that are not our children."""
+        """When processes that are not our children started."""
         self.fault_links: FaultLinks | None = None
         self._restarted: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -144,7 +144,8 @@ def title_of(name: str) -> str:
 
 
 def _is_running(pid: int, start_time: str) -> bool:
-    """Of a process that is not our child; one that has ended but was not yet asked for by its parent does not run.
+    """Whether a process runs that is not our child; one that has ended but was not yet asked for by
+    its parent does not run.
 
     Systems give the pid of a process that has ended to another one soon, and to threads: it is that process if it has
     this start time ("" for any).

@@ -31,12 +31,13 @@ _TWO_BYTES = 128
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _NO_TAGGED_FIELDS = b"\0\0\0"
-"""Of the partition, the topic and the request."""
+"""The tagged fields of the partition, the topic and the request: none."""
 _WIDTH_LIMITS = (127, 16_384, 2_097_153)
 """Size limits of records, with their length field, for a length field of one, two and three bytes."""
 _MOST_TEMPLATES = 4_096
 _MISSES_PER_TEMPLATE = 64
-"""While there are so many templates, one of so many requests without one gets the place of the oldest: the busiest get it most."""
+"""While there are `_MOST_TEMPLATES`, one in this many requests without a template replaces the
+oldest: most often a busy one."""
 _MOST_PREFIX_BYTES = 512
 
 

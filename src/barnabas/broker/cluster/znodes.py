@@ -119,8 +119,8 @@ TOP_LEVEL_PATHS = (
 """Persistent znodes that every broker makes sure of when it starts."""
 
 MAX_ASSIGNMENT_BYTES = 1_000_000
-"""Of a topic's znode. A coordination server ends the connection of a request with more bytes than jute.maxbuffer, which is
-1,048,575 unless it is changed."""
+"""The most that a topic's znode may have. A coordination server ends the connection of a request
+with more bytes than jute.maxbuffer, which is 1,048,575 unless it is changed."""
 
 NO_LEADER = -1
 _RECOVERED = 0

@@ -217,7 +217,7 @@ _PREFIXES = {
     "principal.": "principals are not mapped",
     "security.": "there is no such setting of security",
 }
-"""Of names that no table has."""
+"""The reasons for names that no table has."""
 
 _ADVICE = (
     "{missing} in this version. Remove {name} to start without this protection, and protect the broker by other means, "

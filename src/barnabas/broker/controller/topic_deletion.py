@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _REPORTED = 10
 _MOST_OPS = 512
-"""After so many of a topic's deletions the event loop serves everything else."""
+"""After this many of a topic's deletions the event loop serves everything else."""
 
 
 def enqueue(context: ControllerContext, batch: RequestBatch, topics: Iterable[str]) -> Steps[None]:

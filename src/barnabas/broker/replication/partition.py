@@ -79,7 +79,8 @@ class FollowerProgress:
     last_fetch_leader_end_offset: int = 0
     broker_epoch: int = -1
     session_activity: FetchSessionActivity | None = None
-    """Of the session in which its last fetch of this partition reached the leader's end."""
+    """The activity of the fetch session in which its last fetch of this partition reached the
+    leader's end."""
 
     @property
     def caught_up_ms(self) -> int:

@@ -48,9 +48,9 @@ logger = logging.getLogger(__name__)
 _RECORDS_A_TURN = 2_048
 """Some 2 ms. A count, because what was taken is written before others have their turn: one write for each of them."""
 _A_WRITE = 128
-"""A write takes as long as to check so many records, where it is a log's first, which opens files."""
+"""A log's first write, which opens files, takes as long as checking this many records."""
 _A_BATCH = 16
-"""A batch takes as long as so many records, also one that is refused or has none."""
+"""A batch takes as long as this many records, also one that is refused or has none."""
 _BYTES_A_RECORD = 9
 """A record with headers takes as long as one for each 512 bytes, as a power of two."""
 _NO_RECORDS = memoryview(b"")
@@ -140,7 +140,7 @@ class Produce:
         self.batches = batches
         """One for each partition, until they are appended."""
         self.outcomes: list[BatchOutcome] = []
-        """Of the partitions that have one."""
+        """The outcomes of the partitions that have one."""
         self.waiting = 0
         """How many partitions wait for their acknowledgement."""
         self._borrows = borrows
@@ -294,7 +294,7 @@ class _Run(NamedTuple):
     partition: Partition
     batches: AppendRun
     add: Callable[[memoryview, HeaderFields], int]
-    """Of ``batches``."""
+    """The method of ``batches``."""
     options: ProduceOptions
     appended: Appended
 

@@ -236,7 +236,7 @@ class Dispatcher:
 
     def begin_large(self, client: "ClientConnection", begin: Callable[[], None]) -> None:
         """Call ``begin`` when few large requests of clients are being served, until `end_large` of each: what they name
-        becomes objects, which would else be in memory for all of them together."""
+        becomes objects, which would otherwise be in memory for all of them together."""
         self._next_large[client] = begin
         self._begin_next_large()
 

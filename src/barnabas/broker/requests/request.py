@@ -15,7 +15,7 @@ __all__ = ["ANONYMOUS", "Authentication", "ClientFacts", "Request"]
 
 ANONYMOUS = "User:ANONYMOUS"
 _SHOWN_CHARACTERS = 255
-"""Of a client's name, which may have 32,767, in log lines."""
+"""How much of a client's name is shown in log lines; it may have 32,767 characters."""
 
 
 class Authentication(Protocol):

@@ -23,7 +23,8 @@ _QUORUM_OFFSET = 2888 - 2181  # as in the examples of ZooKeeper's guide
 _ELECTION_OFFSET = 3888 - 2181
 _MAX_SERVERS = 9
 _MAX_CLIENT_CONNECTIONS = "1000"
-"""Of one address. Brokers, commands and tests of one machine share an address; ZooKeeper's 60 would be few for them."""
+"""The limit for one address. Brokers, commands and tests of one machine share an address;
+ZooKeeper's 60 would be few for them."""
 _DYNAMIC = "dynamicConfigFile"
 
 

@@ -31,7 +31,8 @@ ResponseType = TypeVar("ResponseType", bound=Message)
 _LENGTH = struct.Struct(">i")
 _MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 _MAX_RECORDS_BYTES = 256 * 1024 * 1024
-"""Of a response with records, which are held as they come. Readers refuse what would take too much memory as objects."""
+"""The most bytes of a response with records, which are held as they come. Readers refuse what would
+take too much memory as objects."""
 _DEFAULT_PORT = 9092
 _ANY_VERSION = 32767
 _LIFETIME_USED = 0.85  # of what a broker gives an authentication, as Kafka's clients have it (KIP-368)

@@ -44,7 +44,7 @@ _RETRY_AFTER_S: Final = 30.0  # after brokers that did not answer, sends do not 
 _RECORD_BYTES: Final = 36  # at most, as librdkafka counts: attributes, length, two deltas, two lengths and a count
 _HEADER_BYTES: Final = 10  # at most: two lengths
 _CODEC_BYTES: Final = 32  # of a codec's frame, at most
-_CODEC_GROWTH: Final = 16  # what does not compress grows by less than one in so many bytes
+_CODEC_GROWTH: Final = 16  # what does not compress grows by less than one byte in this many
 _OF_TOPICS: Final = {"max.message.bytes": "max.message.bytes", "segment.bytes": "segment.bytes"}
 _OF_BROKERS: Final = {"message.max.bytes": "max.message.bytes", "log.segment.bytes": "segment.bytes"}
 """The brokers' settings that are the defaults of those of topics."""

@@ -97,7 +97,7 @@ class SchemaRegistry:
         self._timeout_s = timeout_s
         self._schemas: dict[tuple[int, str], dict[str, Any]] = {}
         self._lock = threading.Lock()
-        """Of the first use of a schema: a second thread waits for the first one's answer."""
+        """Held at the first use of a schema: a second thread waits for the first one's answer."""
 
     def avro(self, subject: str, schema: str | Mapping[str, Any]) -> Codec[Any]:
         """Values as fastavro has them. What is read in another version of the schema is resolved to this one.

@@ -43,7 +43,8 @@ class Change:
     err: int = 0
     """Why nothing was changed; in a replay over a fuzzy snapshot, why not all of it."""
     parts: "Sequence[Change]" = ()
-    """Of a multi; of the end of a session: what happens to the parents of its nodes."""
+    """The changes of a multi; for the end of a session, what happens to the parents of its
+    nodes."""
 
     @property
     def is_failed(self) -> bool:
@@ -57,7 +58,7 @@ class SessionChange(Change):
 
     session_id: int = 0
     timeout_ms: int = 0
-    """Of a session that begins."""
+    """The timeout of a session that begins."""
     paths: list[str] = field(default_factory=list)
     """The ephemerals that the transaction lists."""
     gone: dict[str, DataNode] = field(default_factory=dict)

@@ -77,7 +77,7 @@ logger = logging.getLogger(__name__)
 _LEARNER_READS = {opcode: read for opcode, read in READS.items() if opcode != OpCode.SYNC}
 _SESSION_ID = struct.Struct(">q")
 _REPLY_BYTES_AT_ONCE = 64 * 1024
-"""Replies of so many bytes take some milliseconds to make, where they are lists of names."""
+"""Replies of this many bytes take some milliseconds to make, where they are lists of names."""
 
 
 class Processor:

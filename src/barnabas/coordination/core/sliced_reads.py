@@ -101,7 +101,7 @@ class SlicedRead:
         self.zxid = zxid
         self.is_over = False
         self.body: object | None = None
-        """Of the reply, when it is over."""
+        """The body of the reply, when it is over."""
         self.behind: RepliesBehind | None = None
         """Where replies wait behind this one."""
 

@@ -111,7 +111,7 @@ class Tree:
         """Bytes of all paths and data."""
         self.quotas = Quotas()
         self.digest_sum = 0
-        """Of all nodes, without a limit: `digest` is this modulo 2**64."""
+        """The sum of the digests of all nodes, without a limit: `digest` is this modulo 2**64."""
         self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
         self._used_acls: set[tuple[ACL, ...]] | None = None
         """The access control lists that `forget_unused_acls` has found in use so far."""

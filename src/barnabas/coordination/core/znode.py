@@ -20,7 +20,7 @@ DIGEST_VERSION = 2
 MAX_TTL_MS = (1 << 40) - 1
 
 _pack = struct.Struct(">qqqqqiiiq").pack
-"""Of czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""
+"""Packs czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""
 _TTL_OWNER = -(1 << 56)  # 0xff in the highest byte; 40 bits hold the milliseconds
 _INT_SIGN = 1 << 31
 

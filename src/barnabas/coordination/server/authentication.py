@@ -55,7 +55,8 @@ def access_rules(
 
 
 def tls_options(settings: Values, read_text: Callable[[str], str]) -> SslSettings:
-    """Of the port for clients. ``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
+    """The options of the port for clients. ``read_text`` reads a file, and raises OSError. Raises
+    `ConfigError`."""
     return read_tls_options(settings, "ssl", "secureClientPort is set", read_text)
 
 

@@ -77,7 +77,7 @@ def _summary(view: ServerView) -> str:
 
 
 def _proposal_sizes(view: ServerView) -> str:
-    """Of a leader."""
+    """The sizes of a leader's proposals."""
     if view.state.mode != "leader":
         return ""
     last, least, greatest = (view.state.member[f"{part}_proposal_size"] for part in ("last", "min", "max"))

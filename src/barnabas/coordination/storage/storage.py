@@ -33,7 +33,8 @@ _VERSION_DIR = "version-2"
 _TEMPORARY = ".barnabas-tmp"
 _CHUNK_BYTES = 1 << 20
 _SYNC_BYTES = 4 << 20
-"""Of a snapshot: one sync of a large file at its end would hold up those of the log."""
+"""A snapshot is synced after this many bytes: one sync of a large file at its end would hold up
+those of the log."""
 _MAX_COUNTER = 0xFFFFFFFF
 """A server alone stays in epoch 0."""
 

@@ -164,7 +164,7 @@ class Leader:
         self._synced: set[int] = {my_id}
         self._proposals: deque[_Proposed] = deque()
         self.proposal_bytes = Summary()
-        """Of its values only the least and the greatest mean something."""
+        """The sizes of proposals; only the least and the greatest mean something."""
         self.last_proposal_bytes = -1
         self._own_acked_zxid = -1
         self._committed_zxid = last_zxid

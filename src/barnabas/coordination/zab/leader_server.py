@@ -92,7 +92,7 @@ class LeaderServer:
 
     @property
     def phase(self) -> str:
-        """Of Zab."""
+        """The phase of Zab."""
         return self.leader.phase.value
 
     @property

@@ -106,7 +106,7 @@ class LearnerServer:
 
     @property
     def phase(self) -> str:
-        """Of Zab."""
+        """The phase of Zab."""
         return self.learner.phase.value
 
     def figures(self) -> dict[str, object]:

@@ -30,7 +30,7 @@ _LEAST_SLOTS = 64
 _DIGEST_BYTES = 16
 _SLOTS_A_STEP = 1 << 16
 _SPARSE = 16
-"""Offsets with so many gaps are looked up one by one."""
+"""Offsets with this many gaps are looked up one by one."""
 _WORD_BYTES = 8
 MOST_HASHED_BYTES = 256
 """Longer keys get digests of BLAKE2b, which then cost less than they do to read."""
@@ -46,7 +46,7 @@ _Halves = npt.NDArray[np.uint64]
 
 
 class Digests(NamedTuple):
-    """Of keys, a row each."""
+    """The digests of keys, a row each."""
 
     first: _Halves
     second: _Halves

@@ -49,7 +49,7 @@ class CleaningPlan(NamedTuple):
     upto_offset: int
     aborted: tuple[AbortedTransaction, ...]
     last_producers: tuple[tuple[int, int, int], ...]
-    """Of each producer its id, the last offset of its last data batch (-1: none) and its epoch."""
+    """For each producer its id, the last offset of its last data batch (-1: none) and its epoch."""
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
@@ -68,7 +68,7 @@ class ReadySegment(NamedTuple):
     replaces: tuple[int, ...]
     """The base offsets of the segments whose place it takes; its own is the first."""
     suffixes: tuple[str, ...]
-    """Of its files, the .log last."""
+    """The suffixes of its files, the .log last."""
     size_bytes: int
 
 

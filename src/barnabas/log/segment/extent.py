@@ -19,7 +19,7 @@ __all__ = ["Extent", "survey"]
 
 _ENTRY = struct.Struct(">ii")
 _FEW_BYTES = 8192
-"""To walk so many takes less time than to open an index."""
+"""Walking this many takes less time than opening an index."""
 
 
 class Extent(NamedTuple):
@@ -28,7 +28,8 @@ class Extent(NamedTuple):
     base_offset: int
     """By the file's name."""
     first_offset: int
-    """Of the first batch; the base offset where there is none, or where only this number is damaged."""
+    """The first offset of the first batch; the base offset where there is none, or where only this
+    number is damaged."""
     next_offset: int
     """After the last whole batch."""
     position: int

@@ -431,7 +431,7 @@ def _digests(flow: Flow, operations: Sequence[str]) -> list[str]:
 
 
 def _digest(value: Any) -> str:
-    """Of plain values: what is compared, for texts may hold secrets."""
+    """What is compared of a plain value, because texts may hold secrets."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 

@@ -153,7 +153,8 @@ class SinkOptions:
     topic: str | None = None
     flush_timeout_ms: int = 120_000
     on_refusal: str | None = None
-    """Of a flow's dead letters: what becomes of records that the topic refuses (`barnabas.pipelines.connector.letters`)."""
+    """For a flow's dead letters: what becomes of records that the topic refuses
+    (`barnabas.pipelines.connector.letters`)."""
     letters_file: str | None = None
 
     @classmethod

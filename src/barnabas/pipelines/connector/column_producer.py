@@ -89,7 +89,8 @@ class _Pending(NamedTuple):
     rows: EncodedRows
     batch: RowBatch
     position: str = ""
-    """Of a row that was refused before, what it was made of: it may have lost the header that says so."""
+    """For a row that was refused before, what it was made of: it may have lost the header that says
+    so."""
 
     def letter(self) -> Letter:
         """The batch's first row."""

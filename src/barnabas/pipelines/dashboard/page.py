@@ -16,7 +16,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
 }
-"""Of every answer."""
+"""The headers of every answer."""
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{name}</title>

@@ -18,7 +18,7 @@ from barnabas.base.errors import BarnabasError
 __all__ = ["ANY_PARAMETERS", "FunctionUse", "find_function", "parse_function", "run_function_file"]
 
 ANY_PARAMETERS = inspect.Signature([inspect.Parameter("_", inspect.Parameter.VAR_POSITIONAL)])
-"""Of a function whose parameters are not known before its file is run."""
+"""The signature of a function whose parameters are not known before its file is run."""
 
 _NAME_MAKERS = ("exec", "eval", "globals", "locals", "vars", "setattr", "modules")
 

@@ -53,7 +53,7 @@ __all__ = [
 _NOT_TEXT = "\\x"
 _BY_CODE_POINTS = "UTF8_BINARY"
 _FOLDER_BYTES = 250
-"""Of a folder's name, its column included."""
+"""The length of a folder's name at most, its column included."""
 _LOOKS_LIKE_BYTES = r"^\\x(?:[0-9a-f]{2})+$"
 
 

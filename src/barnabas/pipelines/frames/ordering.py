@@ -45,7 +45,7 @@ def order_type_problem(kind: str) -> str:
 
 
 def last_record(candidates: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Of the last records of a key in each partition the one that counts."""
+    """The record that counts, of the last records of a key in each partition."""
 
     def rank(record: Mapping[str, Any]) -> tuple[bool, Any, int]:
         time = record["timestamp"]

@@ -543,7 +543,8 @@ def visible_columns(results: DataFrame) -> DataFrame:
 def latest_per_key(
     batch: DataFrame, key: Sequence[str], order_by: str | None = None, *, marked: bool = False
 ) -> DataFrame:
-    """Of rows with an equal key the last one, as `barnabas.pipelines.frames.ordering` says, for an upsert takes a key once; drops the position.
+    """The last of the rows with an equal key, as `barnabas.pipelines.frames.ordering` says, for an
+    upsert takes a key once; drops the position.
 
     Rows that a join or a query made without a position have no order but that of ``order_by``: without it any of them stays. ``marked``
     adds the column `MIXED`: whether rows of the key came from several partitions, and no column orders them.

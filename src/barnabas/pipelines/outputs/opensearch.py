@@ -102,7 +102,7 @@ class OpenSearchIndex:
         self._wait = wait
         self._patience_s = _PATIENCE_AT_START_S
         self._uuid: str | None = None
-        """Of the index that this run writes to."""
+        """The uuid of the index that this run writes to."""
         parts = urllib.parse.urlsplit(sink.url)
         host = parts.hostname or ""
         host = f"[{host}]" if ":" in host else host

@@ -43,7 +43,8 @@ _JSON_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.5
 _LIMITS = {"connect_timeout": "10", "tcp_user_timeout": "30000"}
-"""Of libpq, unless the URL says otherwise: a host that does not answer at all is noticed."""
+"""Settings of libpq, unless the URL says otherwise: a host that does not answer at all is
+noticed."""
 _TIMES = tuple(f"timestamp({digits}) {zone} time zone" for digits in range(6) for zone in ("with", "without"))
 _ROUNDED = {"double precision": ("real",), "timestamptz": ("date", *_TIMES), "timestamp": ("date", *_TIMES)}
 """Types of ours, and those of columns that others made, which take several of our values for one."""

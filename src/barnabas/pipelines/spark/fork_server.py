@@ -129,7 +129,7 @@ class _Server:
         self._clients: dict[int, socket.socket] = {}
         """By the process that was forked for each."""
         self._deadlines_s: dict[int, float] = {}
-        """Of processes whose client is gone, when they are killed."""
+        """When processes whose client is gone are killed."""
 
     def run(self) -> socket.socket | None:
         """None in the server, at its end; in a forked process the connection to its client."""

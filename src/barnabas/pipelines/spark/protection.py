@@ -19,7 +19,8 @@ _OWN = "spark.authenticate.secret"
 _LOGIN_IN_ADDRESS = "://[^/?#\\s]*@"
 _REDACTED = f"(?i){HIDDEN_NAME}|{_LOGIN_IN_ADDRESS}"
 _REDACTED_OPTIONS = f"(?i)url|^place$|^query$|^source$|^registry$|{HIDDEN_NAME}"
-"""Of `barnabas.pipelines.frames.lookup`, too, whose option ``source`` has all properties of a client."""
+"""Options whose values Spark hides; those of `barnabas.pipelines.frames.lookup`, too, whose option
+``source`` has all properties of a client."""
 
 
 UNPROTECTED = (

@@ -103,7 +103,8 @@ class Source:
     watermark: Watermark | None = None
     max_bad: Limit | None = None
     record_columns: tuple[str, ...] = ()
-    """Of the record beside its value: ``key``, ``timestamp``, ``headers``; they become ``source_key`` and so on."""
+    """What is taken of the record beside its value: ``key``, ``timestamp``, ``headers``; they
+    become ``source_key`` and so on."""
 
     @property
     def field(self) -> str:

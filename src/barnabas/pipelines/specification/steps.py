@@ -120,7 +120,7 @@ class Lookup:
     refresh: str | None = None
     topic: str | None = None
     format: Format | None = None
-    """Of a topic's values; its columns are the table's."""
+    """The format of a topic's values; its columns are the table's."""
     kafka: dict[str, str] = field(default_factory=dict)
 
 

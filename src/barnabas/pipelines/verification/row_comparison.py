@@ -130,7 +130,8 @@ class TopicRecord(NamedTuple):
 
 
 class LastRecords(_TemporaryTables):
-    """Of each key of a topic the last record: in a partition the one that comes last, of several as `last_record` says.
+    """The last record of each key of a topic: in a partition the one that comes last, of several as
+    `last_record` says.
 
     Records without a key have no order among them: all count.
     """

@@ -44,7 +44,7 @@ class Position:
 
     def __init__(self, offset: int | None, *, is_new: bool = True) -> None:
         self.offset = offset
-        """Of the next record to be handed out; None until it is known."""
+        """The offset of the next record to be handed out; None until it is known."""
         self.next_fetch = offset
         self.waiting: deque[WaitingRecord] = deque()
         self.is_paused = False

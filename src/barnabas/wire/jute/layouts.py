@@ -30,7 +30,7 @@ children; Long pzxid."""
 LENGTH_AND_REPLY = struct.Struct(">iiqi")
 """The length of a frame, and ReplyHeader: Int xid, Long zxid, Int error."""
 REPLY_BYTES = LENGTH_AND_REPLY.size - 4
-"""Of a ReplyHeader."""
+"""The size of a ReplyHeader."""
 TXN_HEADER = struct.Struct(">qiqqi")
 """TxnHeader: Long session, Int cxid, Long zxid, Long time, Int type."""
 DIGEST = struct.Struct(">iq")

@@ -75,7 +75,7 @@ _REQUEST = struct.Struct(">qii")
 _REQUEST_FRAME = struct.Struct(">iqiq")
 _NO_IDENTITIES = b"\xff\xff\xff\xff"
 PACKET_BYTES = _HEAD.size + len(_NO_IDENTITIES)
-"""Of a packet beside its data."""
+"""The size of a packet beside its data."""
 _MAX_IDENTITIES = 1000
 _NODE_STAT_BYTES = 8 + 8 * 4 + 4 * 3 + 8 + 8
 _SESSION_BYTES = 12
@@ -151,7 +151,7 @@ def encode_packet(packet_type: int, zxid: int, data: bytes | bytearray, authinfo
 
 @lru_cache(maxsize=256)
 def _encode_identities(identities: tuple[Id, ...]) -> bytes:
-    """Of a connection; all its requests carry them."""
+    """The identities of a connection; all its requests carry them."""
     out = bytearray(_INT.pack(len(identities)))
     for scheme, name in identities:
         for text in (scheme, name):

@@ -95,7 +95,8 @@ def minimal_size(cls: type[Struct], version: int, flexible: bool) -> int:
 
 
 _HELD_BYTES = {**dict.fromkeys(FIXED, 32), **dict.fromkeys(("bool", "int8", "int16"), 0)}
-"""Of a number: Python has each small one once. What is not here is a text of a few letters."""
+"""What a number takes in memory: Python has each small one once. What is not here is a text of a
+few letters."""
 
 
 def held_bytes(cls: type[Struct], version: int) -> int:

@@ -167,7 +167,8 @@ def decide(staging: Staging, request: tuple[Sequence[tuple[int, PlainValues]]]) 
 
 
 def _failed(earlier: list[Change], code: int, count: int) -> Change:
-    """Of the earlier parts the transaction holds what was decided, and nothing happens."""
+    """The change of a failed multi: the transaction holds what was decided of the earlier parts,
+    and nothing happens."""
     later = [refused_change(ErrorCode.RUNTIME_INCONSISTENCY)] * (count - len(earlier) - 1)
     return Change(OpCode.MULTI, err=code, parts=[*earlier, refused_change(code), *later])
 

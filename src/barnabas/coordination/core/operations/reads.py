@@ -38,7 +38,7 @@ from barnabas.wire.jute.records import (
 __all__ = ["OPERATIONS"]
 
 _MOST_NAMES = 50_000
-"""Of the parts of a multiRead."""
+"""The most names that the parts of a multiRead return together."""
 
 
 def _readable(reading: Reading, path: str, perms: int = Perms.READ) -> DataNode:

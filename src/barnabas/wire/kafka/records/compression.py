@@ -63,7 +63,8 @@ _LZ4_HEADERS = {
     b"\x04\x22\x4d\x18\x60\x60\x51",
     b"\x04\x22\x4d\x18\x60\x70\x73",
 }
-"""Of such frames with blocks of up to 64 KiB, 256 KiB, 1 MiB and 4 MiB; the last byte is a checksum of the two before it."""
+"""The headers of such frames with blocks of up to 64 KiB, 256 KiB, 1 MiB and 4 MiB; the last byte
+is a checksum of the two before it."""
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
 _LZ4_LENGTH = struct.Struct("<I")

@@ -44,7 +44,7 @@ MOST_OBJECTS = 200_000
 _FEW_RECORDS = 4
 _MANY_RECORDS = 300
 _IMPORTING_PAYS = 50_000
-"""To walk so many takes about as long as the import."""
+"""Walking this many takes about as long as the import."""
 _PIECE_RECORDS = 4_096
 _LARGEST = 1 << 63
 _MOST_PLAIN = 16_384
