@@ -15,8 +15,8 @@ starts shares its slice.
 A `Lane` is for tasks that must not overlap, or of which few may be under way because they take much memory. A runner
 `apart` has a slice of its own, for work that must not wait for what clients ask for.
 
-A stop closes the tasks that wait (GeneratorExit at their yield); a thread that runs is left to end. A runner `apart` is not
-stopped with the other: its tasks go on while the loop runs.
+A stop closes the tasks that wait (GeneratorExit at their yield); a thread that runs is left to end.
+A runner `apart` is not stopped with the other: its tasks go on while the loop runs.
 
 Kafka has threads for this: request handlers, KafkaScheduler.
 """
@@ -136,9 +136,10 @@ class Runner:
         """Whether the slice is over for tasks that begin while others wait; None before the first of a turn."""
 
     def apart(self) -> "Runner":
-        """A runner with a slice of its own in each turn of the loop: its tasks do not wait behind those of this one.
+        """A runner with a slice of its own in each turn of the loop.
 
-        `stop` of this one does not stop it."""
+        Its tasks do not wait behind those of this one. `stop` of this one does not stop it.
+        """
         return Runner(self._clock, self._call_later, self._in_thread)
 
     def lane(self, most: int = 1, has_room: Callable[[], bool] | None = None) -> "Lane":

@@ -1,7 +1,7 @@
 """Checks the headers of batches: produced ones on a leader, replicated ones on a follower. Kafka: LogValidator.
 
-Here are the checks of the header and the CRC, which every batch passes. `conversion` checks the records: of compressed
-batches too, unless `compression.check` is off.
+Here are the checks of the header and the CRC, which every batch passes. `conversion` checks the
+records: of compressed batches too, unless `compression.check` is off.
 """
 
 from crc32c import crc32c

@@ -1,7 +1,7 @@
 """A leader's appends: batches of producers and coordinators that came together, taken one by one and appended in one write.
 
-There is no other append by a leader: `PartitionLog.append_as_leader` is a run of one batch. What is wrong with a batch
-is decided in one place for each rule:
+There is no other append by a leader: `PartitionLog.append_as_leader` is a run of one batch. What is
+wrong with a batch is decided in one place for each rule:
 
     append_checks    header, sizes, CRC
     conversion       records: sound, with keys, timestamps in range, in the topic's codec

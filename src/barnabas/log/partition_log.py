@@ -372,7 +372,7 @@ class PartitionLog:
     def apply_retention(self, now_ms: int, most: int | None = None) -> int:
         """Delete expired segments: below the log start offset, above retention.bytes, older than retention.ms. Return how many.
 
-        With ``most``, the oldest so many of them.
+        With ``most``, at most that many of them, the oldest first.
 
         Their files are renamed to ``.deleted`` and removed by `purge_deleted` after file.delete.delay.ms.
         """

@@ -12,7 +12,10 @@ __all__ = ["apply_retention"]
 
 
 def apply_retention(components: LogComponents, config: LogConfig, now_ms: int, most: int | None = None) -> int:
-    """Delete expired segments, with ``most`` the oldest so many of them; return their number. Raises `OSError`."""
+    """Delete expired segments, with ``most`` at most that many, the oldest first.
+
+    Returns their number. Raises `OSError`.
+    """
     segments = components.segments
     count = _count_deletable(components, config, now_ms, len(segments) if most is None else most)
     if not count:

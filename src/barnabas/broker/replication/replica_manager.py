@@ -138,7 +138,9 @@ class ReplicaManager:
         origin: int = Origin.CLIENT,
         checks: RecordValidator = AT_ONCE,
     ) -> AppendInfo:
-        """Append one batch to a partition that we lead. ``now_ms`` is wall time (for LogAppendTime).
+        """Append one batch to a partition that we lead.
+
+        ``now_ms`` is wall time (for LogAppendTime).
 
         ``checks`` decides when the records are checked. With `SHORT_CHECKS`, a check that takes long raises `LongCheckError`.
 
@@ -219,10 +221,11 @@ class ReplicaManager:
         isolation: Isolation,
         min_one_batch: bool,
     ) -> ReadResult:
-        """Batches of a partition that we lead, from ``offset`` on: at most ``max_bytes`` of them (but one whole batch with
-        ``min_one_batch``).
+        """Batches of a partition that we lead, from ``offset`` on: at most ``max_bytes`` of them
+        (but one whole batch with ``min_one_batch``).
 
-        Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
         log = self.partition(topic_partition).readable_log(NO_LEADER_EPOCH, only_leader=True)
         return read_log(log, offset, max_bytes, isolation, min_one_batch=min_one_batch)
@@ -483,7 +486,10 @@ class ReplicaManager:
 def new_folders(
     log_dirs: LogDirs, broker_id: int, changes: Iterable[tuple[TopicPartition, Uuid, StateChange]]
 ) -> list[FolderTask]:
-    """Folders that `ReplicaManager.become_leader_or_follower` will need: run them in a thread, then call `NewFolders.take`."""
+    """Folders that `ReplicaManager.become_leader_or_follower` will need.
+
+    Run them in a thread, then call `NewFolders.take`.
+    """
     wanted: dict[bool, list[tuple[TopicPartition, Uuid]]] = {True: [], False: []}
     for topic_partition, topic_id, change in changes:
         if broker_id in change.replicas:

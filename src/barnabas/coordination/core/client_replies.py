@@ -1,7 +1,8 @@
 """What clients are answered, and how long they wait for it.
 
-A write is answered by `FinalRequestProcessor`, through `answers.answer_together`. A read is answered here, from the committed tree: at once,
-behind the session's own earlier writes, or in slices if it takes long.
+A write is answered by `FinalRequestProcessor`, through `answers.answer_together`. A read is
+answered here, from the committed tree: at once, behind the session's own earlier writes, or in
+slices if it takes long.
 
 In ZooKeeper: `FinalRequestProcessor.processRequest`, and `ZooKeeperServer.shouldThrottle`.
 """

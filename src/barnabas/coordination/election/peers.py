@@ -1,8 +1,8 @@
 """The edge of elections: the election port, the connections to the other members, and the timer.
 
 It carries out what `FastLeaderElection` and `Links` decide. What others can make it hold is bounded: a connection must
-send its greeting within a second, only so many may be without one, a message that has begun must be whole within a
-second, and a peer that does not read is cut off.
+send its greeting within a second, only a limited number may be without one, a message that has
+begun must be whole within a second, and a peer that does not read is cut off.
 
 In ZooKeeper: `QuorumCnxManager`, with its `Listener`, `SendWorker` and `RecvWorker`.
 """

@@ -93,7 +93,7 @@ def _user() -> str:
 
 
 class CoordinationServer:
-    """A server of the ZooKeeper protocol, alone or a member of an ensemble, on the running event loop.
+    """A ZooKeeper server, alone or a member of an ensemble, on the running event loop.
 
     ``settings`` are those of `barnabas.coordination.server.settings.parse_settings`, and ``config_path`` is the absolute path of
     the zoo.cfg that they come from, which a reconfiguration rewrites. ``peer_config`` is what `read_peer_config` makes of the

@@ -98,7 +98,8 @@ class FormatExample(NamedTuple):
 class FormatKind:
     """What the rest of the program asks about the formats of one ``type``.
 
-    A kind is a subclass with one object, which is registered (`barnabas.pipelines.formats.registry`); it needs no other place.
+    A kind is a subclass with one object, which is registered
+    (`barnabas.pipelines.formats.registry`); it needs no other place.
     A kind that needs packages imports them inside of its methods: all kinds are imported whenever a flow's file is read.
     """
 

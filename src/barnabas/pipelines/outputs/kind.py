@@ -1,8 +1,9 @@
 """What a kind of output is: how it is declared, where it writes, and the table that takes its batches. Needs no package.
 
-A kind is a subclass of `TableKind` with one object, which is registered in `barnabas.pipelines.outputs.registry`.
-A table needs no other place: reading a flow's file, its check, dry run, run, dashboard and verification ask the registered
-object. Topics and functions are also named where Spark writes them.
+A kind is a subclass of `TableKind` with one object, which is registered in
+`barnabas.pipelines.outputs.registry`. A table needs no other place: reading a flow's file, its
+check, dry run, run, dashboard and verification ask the registered object. Topics and functions are
+also named where Spark writes them.
 
 A kind that needs packages imports them inside of its methods: all kinds are imported whenever a flow's file is read.
 """

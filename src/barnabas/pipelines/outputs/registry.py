@@ -41,7 +41,10 @@ _KINDS: dict[str, OutputKind[Any]] = {
 
 
 def register_output(kind: TableKind[Any]) -> None:
-    """Let flows name another kind of tables. Raises `TypeError` for another kind, `ValueError` if its name is taken."""
+    """Let flows name another kind of tables.
+
+    Raises `TypeError` for a kind that is none of tables, `ValueError` if its name is taken.
+    """
     if not isinstance(kind, TableKind):
         raise TypeError(f"{kind!r} is no TableKind")
     if kind.type in _KINDS:
