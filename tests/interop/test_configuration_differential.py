@@ -30,7 +30,13 @@ BROKER, BROKER_LOGGER = 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 DEFAULT_SOURCE = 5
 
-OUR_OWN = {"log.flush.before.ack", "metrics.http.address", "metrics.http.topics", "replica.lag.max.messages"}
+OUR_OWN = {
+    "log.compression.check",
+    "log.flush.before.ack",
+    "metrics.http.address",
+    "metrics.http.topics",
+    "replica.lag.max.messages",
+}
 OTHER_DEFAULTS = {"max.connections", "max.connections.per.ip"}
 READ_ONLY_HERE = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
 

@@ -66,7 +66,7 @@ class Wire:
         self.socket.close()
 
 
-OUR_OWN_CONFIGS = {"flush.before.ack"}
+OUR_OWN_CONFIGS = {"compression.check", "flush.before.ack"}
 
 
 def creatable(name: str, partitions: int = 1, factor: int = 1, **configs: str | None) -> CreatableTopic:
