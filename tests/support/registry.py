@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -78,9 +79,7 @@ def serving(answer: bytes) -> Iterator[str]:
                 while True:
                     connection, _ = listening.accept()
                     with connection:
-                        request = b""
-                        while not request.endswith((b"\r\n\r\n", b"}")) and (data := connection.recv(65536)):
-                            request += data
+                        _read_request(connection)  # what is not read when it is closed resets the connection
                         connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
@@ -90,6 +89,18 @@ def serving(answer: bytes) -> Iterator[str]:
         finally:
             listening.shutdown(socket.SHUT_RDWR)
             thread.join(60)
+
+
+def _read_request(connection: socket.socket) -> None:
+    """The head of a request and its body, which may come behind it."""
+    request = b""
+    while b"\r\n\r\n" not in request and (data := connection.recv(65536)):
+        request += data
+    head, _, body = request.partition(b"\r\n\r\n")
+    size = re.search(rb"(?i)content-length: *(\d+)", head)
+    left = int(size[1]) - len(body) if size else 0
+    while left > 0 and (data := connection.recv(65536)):
+        left -= len(data)
 
 
 def with_id(schema_id: int, value: bytes) -> bytes:
