@@ -195,6 +195,20 @@ def test_the_end_of_a_run_is_kept_with_its_reason(begun: Path) -> None:
 COMMANDS = (["reset"], ["rewind", "--to", '{"a": {"0": 1}}'])
 
 
+def test_figures_that_come_after_the_end_do_not_hide_it(begun: Path) -> None:
+    """Spark's listener is called in a thread of its own; the next run begins with no figures."""
+    checkpoint = Checkpoint(flow_in(begun))
+    checkpoint.note_run({})
+    checkpoint.note_end("done")
+    checkpoint.note_run({"rows": 3})
+    assert checkpoint.last_run()["status"] == "done"
+    assert "rows" not in checkpoint.last_run()
+    checkpoint.note_run({})
+    checkpoint.note_run({"rows": 4})
+    assert checkpoint.last_run()["rows"] == 4
+    assert "status" not in checkpoint.last_run()
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each[0])
 def test_as_json_a_reset_and_a_rewind_are_done_when_they_say_so(
     begun: Path, command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ import os
 import re
 import shutil
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,6 +56,8 @@ __all__ = [
 ]
 
 _NOTE_S = 5.0
+_writing = threading.Lock()
+"""Held while run.json is read and written."""
 _CONTEXT = 80
 """Characters of an operation's text that messages show before and after what differs."""
 _OURS = re.compile(
@@ -221,17 +224,26 @@ class Checkpoint:
         return {}
 
     def note_run(self, figures: Mapping[str, Any]) -> None:
-        """Keep the figures of the run that goes on now; it began when this is called first."""
-        if not self._began:
+        """Keep the figures of the run that goes on now; it began when this is called first, with none.
+
+        Spark's listener is called in a thread of its own, for the last batch a moment after the end at times: figures of a run
+        that has ended are left out.
+        """
+        with _writing:
             last = self.last_run()
-            goes_on = last.get("pid") == os.getpid() and "ended" not in last
-            self._began = str(last["started"]) if goes_on and "started" in last else _now()
-        self._note({"pid": os.getpid(), "started": self._began, **figures})
+            has_ended = last.get("pid") == os.getpid() and "ended" in last
+            if figures and has_ended:
+                return
+            if not self._began:
+                goes_on = last.get("pid") == os.getpid() and not has_ended
+                self._began = str(last["started"]) if goes_on and "started" in last else _now()
+            self._note({"pid": os.getpid(), "started": self._began, **figures})
 
     def note_end(self, status: str, reason: str | None = None) -> None:
         """Keep how and when the run ended, beside its last figures."""
-        self._began = None
-        self._note({**self.last_run(), "ended": _now(), "status": status, "reason": reason})
+        with _writing:
+            self._began = None
+            self._note({**self.last_run(), "ended": _now(), "status": status, "reason": reason})
 
     def _note(self, run: Mapping[str, Any]) -> None:
         path = self.folder / "run.json"
