@@ -3,6 +3,7 @@
 import contextlib
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,8 @@ def test_apaches_mirror_client_translates_offsets_and_sees_the_way(
         admin.alter_group_offsets("shop", {places[0]: ends[places[0]], places[1]: ends[places[1]]})
         with mirror(barnabas_cluster, target, policy):
             eventually(lambda: count(target, remote) == 90, timeout_s=60, what="all is mirrored")
+            for heartbeats in ("heartbeats", "a.heartbeats"):
+                eventually(partial(count, target, heartbeats, 1), timeout_s=60, what=heartbeats)
             with Admin({"bootstrap.servers": target.bootstrap_servers}) as other:
                 eventually(lambda: other.topic_configs(remote)["retention.ms"].value == "3600000", what="it follows")
         wanted = {f"{remote}-0": ends[places[0]] - 10, f"{remote}-1": ends[places[1]]}
