@@ -239,7 +239,6 @@ SHARED_NAMES = {
 }
 PROTOCOLS = "Kafka's protocol and ZooKeeper's have one of each"
 CLIENT_AND_BROKER = "the client's question and the broker's answer to it have the operation's name"
-TYPE_AND_CODEC = "the type of a property's value, and the codec of values of that type"
 SHARED_BY_TWO = {
     "ErrorCode": ("wire/jute/errors.py", "wire/kafka/errors.py", PROTOCOLS),
     "Leader": ("broker/replication/partition.py", "coordination/zab/leader.py", PROTOCOLS),

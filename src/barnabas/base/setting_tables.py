@@ -15,6 +15,7 @@ In Kafka: `ConfigDef`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from barnabas.base.settings import Kind, Setting, ValueCheck, at_least, between, one_of
@@ -53,9 +54,7 @@ def read_table(
             _check(valid, checks or {}),
             required=default == "required",
         )
-        if check_of is not None:
-            setting = Setting(name, setting.kind, setting.default, doc, check_of(setting))
-        yield Row(setting, column)
+        yield Row(setting if check_of is None else replace(setting, check=check_of(setting)), column)
 
 
 def _check(valid: str, checks: Mapping[str, ValueCheck]) -> ValueCheck | None:

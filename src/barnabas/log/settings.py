@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.setting_tables import read_table
+from barnabas.base.setting_tables import Row, read_table
 from barnabas.base.settings import Definitions, Kind, Setting, ValueCheck, Values
 
 __all__ = [
@@ -182,27 +182,24 @@ def _synonyms(column: str) -> tuple[BrokerSynonym, ...]:
     return tuple(BrokerSynonym(name, int(factor or 1)) for name, _, factor in named)
 
 
-def _reasons(tables: Mapping[str, str]) -> dict[str, str]:
-    """The names in tables by their reasons, each with its reason."""
-    return {row.setting.name: reason for reason, text in tables.items() for row in read_table(text, _CHECKS)}
+def _by_reason(tables: Mapping[str, str]) -> list[tuple[str, Row]]:
+    """The rows of tables that stand by their reasons, each with its reason."""
+    return [(reason, row) for reason, text in tables.items() for row in read_table(text, _CHECKS)]
 
 
+_ROWS_WITHOUT_EFFECT, _ROWS_REFUSED = _by_reason(_WITHOUT_EFFECT), _by_reason(_REFUSED)
 _ROWS = sorted(
-    (
-        row
-        for text in (_WITH_EFFECT, *_WITHOUT_EFFECT.values(), *_REFUSED.values())
-        for row in read_table(text, _CHECKS)
-    ),
+    (*read_table(_WITH_EFFECT, _CHECKS), *(row for _, row in (*_ROWS_WITHOUT_EFFECT, *_ROWS_REFUSED))),
     key=lambda row: row.setting.name,
 )
 
 TOPIC_SETTINGS = Definitions(row.setting for row in _ROWS)
 """Every topic configuration of Kafka 3.9 by name, and two of our own: compression.check, flush.before.ack."""
 
-TOPIC_WITHOUT_EFFECT: Mapping[str, str] = _reasons(_WITHOUT_EFFECT)
+TOPIC_WITHOUT_EFFECT: Mapping[str, str] = {row.setting.name: reason for reason, row in _ROWS_WITHOUT_EFFECT}
 """Names that are accepted and change nothing, with the reason."""
 
-TOPIC_REFUSED: Mapping[str, str] = _reasons(_REFUSED)
+TOPIC_REFUSED: Mapping[str, str] = {row.setting.name: reason for reason, row in _ROWS_REFUSED}
 """Names of which any value but the default is an error, with the reason."""
 
 BROKER_SYNONYMS: Mapping[str, tuple[BrokerSynonym, ...]] = {

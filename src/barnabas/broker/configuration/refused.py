@@ -8,6 +8,7 @@ Kafka has no counterpart.
 """
 
 from difflib import get_close_matches
+from functools import partial
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Setting, ValueCheck
@@ -242,19 +243,23 @@ ROWS_REFUSED: list[BrokerRow] = []
 _MISSING: dict[str, str] = {}
 
 
-def _check(setting: Setting) -> ValueCheck:
+def _check(missing: str, setting: Setting) -> ValueCheck:
     harmless: list[object] = [setting.parse(_HARMLESS[setting.name])] if setting.name in _HARMLESS else []
     if setting.default is not None:
         harmless.append(setting.parse(setting.default))
-    return refuse_protection(setting.name, _MISSING[setting.name], *harmless)
+    return refuse_protection(setting.name, missing, *harmless)
+
+
+def _refused_rows(missing: str, text: str) -> list[BrokerRow]:
+    rows = list(read_broker_table(text, check_of=partial(_check, missing)))
+    _MISSING.update((row.setting.name, missing) for row in rows)
+    return rows
 
 
 for _missing, _text in _TABLES.items():
-    _MISSING.update((row.setting.name, _missing) for row in read_broker_table(_text))
-    ROWS_REFUSED += read_broker_table(_text, check_of=_check)
+    ROWS_REFUSED += _refused_rows(_missing, _text)
 
-_MISSING.update(dict.fromkeys(("super.users", "allow.everyone.if.no.acl.found"), "clients are not authorized"))
-NOT_LISTED: list[BrokerRow] = list(read_broker_table(_AUTHORIZER_TABLE, check_of=_check))
+NOT_LISTED: list[BrokerRow] = _refused_rows("clients are not authorized", _AUTHORIZER_TABLE)
 """Properties that DescribeConfigs does not list."""
 
 _SETTINGS = {row.setting.name: row.setting for row in (*ROWS_REFUSED, *NOT_LISTED)}
