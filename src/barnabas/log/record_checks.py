@@ -56,6 +56,9 @@ _BYTES_A_RECORD: Mapping[int, int] = {
 """Unpacking this many bytes takes as long as reading a record."""
 _OPENED_RECORDS = 96
 """What a body that compresses well takes more."""
+_BYTES_OF_HEADERS = 512
+"""Headers of so many bytes take as long to read as a record."""
+_LEAST_EFFORT = 16
 _MANY_BLOCKS = 256
 """Some 0.3 ms."""
 
@@ -131,11 +134,14 @@ class LongCheckError(BarnabasError):
 
 
 def effort(fields: HeaderFields) -> int:
-    """How long a short check takes, in microseconds: about as many as there are records to read."""
-    count, kind = fields[12], fields[5] & COMPRESSION_MASK
-    if not kind:
-        return count
-    return _OPENED_RECORDS + count + fields[1] // _BYTES_A_RECORD.get(kind, 1)
+    """How long a short check takes, in microseconds: about as many as there are records to read.
+
+    Whatever the header claims, a batch costs something: also one that is refused, or has no records.
+    """
+    length, count, kind = fields[1], fields[12], fields[5] & COMPRESSION_MASK
+    if kind:
+        count += _OPENED_RECORDS + length // _BYTES_A_RECORD.get(kind, 1)
+    return max(count, length // _BYTES_OF_HEADERS, _LEAST_EFFORT)
 
 
 class _AtOnce:

@@ -1,6 +1,6 @@
 """What a Produce request asks for, the rules that it must keep, and its appends to the logs.
 
-A `Produce` says what is to be done, whoever read it from the request's bytes (`barnabas.broker.apis.produce`). `append` does it,
+A `Produce` says what is to be done, whichever reader read it from the request's bytes (`barnabas.broker.apis.produce`). `append` does it,
 for all requests that arrived together, and leaves a `BatchOutcome` for each of their partitions.
 
 - Each batch is decided here: what the request may ask for (`check_request`), for a topic (`check_topic`) and with a batch
@@ -49,10 +49,6 @@ _RECORDS_A_TURN = 2_048
 """Some 2 ms. A count, because what was taken is written before others have their turn: one write for each of them."""
 _A_WRITE = 128
 """A log's first write, which opens files, takes as long as checking this many records."""
-_A_BATCH = 16
-"""A batch takes as long as this many records, also one that is refused or has none."""
-_BYTES_A_RECORD = 9
-"""A record with headers takes as long as one for each 512 bytes, as a power of two."""
 _NO_RECORDS = memoryview(b"")
 PRODUCE_TOPIC_IDS = 13
 """The first version that names topics by their ids."""
@@ -257,8 +253,7 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
                 logger.exception("Records for %s cannot be appended", topic_partition)
                 outcome = runs.refuse(topic_partition.topic, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             outcomes.append(outcome)
-            # Whatever a header claims, a batch costs something, and none more than a turn.
-            left -= max(effort(header) if header[5] else header[12], header[1] >> _BYTES_A_RECORD, _A_BATCH)
+            left -= effort(header)
             if left < 0:
                 runs.write()
                 produce.own_batches()
@@ -346,7 +341,7 @@ class _Runs:
         try:
             _, count, size_bytes = run.batches.write()
         except Exception as error:
-            # Also what nobody expects is the outcome of these batches, not of the one that came behind them.
+            # An unexpected error, too, is the outcome of these batches, not of the one that came behind them.
             if not isinstance(error, KafkaError):
                 logger.exception("Records for %s cannot be written", topic_partition)
                 error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
