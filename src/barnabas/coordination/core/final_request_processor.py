@@ -166,8 +166,10 @@ class FinalRequestProcessor:
             may_fire = False
             if on_data or on_children:
                 may_fire = not change.path or concerned(change.path, change.parent_path)
+            # What is not one more reply of the same kind comes behind those: it may end the connection.
             if replies and (
-                may_fire or (client is not None and (client is not answered or since_ms != answered_since_ms))
+                may_fire
+                or (client is not None and (reply is None or client is not answered or since_ms != answered_since_ms))
             ):
                 self._answer(answered, replies, answered_since_ms, now_ms)
                 replies = []
@@ -183,9 +185,6 @@ class FinalRequestProcessor:
                     replies = []
                     self._replies.read_on(client, now_ms)
             elif client is not None:
-                if replies:  # it may be the end of their connection
-                    self._answer(answered, replies, answered_since_ms, now_ms)
-                    replies = []
                 self._answer_session(client, opcode, change, now_ms - since_ms, now_ms)
             if type(change) is SessionChange and change.type == OpCode.CLOSE_SESSION:
                 if replies:
