@@ -135,6 +135,11 @@ class Dispatcher:
         self._rejected = 0
         self._rejections_logged_from_ms = 0
 
+    def handler_of(self, key: int, version: int) -> RequestHandler | None:
+        """The handler of an API, if it serves this version."""
+        handler = self.handlers.get(key)
+        return handler if handler is not None and handler.min_version <= version <= handler.max_version else None
+
     def handle(self, request: Request, handler: RequestHandler) -> None:
         """Serve one request; its response comes through the request."""
         purgatory = self._purgatory
@@ -358,8 +363,8 @@ class ClientConnection:
         now_ms = self.last_active_ms = dispatcher.clock.monotonic_ms()
         try:
             key, version, correlation_id, client_id, offset = decode_request_header(data)
-            handler = dispatcher.handlers.get(key)
-            if handler is None or not handler.min_version <= version <= handler.max_version:
+            handler = dispatcher.handler_of(key, version)
+            if handler is None:
                 self._unsupported(key, version, correlation_id)
                 return
             self._key = key
@@ -453,8 +458,8 @@ class ClientConnection:
 
     def drops(self, head: bytes, frame_bytes: int) -> bool:
         key, version, _ = _HEAD.unpack(head)
-        handler = self._dispatcher.handlers.get(key)
-        if handler is None or not handler.min_version <= version <= handler.max_version:
+        handler = self._dispatcher.handler_of(key, version)
+        if handler is None:
             return True
         is_too_large = frame_bytes > handler.max_request_bytes
         if is_too_large and handler.too_large is None:
@@ -474,9 +479,9 @@ class ClientConnection:
 
     def dropped(self, head: bytes) -> None:
         key, version, correlation_id = _HEAD.unpack(head)
-        handler = self._dispatcher.handlers.get(key)
+        handler = self._dispatcher.handler_of(key, version)
         self.last_active_ms = self._dispatcher.clock.monotonic_ms()
-        if handler is None or not handler.min_version <= version <= handler.max_version:
+        if handler is None:
             self._unsupported(key, version, correlation_id)
         elif handler.too_large is not None:  # else the connection is closing
             self._key = key
