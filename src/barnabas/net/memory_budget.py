@@ -12,7 +12,7 @@ peer does not read. A pile belongs to one connection. The budget has one limit f
 - From the limit on (`FULL`) only the frames that have their turn are read.
 
 The connections of late piles are closed, the latest first, until the sum is below half. How long a pile without a turn may
-stand still depends on what waits for peers alone, because a peer is not to blame for what the server has yet to serve. From
+stand still depends on what waits for peers alone, because a peer cannot help what the server has yet to serve. From
 half of the limit on a pile is late that has moved less than `LEAST_BYTES_A_S` for `PATIENCE_MS`. From the limit on it is late
 when it has not moved for `PATIENCE_FULL_MS`, or has waited for `LONGEST_FULL_MS`.
 

@@ -11,7 +11,7 @@ it is left, and a handler that keeps its frame for ever keeps one buffer from be
 - There are at most `MOST_BUFFERS`, fewer where they would take more than a share of what may wait in memory, and they count
   as bytes that wait.
 - When memory is short, none is lent, and those that are free are given up.
-- Those that nobody needed for `BUFFER_IDLE_S` are given up, and the C library is asked to return their memory.
+- Those that were not needed for `BUFFER_IDLE_S` are given up, and the C library is asked to return their memory.
 
 In Kafka: `BufferSupply`, and `SimpleMemoryPool`, whose buffers are given back by the request that has them.
 """

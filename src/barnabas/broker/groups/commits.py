@@ -1,6 +1,6 @@
 """What an OffsetCommit asks for, and its records.
 
-An `OffsetCommit` says what is to be done, whoever read it from the request's bytes (`barnabas.broker.apis.offset_commit`). Its
+An `OffsetCommit` says what is to be done, whichever reader read it from the request's bytes (`barnabas.broker.apis.offset_commit`). Its
 preparation reads only the request and the metadata, so other requests may run between its slices. What depends on the
 group is decided in one step afterwards (`GroupCoordinator.commit_offsets`).
 

@@ -38,7 +38,7 @@ class Sink(Protocol):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which its rows are told apart."""
+        """The columns that distinguish its rows."""
         ...
 
     @property

@@ -214,7 +214,7 @@ def has_arrays(struct_type: type[Struct]) -> bool:
 STRUCTURES_A_STEP = 128
 """A reader or a writer that is a task yields after this many structures, some tenths of a
 millisecond. Not after each: to look at the time costs as much as a small one. And what ends before
-its first yield is known to be small, so it is kept by nobody."""
+its first yield is known to be small, so nothing keeps it."""
 
 
 def structures_in(value: object) -> Sequence[Struct]:
