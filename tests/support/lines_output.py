@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.outputs.declared import NoResultError, OutputError
-from barnabas.pipelines.outputs.kind import Declaration, LocalPlace, TableKind, read_deletion
+from barnabas.pipelines.outputs.kind import Declaration, LocalPlace, TableKind, TableOpening, read_deletion
 from barnabas.pipelines.outputs.table import OutputTable, TableState, split_deleted
 
 
@@ -88,15 +88,7 @@ class LinesKind(TableKind[LinesSink]):
     def local_place(self, sink: LinesSink) -> LocalPlace:
         return LocalPlace(sink.path)
 
-    def open(
-        self,
-        sink: LinesSink,
-        types: Mapping[str, str],
-        schema: pa.Schema,
-        *,
-        rows_change: bool,
-        is_stopped: Callable[[], bool],
-    ) -> OutputTable:
+    def open(self, sink: LinesSink, opening: TableOpening) -> OutputTable:
         return LinesFile(sink)
 
     def inspect(self, sink: LinesSink, flow: str, query: str) -> TableState | None:

@@ -85,6 +85,7 @@ DECIDING_IN_EDGES = {
     "pipelines/formats/declared.py",
     "pipelines/outputs/declared.py",
     "pipelines/outputs/epochs.py",
+    "pipelines/outputs/index_kinds.py",
     "pipelines/outputs/sinks.py",
     "pipelines/progress/summary_text.py",
     "pipelines/running/expression_places.py",

@@ -1,17 +1,18 @@
 """The kinds ``sqlite``, ``duckdb`` and ``postgresql``: tables of databases. Needs no package."""
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from barnabas.pipelines.flow_file.addresses import postgres_problem
-from barnabas.pipelines.outputs.declared import DatabaseSink
+from barnabas.pipelines.outputs.declared import DatabaseSink, TableSink
 from barnabas.pipelines.outputs.kind import (
     Declaration,
     KeyLimits,
     LocalPlace,
     TableKind,
+    TableOpening,
     read_deletion,
     read_table_name,
     real_path,
@@ -22,11 +23,25 @@ if TYPE_CHECKING:
 
     from barnabas.pipelines.outputs.table import OutputTable, TableState
 
-__all__ = ["DUCKDB", "POSTGRESQL", "POSTGRES_KEY_BYTES", "SQLITE"]
+__all__ = ["DUCKDB", "POSTGRESQL", "POSTGRES_KEY_BYTES", "SQLITE", "RowTableKind"]
+
+T = TypeVar("T", bound=TableSink)
 
 POSTGRES_KEY_BYTES = 2500
 """How many bytes the texts of a key may have for PostgreSQL: an entry of its index has 2,704, its other columns included."""
 _ADDRESS = 'like "postgresql://user@host/database"'
+
+
+class RowTableKind(TableKind[T]):
+    """A kind whose table is read by its `rows`; what `read` gives is made of these."""
+
+    def rows(self, sink: T, wait: Callable[[float], None]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        raise NotImplementedError
+
+    def read(self, sink: T, wait: Callable[[float], None]) -> "pa.Table":
+        from barnabas.pipelines.outputs.results import as_table
+
+        return as_table(*self.rows(sink, wait))
 
 
 class _FileKind(TableKind[DatabaseSink]):
@@ -48,38 +63,25 @@ class _FileKind(TableKind[DatabaseSink]):
         return replace(sink, url=path)
 
 
-class _SqliteKind(_FileKind):
+class _SqliteKind(_FileKind, RowTableKind[DatabaseSink]):
     type: ClassVar[str] = "sqlite"
     template: ClassVar[str] = 'path = "state/{name}.db"\ntable = "results"'
 
-    def open(
-        self,
-        sink: DatabaseSink,
-        types: Mapping[str, str],
-        schema: "pa.Schema",  # noqa: ARG002  # not of all kinds
-        *,
-        rows_change: bool,  # noqa: ARG002  # not of all kinds
-        is_stopped: Callable[[], bool],  # noqa: ARG002  # not of all kinds
-    ) -> "OutputTable":
+    def open(self, sink: DatabaseSink, opening: TableOpening) -> "OutputTable":
         from barnabas.pipelines.outputs.sqlite_table import SqliteTable
 
-        return SqliteTable(sink, types)
+        return SqliteTable(sink, opening.types)
 
     def inspect(self, sink: DatabaseSink, flow: str, query: str) -> "TableState | None":
         from barnabas.pipelines.outputs.sqlite_table import inspect_sqlite
 
         return inspect_sqlite(sink.url, sink.table, flow, query)
 
-    def read(self, sink: DatabaseSink, wait: Callable[[float], None]) -> "pa.Table":  # noqa: ARG002  # not of all kinds
-        from barnabas.pipelines.outputs.results import as_table, read_sqlite_rows
-
-        return as_table(*read_sqlite_rows(sink.url, sink.table))
-
     def rows(
         self,
         sink: DatabaseSink,
         wait: Callable[[float], None],  # noqa: ARG002  # not of all kinds
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         from barnabas.pipelines.outputs.results import read_sqlite_rows
 
         return read_sqlite_rows(sink.url, sink.table)
@@ -89,18 +91,10 @@ class _DuckDbKind(_FileKind):
     type: ClassVar[str] = "duckdb"
     template: ClassVar[str] = 'path = "state/{name}.duckdb"\ntable = "results"'
 
-    def open(
-        self,
-        sink: DatabaseSink,
-        types: Mapping[str, str],
-        schema: "pa.Schema",  # noqa: ARG002  # not of all kinds
-        *,
-        rows_change: bool,  # noqa: ARG002  # not of all kinds
-        is_stopped: Callable[[], bool],  # noqa: ARG002  # not of all kinds
-    ) -> "OutputTable":
+    def open(self, sink: DatabaseSink, opening: TableOpening) -> "OutputTable":
         from barnabas.pipelines.outputs.duckdb_table import DuckTable
 
-        return DuckTable(sink, types)
+        return DuckTable(sink, opening.types)
 
     def inspect(self, sink: DatabaseSink, flow: str, query: str) -> "TableState | None":
         from barnabas.pipelines.outputs.duckdb_table import inspect_duckdb
@@ -113,7 +107,7 @@ class _DuckDbKind(_FileKind):
         return read_duckdb(sink, wait)
 
 
-class _PostgresKind(TableKind[DatabaseSink]):
+class _PostgresKind(RowTableKind[DatabaseSink]):
     type: ClassVar[str] = "postgresql"
     template: ClassVar[str] = (
         'url = "postgresql://localhost/postgres"   # ${{NAME}} takes a password from the environment\ntable = "results"'
@@ -130,34 +124,21 @@ class _PostgresKind(TableKind[DatabaseSink]):
     def places(self, sink: DatabaseSink) -> set[object]:
         return {(sink.url, sink.table)}
 
-    def open(
-        self,
-        sink: DatabaseSink,
-        types: Mapping[str, str],
-        schema: "pa.Schema",  # noqa: ARG002  # not of all kinds
-        *,
-        rows_change: bool,  # noqa: ARG002  # not of all kinds
-        is_stopped: Callable[[], bool],
-    ) -> "OutputTable":
+    def open(self, sink: DatabaseSink, opening: TableOpening) -> "OutputTable":
         from barnabas.pipelines.outputs.postgres_table import PostgresTable
 
-        return PostgresTable(sink, types, is_stopped=is_stopped)
+        return PostgresTable(sink, opening.types, is_stopped=opening.is_stopped)
 
     def inspect(self, sink: DatabaseSink, flow: str, query: str) -> "TableState | None":
         from barnabas.pipelines.outputs.postgres_table import inspect_postgres
 
         return inspect_postgres(sink, flow, query)
 
-    def read(self, sink: DatabaseSink, wait: Callable[[float], None]) -> "pa.Table":  # noqa: ARG002  # not of all kinds
-        from barnabas.pipelines.outputs.results import as_table, read_postgres_rows
-
-        return as_table(*read_postgres_rows(sink))
-
     def rows(
         self,
         sink: DatabaseSink,
         wait: Callable[[float], None],  # noqa: ARG002  # not of all kinds
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         from barnabas.pipelines.outputs.results import read_postgres_rows
 
         return read_postgres_rows(sink)

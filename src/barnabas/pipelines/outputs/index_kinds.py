@@ -1,24 +1,24 @@
 """The kinds ``search`` and ``opensearch``: indexes for search. Needs no package."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from barnabas.pipelines.flow_file.fields import check_web_address
+from barnabas.pipelines.outputs.database_kinds import RowTableKind
 from barnabas.pipelines.outputs.declared import OpenSearchSink, SearchSink
 from barnabas.pipelines.outputs.kind import (
     Declaration,
     LocalPlace,
     TableKind,
+    TableOpening,
     read_deletion,
     read_table_name,
     real_path,
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from barnabas.pipelines.outputs.table import OutputTable, TableState
 
 __all__ = ["OPENSEARCH", "SEARCH"]
@@ -28,7 +28,7 @@ _PARTS = ("", "_data", "_idx", "_content", "_docsize", "_config")
 _INDEX = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
-class _SearchKind(TableKind[SearchSink]):
+class _SearchKind(RowTableKind[SearchSink]):
     type: ClassVar[str] = "search"
     template: ClassVar[str] = 'path = "state/{name}-search.db"\ntable = "results"\ntext = ["{text}"]'
 
@@ -48,34 +48,21 @@ class _SearchKind(TableKind[SearchSink]):
     def local_place(self, sink: SearchSink) -> LocalPlace:
         return LocalPlace(sink.path)
 
-    def open(
-        self,
-        sink: SearchSink,
-        types: Mapping[str, str],
-        schema: "pa.Schema",  # noqa: ARG002  # not of all kinds
-        *,
-        rows_change: bool,  # noqa: ARG002  # not of all kinds
-        is_stopped: Callable[[], bool],  # noqa: ARG002  # not of all kinds
-    ) -> "OutputTable":
+    def open(self, sink: SearchSink, opening: TableOpening) -> "OutputTable":
         from barnabas.pipelines.outputs.search import SearchIndex
 
-        return SearchIndex(sink, types)
+        return SearchIndex(sink, opening.types)
 
     def inspect(self, sink: SearchSink, flow: str, query: str) -> "TableState | None":
         from barnabas.pipelines.outputs.sqlite_table import inspect_sqlite
 
         return inspect_sqlite(sink.path, sink.table, flow, query)
 
-    def read(self, sink: SearchSink, wait: Callable[[float], None]) -> "pa.Table":  # noqa: ARG002  # not of all kinds
-        from barnabas.pipelines.outputs.results import as_table, read_sqlite_rows
-
-        return as_table(*read_sqlite_rows(sink.path, sink.table))
-
     def rows(
         self,
         sink: SearchSink,
         wait: Callable[[float], None],  # noqa: ARG002  # not of all kinds
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         from barnabas.pipelines.outputs.results import read_sqlite_rows
 
         return read_sqlite_rows(sink.path, sink.table)
@@ -106,18 +93,10 @@ class _OpenSearchKind(TableKind[OpenSearchSink]):
     def places(self, sink: OpenSearchSink) -> set[object]:
         return {(sink.url, sink.table)}
 
-    def open(
-        self,
-        sink: OpenSearchSink,
-        types: Mapping[str, str],
-        schema: "pa.Schema",  # noqa: ARG002  # not of all kinds
-        *,
-        rows_change: bool,  # noqa: ARG002  # not of all kinds
-        is_stopped: Callable[[], bool],
-    ) -> "OutputTable":
+    def open(self, sink: OpenSearchSink, opening: TableOpening) -> "OutputTable":
         from barnabas.pipelines.outputs.opensearch import OpenSearchIndex
 
-        return OpenSearchIndex(sink, types, is_stopped=is_stopped)
+        return OpenSearchIndex(sink, opening.types, is_stopped=opening.is_stopped)
 
     def inspect(self, sink: OpenSearchSink, flow: str, query: str) -> "TableState | None":
         from barnabas.pipelines.outputs.opensearch import OpenSearchIndex

@@ -31,6 +31,7 @@ __all__ = [
     "OutputKind",
     "SourceCluster",
     "TableKind",
+    "TableOpening",
     "read_deletion",
     "read_table_name",
     "real_path",
@@ -78,6 +79,19 @@ class KeyLimits(NamedTuple):
     most_bytes: int
 
 
+class TableOpening(NamedTuple):
+    """What the table of an output is to take."""
+
+    types: Mapping[str, str]
+    """The rows' columns, as Spark names their types."""
+    schema: "pa.Schema"
+    """The same for Arrow."""
+    rows_change: bool
+    """Whether rows come again with other figures."""
+    is_stopped: Callable[[], bool]
+    """Asked while a server that went away is waited for."""
+
+
 class OutputKind(Generic[S]):
     """What the rest of the program asks about the outputs of one ``type``."""
 
@@ -122,19 +136,8 @@ class TableKind(OutputKind[T]):
     empty_folder_is_null: ClassVar[str] = ""
     """The system that takes an empty text in ``partition_by`` for null, and whose folders have names of limited length."""
 
-    def open(
-        self,
-        sink: T,
-        types: Mapping[str, str],
-        schema: "pa.Schema",
-        *,
-        rows_change: bool,
-        is_stopped: Callable[[], bool],
-    ) -> "OutputTable":
-        """The table, connected and prepared; ``types`` and ``schema`` are the rows' columns for Spark and for Arrow.
-
-        ``is_stopped`` is asked while a server that went away is waited for. Raises `BarnabasError`.
-        """
+    def open(self, sink: T, opening: TableOpening) -> "OutputTable":
+        """The table, connected and prepared. Raises `BarnabasError`."""
         raise NotImplementedError
 
     def inspect(self, sink: T, flow: str, query: str) -> "TableState | None":

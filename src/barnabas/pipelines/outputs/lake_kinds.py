@@ -1,13 +1,13 @@
 """The kinds ``parquet`` and ``delta``: tables of a lake. Needs no package."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from barnabas.pipelines.flow_file.fields import NAME, SpecTable
 from barnabas.pipelines.outputs.declared import LakeSink
-from barnabas.pipelines.outputs.kind import Declaration, LocalPlace, TableKind, read_deletion, real_path
+from barnabas.pipelines.outputs.kind import Declaration, LocalPlace, TableKind, TableOpening, read_deletion, real_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,18 +40,10 @@ class _LakeKind(TableKind[LakeSink]):
         advice = "take a text, a whole number or a date"
         return f"is of type {type_name}, whose values do not come back from the names of folders: {advice}"
 
-    def open(
-        self,
-        sink: LakeSink,
-        types: Mapping[str, str],  # noqa: ARG002  # not of all kinds
-        schema: "pa.Schema",
-        *,
-        rows_change: bool,
-        is_stopped: Callable[[], bool],  # noqa: ARG002  # not of all kinds
-    ) -> "OutputTable":
+    def open(self, sink: LakeSink, opening: TableOpening) -> "OutputTable":
         from barnabas.pipelines.outputs.lake import open_lake
 
-        return open_lake(sink, schema, rows_change=rows_change)
+        return open_lake(sink, opening.schema, rows_change=opening.rows_change)
 
     def inspect(self, sink: LakeSink, flow: str, query: str) -> "TableState | None":
         from barnabas.pipelines.outputs.lake import inspect_lake

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.pipelines.outputs.database_kinds import DUCKDB, POSTGRESQL, SQLITE
 from barnabas.pipelines.outputs.declared import OutputError, Sink, TableSink
 from barnabas.pipelines.outputs.index_kinds import OPENSEARCH, SEARCH
-from barnabas.pipelines.outputs.kind import OutputKind, TableKind
+from barnabas.pipelines.outputs.kind import OutputKind, TableKind, TableOpening
 from barnabas.pipelines.outputs.lake_kinds import DELTA, PARQUET
 from barnabas.pipelines.outputs.spark_kinds import FUNCTIONS, TOPICS
 
@@ -92,7 +92,7 @@ def open_output(
         raise OutputError(
             f"the key of table {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}"
         )
-    return table_kind_of(sink).open(sink, types, schema, rows_change=rows_change, is_stopped=is_stopped)
+    return table_kind_of(sink).open(sink, TableOpening(types, schema, rows_change, is_stopped))
 
 
 def inspect_output(sink: TableSink, flow: str, query: str) -> "TableState | None":
