@@ -8,6 +8,7 @@ import asyncio
 
 from barnabas.base.randomness import Random
 from barnabas.broker.cluster.channels import ChannelError
+from barnabas.testing.simulation.topic_creation import topic_creation
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -15,27 +16,17 @@ from barnabas.wire.kafka.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from barnabas.wire.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from barnabas.wire.kafka.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest
 from simulation.scenarios.clients import ClusterClient
 from simulation.scenarios.plan import TopicPlan
 
-__all__ = ["Administrator", "create_simulated_topic", "topic_creation"]
+__all__ = ["Administrator", "create_simulated_topic"]
 
 _CREATE_TIMEOUT_S = 120
 _TIMEOUT_MS = 2000
 _PREFERRED = 0
 CHURN = ("churn-0", "churn-1")
-
-
-def topic_creation(topic: str, plan: TopicPlan, replication: int) -> CreateTopicsRequest:
-    """The request that creates a topic."""
-    configs = [CreatableTopicConfig(name=name, value=value) for name, value in plan.configs.items()]
-    wanted = CreatableTopic(
-        name=topic, num_partitions=plan.partitions, replication_factor=replication, assignments=[], configs=configs
-    )
-    return CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS)
 
 
 async def create_simulated_topic(client: ClusterClient, topic: str, plan: TopicPlan, replication: int) -> None:
@@ -50,7 +41,9 @@ async def create_simulated_topic(client: ClusterClient, topic: str, plan: TopicP
             continue
         tries += 1
         try:
-            response = await client.channels.send(client.controller_id, topic_creation(topic, plan, replication))
+            response = await client.channels.send(
+                client.controller_id, topic_creation(topic, plan.partitions, replication, plan.configs)
+            )
         except ChannelError:
             await asyncio.sleep(0.1)
             continue
@@ -100,7 +93,7 @@ class Administrator:
     def _create(self) -> tuple[str, object]:
         topic = self._rng.choice(CHURN)
         self._churning.setdefault(topic, 1)
-        return "create", topic_creation(topic, TopicPlan(self._rng.randint(1, 2)), self._replication)
+        return "create", topic_creation(topic, self._rng.randint(1, 2), self._replication, {})
 
     def _grow(self) -> tuple[str, object]:
         topic = self._rng.choice(CHURN)

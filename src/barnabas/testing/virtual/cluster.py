@@ -28,12 +28,12 @@ from barnabas.testing.simulation.simulation import (
     Simulation,
     broker_name,
 )
+from barnabas.testing.simulation.topic_creation import topic_creation
 from barnabas.testing.virtual.consumer import VirtualConsumer
 from barnabas.testing.virtual.link import ClusterLink
 from barnabas.testing.virtual.producer import VirtualProducer
 from barnabas.testing.virtual.program import VirtualProgram
 from barnabas.wire.kafka.errors import ErrorCode
-from barnabas.wire.kafka.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 __all__ = ["SimulatedRunError", "VirtualCluster", "VirtualRun", "simulate"]
 
@@ -44,7 +44,6 @@ Server = int | str | None
 _SCENARIO = "scenario"
 _START_S = 120.0
 _TOPIC_S = 60.0
-_CREATION_MS = 2000
 _READ_S = 60.0
 _LIMIT_S = 3600.0
 _DEFAULTS = {
@@ -177,7 +176,7 @@ class VirtualCluster:
         """
         link = self._link()
         replicas = min(3, len(self._ids)) if replication_factor is None else replication_factor
-        request = _topic_creation(name, partitions, replicas, config or {})
+        request = topic_creation(name, partitions, replicas, config or {})
         channels = link.channels()
         tries = 0
 
@@ -427,14 +426,3 @@ class VirtualCluster:
             return self._simulation.machine(str(server))
         known = [*map(str, self._ids), *self._coordination(), *{each.name: None for each in self._programs}]
         raise BarnabasError(f"there is no server or program {server!r}: they are {', '.join(known)}")
-
-
-def _topic_creation(name: str, partitions: int, replicas: int, config: Mapping[str, str]) -> CreateTopicsRequest:
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replicas,
-        assignments=[],
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
-    )
-    return CreateTopicsRequest(topics=[topic], timeout_ms=_CREATION_MS)
