@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from barnabas.base.files import FileSlice
-from barnabas.base.ids import ZERO_UUID, Uuid
+from barnabas.base.ids import Uuid
 from barnabas.base.tasks import done_here
 from barnabas.broker.apis.offset_commit import COMMIT_TOPIC_IDS, response_to, set_codes
 from barnabas.broker.apis.request_parts import (
@@ -25,6 +25,7 @@ from barnabas.broker.apis.request_parts import (
     read_client_id,
     read_count,
     read_string,
+    read_topic,
     skip_no_tags,
 )
 from barnabas.broker.apis.services import Services
@@ -55,7 +56,6 @@ _NO_METADATA = frozenset((-1, 0))
 """The lengths of null and empty metadata."""
 _NO_COMPACT_METADATA = frozenset((0, 0x100))
 """The same as compact strings, with the tagged fields behind them: none."""
-_UUID_BYTES = 16
 
 
 class _Words:
@@ -119,14 +119,10 @@ def _read(
     heads: list[bytes] = []
     topics: list[TopicOffsets] = []
     left = MOST_PLAIN_OFFSETS
+    name_of_id = topic_name if version >= COMMIT_TOPIC_IDS else None
     for _ in range(count):
-        topic_at, topic_id = at, ZERO_UUID
-        name: str | None
-        if version >= COMMIT_TOPIC_IDS:
-            topic_id, at = Uuid(bytes(data[at : at + _UUID_BYTES])), at + _UUID_BYTES
-            name = topic_name(topic_id) or ""
-        else:
-            name, at = read_string(data, at, is_flexible)
+        topic_at = at
+        name, topic_id, at = read_topic(data, at, is_flexible, name_of_id)
         partition_count, at = read_count(data, at, is_flexible)
         end = at + partition_count * entry.size
         left -= partition_count

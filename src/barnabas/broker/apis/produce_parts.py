@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Protocol
 
-from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.tuples import new_tuple
 from barnabas.broker.apis.request_parts import (
     REQUEST_START,
@@ -30,6 +30,7 @@ from barnabas.broker.apis.request_parts import (
     read_client_id,
     read_count,
     read_string,
+    read_topic,
     skip_no_tags,
 )
 from barnabas.broker.replication.produce_append import (
@@ -54,7 +55,6 @@ FLEXIBLE = 9
 _INT = struct.Struct(">i")
 _OPTIONS = struct.Struct(">hi")
 _HEAD = struct.Struct(">ii")
-_UUID_BYTES = 16
 _ANSWERS = (
     (3, struct.Struct(">ihqq"), ()),
     (LOG_START_OFFSET, struct.Struct(">ihqqq"), ()),
@@ -101,17 +101,13 @@ def _read(
     partitions: list[TopicPartition] = []
     batches: list[Batch] = []
     heads: list[bytes] = []
+    name_of_id = topic_name if version >= PRODUCE_TOPIC_IDS else None
     for _ in range(left):
         topic_at = at
-        if version >= PRODUCE_TOPIC_IDS:
-            topic_id, at = Uuid(bytes(data[at : at + _UUID_BYTES])), at + _UUID_BYTES
-            asked, name = "", topic_name(topic_id) or ""
-        else:
-            topic_id = ZERO_UUID
-            text, at = read_string(data, at, is_flexible)
-            if text is None:
-                return None
-            asked = name = text
+        name, topic_id, at = read_topic(data, at, is_flexible, name_of_id)
+        if name is None:
+            return None
+        asked = name if name_of_id is None else ""
         count, at = read_count(data, at, is_flexible)
         heads.append(bytes(data[topic_at:at]))
         topics.append(new_tuple(ProduceTopic, (asked, topic_id, count)))

@@ -6,11 +6,21 @@ In Kafka: `ByteBufferAccessor`.
 """
 
 import struct
+from collections.abc import Callable
 
+from barnabas.base.ids import ZERO_UUID, Uuid
 from barnabas.wire.kafka.errors import MalformedMessageError
 from barnabas.wire.kafka.primitives import read_uvarint
 
-__all__ = ["REQUEST_START", "UNREADABLE_PARTS", "read_client_id", "read_count", "read_string", "skip_no_tags"]
+__all__ = [
+    "REQUEST_START",
+    "UNREADABLE_PARTS",
+    "read_client_id",
+    "read_count",
+    "read_string",
+    "read_topic",
+    "skip_no_tags",
+]
 
 UNREADABLE_PARTS = (struct.error, IndexError, UnicodeDecodeError, MalformedMessageError)
 """What the functions here raise."""
@@ -18,6 +28,7 @@ REQUEST_START = struct.Struct(">hhih")
 """API key, version, correlation id and the size of the client id."""
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
+_UUID_BYTES = 16
 
 
 def skip_no_tags(data: memoryview, at: int) -> int:
@@ -48,6 +59,21 @@ def read_string(data: memoryview, at: int, is_flexible: bool) -> tuple[str | Non
             raise MalformedMessageError(f"a string cannot have {size} bytes")
         return None, at
     return str(data[at : at + size], "utf-8"), at + size
+
+
+def read_topic(
+    data: memoryview, at: int, is_flexible: bool, topic_name: Callable[[Uuid], str | None] | None
+) -> tuple[str | None, Uuid, int]:
+    """A topic's name, which may be null, and id, and what is behind them.
+
+    ``topic_name`` is given where requests have ids: the name is empty for one that is not known.
+    """
+    if topic_name is None:
+        name, at = read_string(data, at, is_flexible)
+        return name, ZERO_UUID, at
+    end = at + _UUID_BYTES
+    topic_id = Uuid(bytes(data[at:end]))
+    return topic_name(topic_id) or "", topic_id, end
 
 
 def read_client_id(data: memoryview, start: int, is_flexible: bool) -> tuple[str | None, int]:
