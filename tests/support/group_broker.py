@@ -7,8 +7,8 @@ from typing import Any
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.tasks import Runner
-from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.service import GroupService
+from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC
 from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import done_here
-from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets import CommittedOffset, GroupOffsets
 from barnabas.broker.groups.queries import describe_group, fetch_offsets, list_groups
 from barnabas.broker.groups.records import OffsetRecord, encode_record
+from barnabas.broker.metadata.internal_topics import partition_of
 from barnabas.wire.kafka.errors import ErrorCode as E
 from support.groups import START_WALL_MS, World, subscription
 

@@ -11,10 +11,9 @@ import pytest
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.tasks import done_here
-from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.loading import Loader
-from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
+from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC, partition_of
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode as E
 from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest

@@ -9,7 +9,7 @@ import asyncio
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.broker.groups.coordinator import partition_of
+from barnabas.broker.metadata.internal_topics import partition_of
 from barnabas.testing.simulation.cluster_view import ClusterView, partition_of_state
 from barnabas.testing.simulation.simulation import Machine, Simulation
 from simulation.scenarios import checks

@@ -20,8 +20,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
-from barnabas.broker.groups.coordinator import partition_of
-from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
+from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -31,7 +30,6 @@ from barnabas.wire.kafka.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-TRANSACTIONS_TOPIC = "__transaction_state"
 _SEVERAL_SINCE_VERSION = 4
 _SHARE_SINCE_VERSION = 6
 _TRANSACTIONAL_ID = 1

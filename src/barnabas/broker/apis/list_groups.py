@@ -14,8 +14,8 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_loaded
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
-from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.queries import list_groups
+from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode

@@ -29,7 +29,8 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import when_loaded
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
-from barnabas.broker.metadata.cache import INTERNAL_TOPICS, MetadataCache
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey

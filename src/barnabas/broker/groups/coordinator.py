@@ -13,7 +13,6 @@ In Kafka: `GroupCoordinator`, and of `GroupMetadataManager` what groups there ar
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from barnabas.base.clock import Now
@@ -28,13 +27,14 @@ from barnabas.broker.groups.member_responses import join_error, sync_error
 from barnabas.broker.groups.membership import GroupMembership
 from barnabas.broker.groups.records import GroupRecord, OffsetRecord, StoredRecord
 from barnabas.broker.groups.timers import Timers
+from barnabas.broker.metadata.internal_topics import partition_of
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
 from barnabas.wire.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
 
-__all__ = ["GroupCoordinator", "partition_of"]
+__all__ = ["GroupCoordinator"]
 
 _EXPIRY = ("expiry", "")
 _EXPIRY_GOES_ON = ("expiry goes on", "")
@@ -59,17 +59,6 @@ _COMMIT_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-
-
-@lru_cache(maxsize=4096)
-def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that a group's records are in: Java's hash of its UTF-16 units."""
-    value = 0
-    units = group_id.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        value = (value * 31 + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
-    signed = value - (1 << 32) if value >= 1 << 31 else value
-    return 0 if signed == -(1 << 31) else abs(signed) % partitions
 
 
 def _is_too_large(request: JoinGroupRequest) -> bool:

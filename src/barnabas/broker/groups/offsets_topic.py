@@ -6,10 +6,9 @@ from the znode before it serves groups: the first metadata that it receives may 
 
 from barnabas.broker.cluster.steps import Read, Steps, Znode
 from barnabas.broker.cluster.znodes import decode_topic, topic_path
+from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC
 
-__all__ = ["OFFSETS_TOPIC", "count_offsets_partitions"]
-
-OFFSETS_TOPIC = "__consumer_offsets"
+__all__ = ["count_offsets_partitions"]
 
 
 def count_offsets_partitions() -> Steps[int]:

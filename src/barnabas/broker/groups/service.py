@@ -28,9 +28,9 @@ from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Replies, Reply
 from barnabas.broker.groups.loading import Loader
-from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.records import encode_batch
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
 from barnabas.broker.replication.reads import LOG_END

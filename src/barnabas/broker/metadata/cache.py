@@ -14,6 +14,7 @@ from barnabas.base.ids import NO_BROKER, ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.tasks import Task
 from barnabas.broker.cluster.control_constants import LEADER_DURING_DELETE, SECURITY_PROTOCOL_IDS
 from barnabas.broker.cluster.znodes import Endpoint
+from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.metadata import (
     MetadataResponseBroker,
@@ -22,9 +23,8 @@ from barnabas.wire.kafka.messages.metadata import (
 )
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 
-__all__ = ["INTERNAL_TOPICS", "AliveBroker", "MetadataCache", "UpdateListener"]
+__all__ = ["AliveBroker", "MetadataCache", "UpdateListener"]
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 _PROTOCOL_NAMES = {number: name for name, number in SECURITY_PROTOCOL_IDS.items()}
 

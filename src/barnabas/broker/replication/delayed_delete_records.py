@@ -4,7 +4,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Task
-from barnabas.broker.metadata.cache import INTERNAL_TOPICS, MetadataCache
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.tasks import Beside, Task
 from barnabas.base.tuples import new_tuple
-from barnabas.broker.metadata.cache import INTERNAL_TOPICS
+from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.log.append_run import AppendRun

@@ -42,7 +42,8 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.controller.service import Controller
-from barnabas.broker.metadata.cache import INTERNAL_TOPICS, MetadataCache
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.broker.topics.planning import (
     MAX_REPLICAS_A_REQUEST,
