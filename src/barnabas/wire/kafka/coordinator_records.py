@@ -31,6 +31,7 @@ from barnabas.wire.kafka.schema import (
 
 __all__ = [
     "EXPIRING_OFFSET_VALUE_VERSION",
+    "FLEXIBLE_TRANSACTION_VALUE_VERSION",
     "GROUP_KEY_VERSION",
     "GROUP_VALUE_VERSION",
     "OFFSET_KEY_VERSION",
@@ -51,6 +52,7 @@ __all__ = [
     "decode_transaction_key",
     "decode_value",
     "encode_key",
+    "encode_transaction_value",
     "encode_value",
     "pack_offset_key_head",
     "pack_plain_offset",
@@ -66,6 +68,8 @@ EXPIRING_OFFSET_VALUE_VERSION = 1
 GROUP_VALUE_VERSION = 3
 TRANSACTION_KEY_VERSION = 0
 TRANSACTION_VALUE_VERSION = 0
+FLEXIBLE_TRANSACTION_VALUE_VERSION = 1
+"""Written while the feature transaction.version is finalized."""
 
 _VERSION = Packer(">h")
 _OFFSET_KEY_HEAD = Packer(">hh")
@@ -139,15 +143,18 @@ class TransactionPartitions(Struct):
 
 
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
-    """The state of a transactional id's newest transaction."""
+    """The state of a transactional id's newest transaction. The tagged fields are Kafka 4's, for transaction version 2."""
 
     producer_id: int = int64()
+    previous_producer_id: int = int64("1+", default=-1, tag=0, ignorable=True)
+    next_producer_id: int = int64("1+", default=-1, tag=1, ignorable=True)
     producer_epoch: int = int16()
     transaction_timeout_ms: int = int32()
     transaction_status: int = int8()
     transaction_partitions: list[TransactionPartitions] | None = array_of(TransactionPartitions, nullable="0+")
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()
+    client_transaction_version: int = int16("1+", default=0, tag=2, ignorable=True)
 
 
 Key = OffsetCommitKey | GroupMetadataKey | TransactionLogKey
@@ -173,6 +180,11 @@ def encode_value(value: Value) -> bytes:
         expires = value.expire_timestamp != -1
         return _encode(value, EXPIRING_OFFSET_VALUE_VERSION if expires else OFFSET_VALUE_VERSION)
     return _encode(value, _WRITTEN[type(value)])
+
+
+def encode_transaction_value(value: TransactionLogValue, *, is_flexible: bool) -> bytes:
+    """A value's bytes, in the version that has tagged fields or in the one that Apache Kafka 3.9 writes."""
+    return _encode(value, FLEXIBLE_TRANSACTION_VALUE_VERSION if is_flexible else TRANSACTION_VALUE_VERSION)
 
 
 def decode_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:

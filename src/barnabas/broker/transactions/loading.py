@@ -1,0 +1,78 @@
+"""Loads the transactions of a partition of ``__transaction_state``.
+
+A compacted log still holds many values of a key, so records are kept as bytes while the log is read and only the last of each
+key is decoded. The work comes in steps, so that an event loop can do other things between them.
+
+In Kafka: `TransactionStateManager.loadTransactionMetadata`.
+"""
+
+from collections.abc import Iterator
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Buffer
+from barnabas.broker.transactions.records import decode_transaction_state
+from barnabas.broker.transactions.transaction import TransactionMetadata
+from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
+from barnabas.wire.kafka.records.batch_header import read_headers
+from barnabas.wire.kafka.records.records import read_pairs
+
+__all__ = ["TransactionLoader"]
+
+_BYTES_A_STEP = 64 * 1024
+_RECORDS_A_STEP = 100
+_BYTES_A_RECORD = 1_000
+"""A value of so many bytes counts as a record more."""
+
+
+class TransactionLoader:
+    """Collects the records of one partition, in the order of the log, and makes transactions of them."""
+
+    def __init__(self) -> None:
+        self.transactions: dict[str, TransactionMetadata] = {}
+        """The result, once `steps` is exhausted."""
+        self.unreadable: list[str] = []
+        """The errors of records that were skipped."""
+        self._latest: dict[bytes, bytes] = {}
+
+    def read(self, batches: Buffer) -> Iterator[int]:
+        """Read a piece of the log; yields, every few milliseconds of work, where to continue reading."""
+        unread_bytes = 0
+        for offset, header in read_headers(batches):
+            try:
+                if not header.is_control:
+                    self._add(read_pairs(batches, offset), header.base_offset)
+            except (CorruptDataError, KafkaError) as error:
+                self.unreadable.append(f"batch at offset {header.base_offset}: {error}")
+            unread_bytes += header.size_bytes
+            if unread_bytes >= _BYTES_A_STEP:
+                unread_bytes = 0
+                yield header.last_offset + 1
+        if unread_bytes:
+            yield header.last_offset + 1
+
+    def _add(self, pairs: list[tuple[bytes | None, bytes | None]], base_offset: int) -> None:
+        latest = self._latest
+        for key, value in pairs:
+            if key is None:
+                self.unreadable.append(f"record without a key in the batch at offset {base_offset}")
+            elif value is None:
+                latest.pop(key, None)
+            else:
+                latest[key] = value
+
+    def steps(self) -> Iterator[None]:
+        """Make the transactions; yields every few milliseconds of work."""
+        latest, self._latest = self._latest, {}
+        weight = 0
+        for key, value in latest.items():
+            weight += 1 + len(value) // _BYTES_A_RECORD
+            if weight >= _RECORDS_A_STEP:
+                weight = 0
+                yield None
+            try:
+                record = decode_transaction_state(key, value)
+            except MalformedMessageError as error:
+                self.unreadable.append(f"transactional id in {key!r}: {error}")
+                continue
+            if record is not None and record.value is not None:
+                self.transactions[record.transactional_id] = TransactionMetadata(record.transactional_id, record.value)
