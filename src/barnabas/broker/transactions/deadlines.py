@@ -1,0 +1,51 @@
+"""When the transaction coordinator has to look for what is due, and what it has yet to look at.
+
+In Kafka: the tasks transaction-abort and transactionalId-expiration of the scheduler, and the queue of appends to try again of
+`TransactionMarkerChannelManager`.
+"""
+
+from collections import deque
+
+from barnabas.broker.transactions.effects import Completion, Owned
+from barnabas.broker.transactions.transaction import TransactionMetadata
+
+__all__ = ["Deadlines"]
+
+
+class Deadlines:
+    """The coordinator's deadlines, in milliseconds of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self.abort_ms: int | None = None
+        self.expiry_ms: int | None = None
+        self.to_abort: list[tuple[Owned, TransactionMetadata]] = []
+        """The transactions that this check has yet to look at, the last one first."""
+        self.to_expire: list[tuple[Owned, TransactionMetadata]] = []
+        self._retries: deque[tuple[int, Completion]] = deque()
+
+    def start(self, abort_ms: int, expiry_ms: int) -> None:
+        self.abort_ms, self.expiry_ms = abort_ms, expiry_ms
+
+    def next_ms(self) -> int | None:
+        """The earliest deadline."""
+        found = [due_ms for due_ms in (self.abort_ms, self.expiry_ms) if due_ms is not None]
+        if self._retries:
+            found.append(self._retries[0][0])
+        return min(found, default=None)
+
+    def is_abort_due(self, now_ms: int) -> bool:
+        return self.abort_ms is not None and self.abort_ms <= now_ms
+
+    def is_expiry_due(self, now_ms: int) -> bool:
+        return self.expiry_ms is not None and self.expiry_ms <= now_ms
+
+    def retry(self, completion: Completion, at_ms: int) -> None:
+        """Write the last record of a transaction again. All pauses are equally long, so the first is due first."""
+        self._retries.append((at_ms, completion))
+
+    def pop_retries(self, now_ms: int) -> list[Completion]:
+        """Take those that are due."""
+        due = []
+        while self._retries and self._retries[0][0] <= now_ms:
+            due.append(self._retries.popleft()[1])
+        return due
