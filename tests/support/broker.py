@@ -17,6 +17,7 @@ from barnabas.broker.apis.services import Services
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.features import FeatureCache
 from barnabas.broker.replication.delayed_fetch import FetchHandler
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.partition import Partition, StateChange
@@ -235,6 +236,7 @@ class DataPath:
             "files": self.files,
             "purgatory": self.purgatory,
             "metadata": self.metadata,
+            "features": FeatureCache(),
             "replicas": self.replicas,
             "log_dirs": self.log_dirs,
             "fetch_sessions": self.fetch_sessions,

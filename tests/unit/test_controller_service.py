@@ -39,6 +39,7 @@ from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.membership.registration import BrokerIdTakenError
 from barnabas.broker.membership.service import BrokerLifecycle, LifecycleDependencies
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.features import FeatureCache
 from barnabas.broker.transactions.producer_id_blocks import allocate_block
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client.operations import delete, multi, multi_create, set_acl
@@ -152,6 +153,7 @@ class Member:
             wall_ms=SystemClock().wall_ms,
             new_topic_id=lambda: random_uuid(RNG),
             settings=lambda: self.settings,
+            features=FeatureCache(),
         )
         self.client.on_session(self.controller.session_changed)
         await self.controller.start()

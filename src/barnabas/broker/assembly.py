@@ -37,6 +37,7 @@ from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.listener_security import ListenerSecurity
 from barnabas.broker.configuration.listeners import listeners
+from barnabas.broker.configuration.protocol_version import FeatureVersioning, feature_versioning
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.scram_credentials import ScramCredentials
 from barnabas.broker.configuration.service import ConfigManager
@@ -45,6 +46,8 @@ from barnabas.broker.groups.service import GroupService
 from barnabas.broker.membership.death_watch.service import DeathWatch
 from barnabas.broker.membership.service import BrokerLifecycle, LifecycleDependencies
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.features import FeatureCache
+from barnabas.broker.metadata.service import FeatureListener
 from barnabas.broker.monitoring.figures import Monitored
 from barnabas.broker.monitoring.service import MetricsServer
 from barnabas.broker.replication.delayed_fetch import FetchHandler
@@ -128,6 +131,7 @@ class BrokerComponents:
         self.purgatory = Purgatory(environment.call_later)
         self.runner = Runner(environment.clock, environment.call_later, environment.in_thread)
         self.metadata = MetadataCache(environment.cluster_id)
+        self.features = FeatureCache()
         self._login = channel_login(environment.security[environment.inter_broker_listener].login, environment.rng)
         self.credentials = ScramCredentials()
         self.channels = Channels(
@@ -137,6 +141,14 @@ class BrokerComponents:
             login=self._login,
         )
         self.interpreter = Interpreter(environment.coordination, self.channels, environment.spawn, self.runner.apart())
+        self.feature_listener = FeatureListener(
+            self.features,
+            self.interpreter,
+            environment.spawn,
+            environment.call_later,
+            environment.shut_down,
+            is_enabled=_feature_versioning(environment.config).is_enabled,
+        )
         self._make_configuration()
         self._make_replication()
         self._make_controller()
@@ -266,6 +278,7 @@ class BrokerComponents:
             wall_ms=environment.clock.wall_ms,
             new_topic_id=partial(random_uuid, environment.rng),
             settings=partial(_controller_settings, config, environment.inter_broker_listener),
+            features=self.features,
         )
         self.death_watch = DeathWatch(
             environment.broker_id,
@@ -342,6 +355,7 @@ class BrokerComponents:
             files=environment.files,
             purgatory=self.purgatory,
             metadata=self.metadata,
+            features=self.features,
             replicas=self.replicas,
             log_dirs=self.log_dirs,
             storage=self.storage,
@@ -416,6 +430,7 @@ class BrokerComponents:
         """Which component is informed of what, in this order."""
         coordination = self.environment.coordination
         coordination.on_session(self.config_manager.session_changed)
+        coordination.on_session(self.feature_listener.session_changed)
         coordination.on_session(self.controller.session_changed)
 
         configs = self.configs
@@ -515,4 +530,9 @@ def _controller_settings(config: BrokerConfig, inter_broker_listener: str) -> Co
         auto_leader_rebalance=config["auto.leader.rebalance.enable"],
         imbalance_check_interval_s=config["leader.imbalance.check.interval.seconds"],
         imbalance_percent=config["leader.imbalance.per.broker.percentage"],
+        feature_versioning=_feature_versioning(config),
     )
+
+
+def _feature_versioning(config: BrokerConfig) -> FeatureVersioning:
+    return feature_versioning(config["inter.broker.protocol.version"])

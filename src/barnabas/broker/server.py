@@ -41,6 +41,7 @@ from barnabas.broker.configuration.listeners import (
 from barnabas.broker.configuration.waiting_limits import waiting_limits
 from barnabas.broker.groups.offsets_topic import count_offsets_partitions
 from barnabas.broker.membership.registration import stored_broker_id
+from barnabas.broker.metadata.features import registered_features
 from barnabas.broker.replication.selection import replica_selector
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
@@ -170,6 +171,7 @@ class BrokerServer:
         components = self._make_components(coordination, cluster_id)
         components.subscribe()
         await components.config_manager.load()
+        await components.feature_listener.load()
         components.configure_throttles()
         loading = components.log_dirs.load_in_slices(self._clock.wall_ms(), components.configs.log_config)
         await result_of(components.runner, loading)  # the session goes on meanwhile
@@ -293,7 +295,7 @@ class BrokerServer:
         settings = self._config.values
         advertised = advertised_listeners(settings, self.listeners, socket.getfqdn)
         endpoints = tuple(Endpoint(end.host, end.port, end.name, end.protocol) for end in advertised)
-        return BrokerInfo(self.broker_id, endpoints, settings["broker.rack"])
+        return BrokerInfo(self.broker_id, endpoints, settings["broker.rack"], features=registered_features())
 
     async def _listen(self, components: BrokerComponents) -> None:
         max_frame_bytes = self._config["socket.request.max.bytes"]

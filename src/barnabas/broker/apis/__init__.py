@@ -56,6 +56,7 @@ MODULES = (
     "sasl_handshake",
     "stop_replica",
     "sync_group",
+    "update_features",
     "update_metadata",
 )
 """Modules of this package with an ``API``, in alphabetical order."""

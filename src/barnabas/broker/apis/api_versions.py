@@ -1,11 +1,12 @@
 """ApiVersions (key 18), versions 0 to 4.
 
 What this broker serves, from the table that also dispatches. A request in an unknown version gets a response in
-version 0 with UNSUPPORTED_VERSION, so that newer clients can step down. There are no finalized features in ZooKeeper
-mode.
+version 0 with UNSUPPORTED_VERSION, so that newer clients can step down.
 
-- 3: the client's name and version, words of letters, digits, dots and dashes (KIP-511).
-- 4: features may begin at version 0 (KIP-1022).
+- 3: the client's name and version, words of letters, digits, dots and dashes (KIP-511); the features
+  that the broker supports and those that the cluster has finalized, with their epoch (KIP-584).
+- 4: supported features may begin at level 0 (KIP-1022). Older clients may fail at it, so they do not
+  see such a feature among those that are supported.
 
 Errors: UNSUPPORTED_VERSION, INVALID_REQUEST.
 """
@@ -15,10 +16,17 @@ from collections.abc import Iterable, Sequence
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services
+from barnabas.broker.metadata.features import SUPPORTED
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
-from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 __all__ = ["API", "advertised", "unsupported_version"]
 
@@ -27,7 +35,7 @@ _MOST_LETTERS = (
     256  # of a client's name or version, which Kafka does not limit; a pattern goes through it, and it is kept
 )
 _CLIENT_NAMES = 3
-_NO_FEATURES_EPOCH = 0  # of the znode /feature, which lists none in ZooKeeper mode
+_LEVEL_0_SINCE_VERSION = 4
 
 
 def advertised(handlers: Iterable[ApiHandler]) -> Sequence[ApiVersion]:
@@ -62,9 +70,26 @@ def handle(services: Services, request: Request) -> None:
         request.client.software_version = version
     if request.client.authentication is not None:
         request.client.authentication.versions_answered()
+    features = services.features
     request.reply(
-        ApiVersionsResponse(api_keys=list(services.api_versions), finalized_features_epoch=_NO_FEATURES_EPOCH)
+        ApiVersionsResponse(
+            api_keys=list(services.api_versions),
+            supported_features=_supported(request.version),
+            finalized_features_epoch=features.epoch,
+            finalized_features=[
+                FinalizedFeatureKey(name=feature, max_version_level=level, min_version_level=level)
+                for feature, level in features.levels.items()
+            ],
+        )
     )
+
+
+def _supported(version: int) -> list[SupportedFeatureKey]:
+    return [
+        SupportedFeatureKey(name=feature, min_version=levels.lowest, max_version=levels.highest)
+        for feature, levels in SUPPORTED.items()
+        if levels.lowest > 0 or version >= _LEVEL_0_SINCE_VERSION
+    ]
 
 
 API = ApiHandler(ApiKey.API_VERSIONS, 0, 4, handle)

@@ -103,6 +103,7 @@ _RAISED_IN: dict[str, dict[ApiKey, int]] = {
         _K.FETCH: 12,
         _K.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
         _K.ALTER_USER_SCRAM_CREDENTIALS: 0,
+        _K.UPDATE_FEATURES: 0,
     },
     "2.8": {
         _K.PRODUCE: 9,
@@ -120,7 +121,7 @@ _RAISED_IN: dict[str, dict[ApiKey, int]] = {
     "3.0": {_K.LIST_OFFSETS: 7, _K.FIND_COORDINATOR: 4, _K.OFFSET_FETCH: 8},
     "3.1": {_K.FETCH: 13, _K.METADATA: 12},
     "3.2": {_K.JOIN_GROUP: 9, _K.LEAVE_GROUP: 5, _K.DESCRIBE_LOG_DIRS: 3},
-    "3.3": {_K.DESCRIBE_LOG_DIRS: 4, _K.DESCRIBE_ACLS: 3, _K.CREATE_ACLS: 3, _K.DELETE_ACLS: 3},
+    "3.3": {_K.DESCRIBE_LOG_DIRS: 4, _K.DESCRIBE_ACLS: 3, _K.CREATE_ACLS: 3, _K.DELETE_ACLS: 3, _K.UPDATE_FEATURES: 1},
     "3.4": {},
     "3.5": {_K.FETCH: 15, _K.LIST_OFFSETS: 8},
     "3.6": {},

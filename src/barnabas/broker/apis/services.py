@@ -18,6 +18,7 @@ from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.features import FeatureCache
 from barnabas.broker.replication.delayed_fetch import FetchHandler
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -52,6 +53,7 @@ class Services:
     files: Files
     purgatory: Purgatory
     metadata: MetadataCache
+    features: FeatureCache
     replicas: ReplicaManager
     log_dirs: LogDirs
     storage: StorageService

@@ -68,7 +68,6 @@ __all__ = [
     "encode_config_change",
     "encode_controller",
     "encode_controller_epoch",
-    "encode_feature",
     "encode_log_dir_event",
     "encode_partition_state",
     "encode_partitions",
@@ -399,11 +398,6 @@ def decode_controller_epoch(data: bytes | None) -> int:
         return int(data or b"")
     except ValueError as error:
         raise ZnodeFormatError(f"{CONTROLLER_EPOCH} has no number: {data!r}") from error
-
-
-def encode_feature() -> bytes:
-    """Finalized features: none, for ZooKeeper mode has none to finalize; status 1 is enabled."""
-    return _dump({"features": {}, "version": 2, "status": 1})
 
 
 # Topics

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, ValueCheck, Values
 from barnabas.broker.configuration.listener_security import check_listener_security, security_without_effect
+from barnabas.broker.configuration.protocol_version import wrong_protocol_version
 from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, wrong_unlisted
 from barnabas.broker.configuration.security_settings import ROWS_SECURITY, listener_setting
 from barnabas.broker.configuration.table import BrokerRow, UpdateMode, read_broker_table
@@ -41,7 +42,11 @@ def _wrong_caps(text: str) -> str | None:
     return None
 
 
-_CHECKS: dict[str, ValueCheck] = {"gzip-level": _gzip_level, "host-counts": _wrong_caps}
+_CHECKS: dict[str, ValueCheck] = {
+    "gzip-level": _gzip_level,
+    "host-counts": _wrong_caps,
+    "protocol-version": wrong_protocol_version,
+}
 _COORDINATION = """
 zookeeper.connect string - - required
     Addresses of the coordination ensemble, host:port separated by commas. A chroot path may follow
@@ -61,6 +66,9 @@ broker.id.generation.enable boolean - - true
     Whether ids above reserved.broker.max.id may be generated.
 reserved.broker.max.id int [0,...] - 1000
     The largest value of broker.id; generated ids are larger.
+inter.broker.protocol.version string protocol-version - 3.9-IV0
+    Below 2.7, no feature can be finalized (KIP-584); below 3.3, the znode /feature has its older
+    format. Brokers speak the protocol of Kafka 3.9 among themselves, whatever it says.
 broker.rack string - - -
     The rack of this broker, for the placement of replicas and for reads from the nearest replica.
 delete.topic.enable boolean - - true

@@ -50,10 +50,6 @@ socket.listen.backlog.size int - - 50
 zookeeper.max.in.flight.requests int - - 10
     Requests to the ensemble that may be unanswered.
 """,
-    "brokers speak the protocol of Kafka 3.9 among themselves": """
-inter.broker.protocol.version string - - 3.9-IV0
-    Version that brokers speak among themselves; in Kafka it is lowered during an upgrade.
-""",
     "segment files grow as they are written": """
 log.preallocate boolean - cluster false
     Whether a new segment file gets its full size on disk at once.

@@ -30,6 +30,7 @@ from barnabas.broker.controller.partition_batches import find_in_turns, in_batch
 from barnabas.broker.controller.partition_state_machine import elect, move_partitions, trigger_online
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
+from barnabas.broker.metadata.features import incompatible_features
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -44,8 +45,11 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-def read_brokers() -> Steps[dict[int, BrokerInfo]]:
-    """The registered brokers, by id; a registration that cannot be read is left out."""
+def read_brokers(context: ControllerContext) -> Steps[dict[int, BrokerInfo]]:
+    """The registered brokers, by id.
+
+    A registration that cannot be read, or without the features of the cluster, is left out.
+    """
     names: list[str] = yield Children(BROKER_IDS)
     ids = sorted(int(name) for name in names if name.isdecimal())
     znodes: list[Znode | None] = yield Read([broker_path(broker) for broker in ids])
@@ -53,7 +57,12 @@ def read_brokers() -> Steps[dict[int, BrokerInfo]]:
     for broker, znode in zip(ids, znodes, strict=True):
         if znode is not None:
             try:
-                brokers[broker] = decode_broker(broker, znode.data, znode.czxid)
+                info = decode_broker(broker, znode.data, znode.czxid)
+                unsupported = incompatible_features(info.features, context.features.levels)
+                if unsupported:
+                    logger.warning("Broker %d is left out: it does not support %s", broker, ", ".join(unsupported))
+                else:
+                    brokers[broker] = info
             except ZnodeFormatError as error:
                 logger.error("Broker %d is left out: %s", broker, error)
     return brokers
@@ -61,7 +70,7 @@ def read_brokers() -> Steps[dict[int, BrokerInfo]]:
 
 def process_broker_change(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
     """Brokers came, went, or came again under a new epoch between two looks."""
-    current = yield from read_brokers()
+    current = yield from read_brokers(context)
     came = sorted(current.keys() - context.brokers.keys())
     went = sorted(context.brokers.keys() - current.keys())
     bounced = sorted(b for b in current.keys() & context.brokers.keys() if current[b].epoch > context.brokers[b].epoch)

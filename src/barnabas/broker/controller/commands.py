@@ -21,6 +21,7 @@ from barnabas.broker.controller import (
 )
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.broker.controller.event_queue import Command, ControllerEvent, Hint, TopicsCreated
+from barnabas.broker.controller.features import FeatureUpdate, process_feature_updates
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -117,6 +118,16 @@ class ControllerCommands:
         """See `reassignment.process_list_reassignments`."""
         return (
             yield from self._command(lambda context, _: reassignment.process_list_reassignments(context, partitions))
+        )
+
+    def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool
+    ) -> Steps[dict[str, KafkaError | None]]:
+        """See `features.process_feature_updates`."""
+        return (
+            yield from self._command(
+                lambda context, batch: process_feature_updates(context, batch, updates, validate_only=validate_only)
+            )
         )
 
     def _command(self, decide: Callable[[ControllerContext, RequestBatch], Steps[T]]) -> Steps[T]:

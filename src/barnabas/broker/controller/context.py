@@ -12,6 +12,8 @@ from typing import NamedTuple
 from barnabas.base.ids import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.cluster.control_constants import EPOCH_DURING_DELETE
 from barnabas.broker.cluster.znodes import BrokerInfo, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from barnabas.broker.configuration.protocol_version import CURRENT, FeatureVersioning
+from barnabas.broker.metadata.features import FeatureCache
 
 __all__ = [
     "PARTITION_STATE_SOURCES",
@@ -84,6 +86,9 @@ class ControllerContext:
     epoch: int = 0
     epoch_version: int = 0  # of the znode /controller_epoch: what every write of this controller is conditional on
     delete_topic_enabled: bool = True
+    feature_versioning: FeatureVersioning = CURRENT
+    features: FeatureCache = field(default_factory=FeatureCache)
+    """The broker's own: what is finalized while it is controller."""
     has_read_znodes: bool = False
     """Whether all znodes have been read since the election: before that, what is missing here may exist."""
     unclean_default: bool = False  # whether a replica out of sync may lead, where the topic says nothing

@@ -3,19 +3,18 @@
 from collections.abc import Sequence
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Children, Create, Delete, Read, Send, Steps, Write, Znode
+from barnabas.broker.cluster.steps import Children, Delete, Send, Steps, Write
 from barnabas.broker.cluster.znodes import (
     ADMIN_DELETE_TOPICS,
     BROKER_TOPICS,
-    FEATURE,
     ISR_CHANGES,
     LOG_DIR_EVENTS,
-    encode_feature,
 )
 from barnabas.broker.controller import reassignment, replica_leader_election
 from barnabas.broker.controller.broker_change import read_brokers
 from barnabas.broker.controller.context import ControllerContext, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import OFFLINE
+from barnabas.broker.controller.features import set_up_feature_versioning
 from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.partition_state_machine import bring_online
 from barnabas.broker.controller.partition_state_store import read_leadership
@@ -28,13 +27,11 @@ __all__ = ["on_controller_failover"]
 
 def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_topic_id: NewTopicId) -> Steps[None]:
     """Bring the context from empty to what the znodes say, and every broker up to date."""
-    feature: list[Znode | None] = yield Read([FEATURE])
-    if feature[0] is None:
-        yield Write([Create(FEATURE, encode_feature())])
+    yield from set_up_feature_versioning(context)
     for parent in (LOG_DIR_EVENTS, ISR_CHANGES):
         names: list[str] = yield Children(parent)
         yield Write([Delete(f"{parent}/{name}") for name in names])
-    context.brokers = yield from read_brokers()
+    context.brokers = yield from read_brokers(context)
     topics: list[str] = yield Children(BROKER_TOPICS)
     yield from learn_topics(context, topics, new_topic_id)
     for partitions in in_batches(list(context.partitions())):

@@ -17,6 +17,7 @@ from barnabas.base.ids import NO_BROKER, TopicPartition, Uuid
 from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.steps import ControllerMovedError, Done, Steps
 from barnabas.broker.cluster.znodes import BROKER_TOPICS
+from barnabas.broker.configuration.protocol_version import CURRENT, FeatureVersioning
 from barnabas.broker.controller import failover, replica_leader_election, topic_change
 from barnabas.broker.controller.channel_manager import ChannelsToBrokers, ControllerChannelManager
 from barnabas.broker.controller.commands import ControllerCommands
@@ -46,6 +47,7 @@ from barnabas.broker.controller.event_queue import (
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.broker.controller.responses import decision_about
 from barnabas.broker.controller.znode_handlers import ZnodeHandlers
+from barnabas.broker.metadata.features import FeatureCache
 from barnabas.coordination.client import SessionEvent
 from barnabas.coordination.client.operations import WatchCallback, WatchEvent
 from barnabas.wire.jute.errors import ErrorCode as Keeper
@@ -74,6 +76,7 @@ class ControllerSettings:
     auto_leader_rebalance: bool = True
     imbalance_check_interval_s: int = 300
     imbalance_percent: int = 10
+    feature_versioning: FeatureVersioning = CURRENT
 
 
 class _ActiveTerm:
@@ -109,6 +112,7 @@ class Controller:
         wall_ms: Callable[[], int],
         new_topic_id: Callable[[], Uuid],
         settings: Callable[[], ControllerSettings],
+        features: FeatureCache,
     ) -> None:
         """``register`` creates this broker's own znode (again) and comes before every candidacy.
 
@@ -121,6 +125,7 @@ class Controller:
         self._wall_ms = wall_ms
         self._new_topic_id = new_topic_id
         self._settings = settings
+        self._features = features
         self._handlers = ZnodeHandlers(new_topic_id)
         self._controller_id = NO_BROKER
         self._context = ControllerContext(broker_id)
@@ -361,7 +366,13 @@ class Controller:
     async def _begin_term(self, term: Term) -> None:
         settings = self._settings()
         self._controller_id = self._broker_id
-        self._context = ControllerContext(self._broker_id, *term, delete_topic_enabled=settings.delete_topic_enabled)
+        self._context = ControllerContext(
+            self._broker_id,
+            *term,
+            delete_topic_enabled=settings.delete_topic_enabled,
+            feature_versioning=settings.feature_versioning,
+            features=self._features,
+        )
         logger.info("Broker %d is controller, in epoch %d", self._broker_id, term.epoch)
         self.channel_manager.open()
         # Active from now on: what clients send as soon as they learn of the new controller waits its turn in the queue.

@@ -1,0 +1,121 @@
+"""The features that this broker supports, and the levels at which the cluster has finalized them.
+
+A feature changes what brokers do together, so all must support its level before it is finalized
+(KIP-584). ``/feature`` says which are; its version is the epoch, which only grows while the znode
+exists. ApiVersions passes both on to clients, which act upon ``transaction.version``.
+
+=====================  ==========================================================================
+``transaction.version``
+=====================  ==========================================================================
+0 (not finalized)      transactions of KIP-98; records of ``__transaction_state`` in format 0
+1                      the same for clients; records of ``__transaction_state`` in format 1
+=====================  ==========================================================================
+
+Brokers of Apache Kafka 3.9 in ZooKeeper mode support no feature at all. One that finds a feature in
+``/feature`` stops before it registers.
+
+In Kafka: `BrokerFeatures`, and the features of `ZkMetadataCache`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from barnabas.base.errors import BarnabasError
+from barnabas.broker.cluster.feature_znode import FeatureZnode
+
+__all__ = [
+    "NO_EPOCH",
+    "SUPPORTED",
+    "TRANSACTION_VERSION",
+    "FeatureCache",
+    "IncompatibleFeaturesError",
+    "LevelRange",
+    "incompatible_features",
+    "registered_features",
+]
+
+TRANSACTION_VERSION = "transaction.version"
+NO_EPOCH = -1
+
+
+class LevelRange(NamedTuple):
+    """The levels of a feature that a broker supports, both ends included."""
+
+    lowest: int
+    highest: int
+
+
+SUPPORTED: Mapping[str, LevelRange] = {TRANSACTION_VERSION: LevelRange(0, 1)}
+_LOWEST_REGISTERED = 1
+
+
+class IncompatibleFeaturesError(BarnabasError):
+    """The cluster has finalized what this broker does not support."""
+
+
+def registered_features() -> dict[str, dict[str, int]]:
+    """The supported features as this broker's registration lists them.
+
+    Levels begin at 1 there: controllers of older releases of Apache Kafka take no other range, and
+    level 0 is that of a feature that is not finalized, which needs no support.
+    """
+    return {
+        name: {"min_version": max(levels.lowest, _LOWEST_REGISTERED), "max_version": levels.highest}
+        for name, levels in SUPPORTED.items()
+    }
+
+
+def incompatible_features(registered: Mapping[str, Any], finalized: Mapping[str, int]) -> list[str]:
+    """The finalized features that a broker does not support, by the features in its registration."""
+    return [name for name, level in finalized.items() if not _supports(registered.get(name), level)]
+
+
+def _supports(levels: Any, level: int) -> bool:
+    if not isinstance(levels, Mapping):
+        return False
+    lowest, highest = levels.get("min_version"), levels.get("max_version")
+    return isinstance(lowest, int) and isinstance(highest, int) and lowest <= level <= highest
+
+
+class FeatureCache:
+    """The finalized features, as this broker knows them."""
+
+    def __init__(self) -> None:
+        self.levels: Mapping[str, int] = {}
+        """By the names of the features."""
+        self.epoch = NO_EPOCH
+        """The version of ``/feature``; `NO_EPOCH` while nothing can be finalized."""
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` when a level has changed."""
+        self._listeners.append(listener)
+
+    def level(self, name: str) -> int:
+        """The finalized level of a feature; 0 for one that is not finalized."""
+        return self.levels.get(name, 0)
+
+    def learn(self, feature: FeatureZnode | None, epoch: int) -> None:
+        """Take the contents of ``/feature``, None without such a znode or with one that is unreadable.
+
+        Raises `IncompatibleFeaturesError`, and stays as it was, if the broker cannot be a member of
+        a cluster with these features.
+        """
+        if feature is None or not feature.is_enabled:
+            self._take({}, NO_EPOCH)
+            return
+        unsupported = incompatible_features(registered_features(), feature.levels)
+        if unsupported:
+            asked = ", ".join(f"{name}={feature.levels[name]}" for name in unsupported)
+            raise IncompatibleFeaturesError(
+                f"The cluster has finalized features that this broker does not support: {asked}. "
+                "Run a newer version, or lower them with `barnabas features downgrade` first"
+            )
+        self._take(dict(feature.levels), epoch)
+
+    def _take(self, levels: Mapping[str, int], epoch: int) -> None:
+        has_changed = levels != self.levels
+        self.levels, self.epoch = levels, epoch
+        if has_changed:
+            for listener in self._listeners:
+                listener()
