@@ -43,6 +43,7 @@ EDGE_PATHS = (
     "cli/",
     "client/admin/groups.py",
     "client/admin/scram_users.py",
+    "client/admin/transactions.py",
     "client/aio/",
     "client/arguments.py",
     "client/cluster/",

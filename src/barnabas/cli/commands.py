@@ -161,6 +161,18 @@ COMMANDS = {
             "org.apache.kafka.tools.ClusterTool",
         ),
     ),
+    "transactions": CommandEntry(
+        "transactions.transactions",
+        "look at transactions, and end those that hang",
+        scripts=("kafka-transactions",),
+        classes=("org.apache.kafka.tools.TransactionsCommand",),
+    ),
+    "features": CommandEntry(
+        "transactions.features",
+        "show and change the levels of the cluster's features",
+        scripts=("kafka-features",),
+        classes=("org.apache.kafka.tools.FeatureCommand",),
+    ),
     "producer-perf-test": CommandEntry(
         "trials.producer_perf_test",
         "measure how fast records go to a topic",
@@ -196,6 +208,11 @@ COMMANDS = {
         "read in a group, and print what happens as JSON",
         scripts=("kafka-verifiable-consumer",),
         classes=("org.apache.kafka.tools.VerifiableConsumer",),
+    ),
+    "transactional-message-copier": CommandEntry(
+        "trials.transactional_message_copier",
+        "copy a partition to another topic in transactions, and print the progress as JSON",
+        classes=("org.apache.kafka.tools.TransactionalMessageCopier",),
     ),
     "dump-log": CommandEntry(
         "log_files.dump_log",

@@ -1,4 +1,7 @@
-"""``barnabas verifiable-producer``: numbers as records, and what became of each. Kafka's ``VerifiableProducer``."""
+"""``barnabas verifiable-producer``: numbers as records, and what became of each. Kafka's ``VerifiableProducer``.
+
+With ``--transactional-id``, which Kafka's tool lacks, they are sent in transactions.
+"""
 
 import itertools
 import time
@@ -22,7 +25,10 @@ def main(argv: list[str]) -> int:
         parser.missing("bootstrap-server")
     bootstrap = given.bootstrap_server or given.broker_list
     properties = {**client_properties_file(given.producer_config), "bootstrap.servers": bootstrap, "acks": given.acks}
-    properties.setdefault("retries", "0")
+    if given.transactional_id is None:
+        properties.setdefault("retries", "0")
+    else:
+        properties["transactional.id"] = given.transactional_id
     require_broker(bootstrap, properties, given.connect_timeout, [given.topic])
     stopped = StopSignals()
     tally = _Tally()
@@ -30,6 +36,7 @@ def main(argv: list[str]) -> int:
     prefix = "" if given.value_prefix is None else f"{given.value_prefix}."
     began = time.monotonic()
     with Producer(properties, on_failure=lambda _: None) as producer:
+        transactions = _Transactions(producer, given.transaction_size) if given.transactional_id else None
         for number in itertools.count() if given.max_messages < 0 else range(given.max_messages):
             if stopped.is_set():
                 break
@@ -37,6 +44,8 @@ def main(argv: list[str]) -> int:
             key = None if given.repeating_keys is None else str(number % given.repeating_keys)
             timestamp_ms = None if given.message_create_time < 0 else given.message_create_time + tally.elapsed_ms()
             tally.sent += 1
+            if transactions is not None:
+                transactions.before_record()
             try:
                 producer.send(
                     given.topic,
@@ -52,6 +61,8 @@ def main(argv: list[str]) -> int:
                 while ahead_s > 0 and not stopped.is_set():
                     producer.poll(min(ahead_s, 0.05))
                     ahead_s = tally.sent / given.throughput - (time.monotonic() - began)
+        if transactions is not None:
+            transactions.end()
     print_event("shutdown_complete")
     elapsed_s = max(time.monotonic() - began, 1e-9)
     print_event(
@@ -62,6 +73,40 @@ def main(argv: list[str]) -> int:
         avg_throughput=tally.acknowledged / elapsed_s,
     )
     return stopped.exit_code
+
+
+class _Transactions:
+    """Begins and commits; a transaction that cannot be committed is aborted, and the next one begins."""
+
+    def __init__(self, producer: Producer[str, str], size: int) -> None:
+        self._producer = producer
+        self._size = size
+        self._count = 0
+        """Records of the open transaction."""
+        producer.init_transactions()
+
+    def before_record(self) -> None:
+        """Raises `ClientError` when the producer cannot continue."""
+        if self._count == self._size:
+            self.end()
+        if not self._count:
+            self._producer.begin_transaction()
+        self._count += 1
+
+    def end(self) -> None:
+        """Commit what is open, and print what became of it."""
+        count, self._count = self._count, 0
+        if not count:
+            return
+        try:
+            self._producer.commit_transaction()
+        except ClientError as error:
+            if error.fatal:
+                raise
+            self._producer.abort_transaction()
+            print_event("transaction_aborted", records=count, exception=type(error).__name__, message=str(error))
+        else:
+            print_event("transaction_committed", records=count)
 
 
 class _Tally:
@@ -104,5 +149,7 @@ def _parser() -> ToolParser:
     add("--message-create-time", type=int, default=-1, metavar="MS", help="the first record's timestamp; -1 for now")
     add("--value-prefix", type=int, metavar="N", help="put this number and a point before each value")
     add("--repeating-keys", type=int, metavar="N", help="give records the keys 0 to N-1 in turn")
+    add("--transactional-id", metavar="ID", help="send in transactions, as this producer (ours)")
+    add("--transaction-size", type=int, default=200, metavar="N", help="records in a transaction (ours)")
     add_connect_timeout(parser, waits=True)
     return parser

@@ -38,7 +38,15 @@ from barnabas.wire.kafka.schema import Message
 if TYPE_CHECKING:
     from barnabas.client.security.link_security import LinkSecurity
 
-__all__ = ["ROUTING_ERRORS", "AdminConnection", "Broker", "ClusterDescription", "ConnectError"]
+__all__ = [
+    "GROUP",
+    "ROUTING_ERRORS",
+    "TRANSACTIONAL_ID",
+    "AdminConnection",
+    "Broker",
+    "ClusterDescription",
+    "ConnectError",
+]
 
 ResponseType = TypeVar("ResponseType", bound=Message)
 
@@ -66,11 +74,13 @@ _CHANGES = frozenset(
         *(ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
         *(ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ALTER_REPLICA_LOG_DIRS),
         *(ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_DELETE, ApiKey.DELETE_GROUPS, ApiKey.LEAVE_GROUP),
-        *(ApiKey.PRODUCE, ApiKey.UNREGISTER_BROKER),
+        *(ApiKey.PRODUCE, ApiKey.UNREGISTER_BROKER, ApiKey.UPDATE_FEATURES),
+        *(ApiKey.INIT_PRODUCER_ID, ApiKey.WRITE_TXN_MARKERS),
     )
 )
 
-_GROUP = 0  # FindCoordinator's key type
+GROUP, TRANSACTIONAL_ID = 0, 1
+"""What a coordinator is asked for: FindCoordinator's key types."""
 _FIND_COORDINATORS_FROM = 4  # the version from which it asks for several at once
 _STAGGER_S = 0.25  # between the first attempts to several addresses, as RFC 8305 has it
 
@@ -217,11 +227,13 @@ class AdminConnection:
         codes: Callable[[ResponseType], Iterable[int]],
         *,
         max_version: int = 32767,
+        key_type: int = GROUP,
     ) -> ResponseType:
-        """Send to the coordinator of a consumer group, wherever it is by now."""
+        """Send to the coordinator of a group, or of a transactional id, wherever it is by now."""
 
         def attempt() -> ResponseType:
-            return self.send(request, answer, self.find_coordinator(group_id).id, max_version=max_version)
+            coordinator = self.find_coordinator(group_id, key_type)
+            return self.send(request, answer, coordinator.id, max_version=max_version)
 
         return self.retry(attempt, codes, changes=request.API_KEY in _CHANGES)
 
@@ -287,23 +299,26 @@ class AdminConnection:
         self._shared.cluster = cluster_of(response)
         return response
 
-    def find_coordinator(self, group_id: str) -> Broker:
-        """The broker that leads a consumer group; waits while the cluster is still making room for groups."""
+    def find_coordinator(self, group_id: str, key_type: int = GROUP) -> Broker:
+        """The coordinator of a group, or of a transactional id; waits while the cluster makes room for them."""
 
-        found: Any = self.retry(lambda: self.ask_for_coordinator(group_id), lambda answer: [answer.error_code])
+        found: Any = self.retry(
+            lambda: self.ask_for_coordinator(group_id, key_type), lambda answer: [answer.error_code]
+        )
         if found.error_code:
-            raise refusal(found.error_code, found.error_message, about=f"group {group_id}")
+            what = "group" if key_type == GROUP else "transactional id"
+            raise refusal(found.error_code, found.error_message, about=f"{what} {group_id}")
         broker = Broker(found.node_id, found.host, found.port)
         if broker.id not in {known.id for known in self.describe_cluster().brokers}:
             self._shared.cluster = None
         return broker
 
-    def ask_for_coordinator(self, group_id: str) -> Any:
+    def ask_for_coordinator(self, group_id: str, key_type: int = GROUP) -> Any:
         """The answer of any broker at present, with its error code: the part of FindCoordinator's response about the group."""
         if self.negotiated(FindCoordinatorRequest) >= _FIND_COORDINATORS_FROM:
-            request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=[group_id])
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[group_id])
         else:
-            request = FindCoordinatorRequest(key=group_id, key_type=_GROUP)
+            request = FindCoordinatorRequest(key=group_id, key_type=key_type)
         response = self.send(request, FindCoordinatorResponse)
         return response.coordinators[0] if response.coordinators else response
 

@@ -1,0 +1,156 @@
+"""``barnabas features``: the levels of the cluster's features, with the options of Kafka's FeatureCommand.
+
+``transaction.version`` is the one that brokers here have. ``--output json`` prints one document.
+
+In Kafka: `FeatureCommand`.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.numbers import whole_number
+from barnabas.cli.connection.connect import connect
+from barnabas.cli.options.helpful_parser import HelpfulParser
+from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option
+from barnabas.cli.output.tables import print_json
+from barnabas.cli.output.terminal import print
+from barnabas.client.admin.features import LevelChange, describe_features, update_features
+
+if TYPE_CHECKING:
+    from barnabas.client.cluster.admin_connection import AdminConnection
+
+__all__ = ["main"]
+
+_MAX_LEVEL = 32_767
+_DONE = {"upgrade": "upgraded", "downgrade": "downgraded", "disable": "disabled"}
+
+
+def main(argv: list[str]) -> int:
+    """Do the action; 1 if a feature could not be changed."""
+    parser = _parser()
+    given = parser.parse_args(argv)
+    parser.require(given, "bootstrap-server")
+    run: Callable[[AdminConnection, argparse.Namespace], int] = given.run
+    with connect(given, "barnabas-features") as connection:
+        return run(connection, given)
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("features", "Show and change the levels of the cluster's features.")
+    add_connection_options(parser)
+    add_output_option(parser)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=HelpfulParser)
+
+    def add(name: str, help_text: str, run: Callable[["AdminConnection", argparse.Namespace], int]) -> HelpfulParser:
+        action: HelpfulParser = actions.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
+        add_connection_options(action)
+        add_output_option(action)
+        for option in action._actions:
+            option.default = argparse.SUPPRESS  # what stands before the action holds
+        action.set_defaults(run=run)
+        return action
+
+    add("describe", "show which levels are supported and finalized", _describe)
+    for name, help_text in (
+        ("upgrade", "finalize higher levels"),
+        ("downgrade", "finalize lower levels"),
+        ("disable", "take features back, as a downgrade to level 0 does"),
+    ):
+        action = add(name, help_text, _change)
+        form = "NAME" if name == "disable" else "NAME=LEVEL"
+        action.add_argument(
+            "--feature", action="append", required=True, metavar=form, help="a feature; may be repeated"
+        )
+        action.add_argument("--dry-run", action="store_true", help="only say whether it is possible")
+        if name != "upgrade":
+            action.add_argument("--unsafe", action="store_true", help="even if something is lost by it")
+    return parser
+
+
+def _describe(connection: "AdminConnection", given: argparse.Namespace) -> int:
+    found = describe_features(connection)
+    if given.output == "json":
+        print_json(
+            {
+                "epoch": found.epoch,
+                "features": [
+                    {
+                        "name": each.name,
+                        "supportedMinVersion": each.lowest,
+                        "supportedMaxVersion": each.highest,
+                        "finalizedVersionLevel": each.finalized,
+                    }
+                    for each in found.features
+                ],
+            }
+        )
+        return 0
+    for each in found.features:
+        print(
+            f"Feature: {each.name}",
+            f"SupportedMinVersion: {each.lowest}",
+            f"SupportedMaxVersion: {each.highest}",
+            f"FinalizedVersionLevel: {each.finalized}",
+            f"Epoch: {'-' if found.epoch is None else found.epoch}",
+            sep="\t",
+        )
+    return 0
+
+
+def _levels(given: argparse.Namespace) -> dict[str, int]:
+    levels: dict[str, int] = {}
+    for text in given.feature:
+        name, level = (text, 0) if given.action == "disable" else _name_and_level(text)
+        if name in levels:
+            raise ConfigError(f"Feature {name} was specified more than once.")
+        levels[name] = level
+    return levels
+
+
+def _name_and_level(text: str) -> tuple[str, int]:
+    name, equals, level = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise ConfigError(f"Can't parse feature=level string {text}: equals sign not found.")
+    try:
+        number = whole_number(level)
+    except ValueError:
+        number = _MAX_LEVEL + 1
+    if not -_MAX_LEVEL <= number <= _MAX_LEVEL:
+        raise ConfigError(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
+    return name, number
+
+
+def _change(connection: "AdminConnection", given: argparse.Namespace) -> int:
+    levels = _levels(given)
+    if given.action == "upgrade":
+        kind = LevelChange.UPGRADE
+    else:
+        kind = LevelChange.UNSAFE_DOWNGRADE if given.unsafe else LevelChange.SAFE_DOWNGRADE
+    results = update_features(connection, levels, kind, validate_only=given.dry_run)
+    failures = sum(error is not None for error in results.values())
+    if given.output == "json":
+        print_json(
+            [
+                {"name": name, "level": levels[name], "error": None if error is None else str(error)}
+                for name, error in sorted(results.items())
+            ]
+        )
+    else:
+        _print_results(given, levels, results)
+    if failures:
+        raise BarnabasError(f"{failures} out of {len(levels)} operation(s) failed.")
+    return 0
+
+
+def _print_results(
+    given: argparse.Namespace, levels: Mapping[str, int], results: Mapping[str, BarnabasError | None]
+) -> None:
+    """In the words of Kafka's tool."""
+    for name, error in sorted(results.items()):
+        to_level = "" if given.action == "disable" else f" to {levels[name]}"
+        if error is not None:
+            print(f"{'Can' if given.dry_run else 'Could'} not {given.action} {name}{to_level}. {error}")
+        else:
+            print(f"{name} {'can be' if given.dry_run else 'was'} {_DONE[given.action]}{to_level}.")
