@@ -1,9 +1,12 @@
-"""A checksum as the last line of a small text file, where the file's other readers look at the lines before it only.
+"""A checksum as the last line of a small text file, where the file's other readers look at
+the lines before it only.
 
-A file of a few bytes has no redundancy: one changed digit is another valid number. With the line, a changed byte is noticed.
-A file without the line was written by another program, Apache's for instance, and is as good as its contents.
+A file of a few bytes has no redundancy: one changed digit is another valid number. With the line, a
+changed byte is noticed. A file without the line was written by another program, Apache's for
+instance, and is as good as its contents.
 
-The line is ``crc32 XXXXXXXX``, of the file's name and the lines before it: a file that was copied over another is noticed, too.
+The line is ``crc32 XXXXXXXX``, of the file's name and the lines before it: a file that was copied
+over another is noticed, too.
 """
 
 import re
@@ -29,7 +32,9 @@ def add_check_line(name: str, content: bytes) -> bytes:
 
 
 def split_check_line(name: str, data: bytes, lines: int) -> tuple[bytes, LineCheck]:
-    """The first so many lines of a file, and whether they are right. Anything else that follows them is wrong."""
+    """The first so many lines of a file, and whether they are right.
+
+    Anything else that follows them is wrong."""
     parts = data.split(b"\n", lines)
     if len(parts) <= lines or not parts[lines].strip():
         return data, LineCheck.MISSING

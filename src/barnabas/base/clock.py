@@ -1,8 +1,9 @@
 """The seam to time.
 
-Deciding code takes ``now_ms`` as an argument. Edges hold a `Clock` and pass the time on. Only the path of a request holds
-one too (dispatch, its handlers, delayed fetches), because one event continues many requests there; a test lists these
-modules. What must happen later is asked for through a `CallLater`, which an edge makes from its event loop.
+Deciding code takes ``now_ms`` as an argument. Edges hold a `Clock` and pass the time on. Only the
+path of a request holds one too (dispatch, its handlers, delayed fetches), because one event
+continues many requests there; a test lists these modules. What must happen later is asked for
+through a `CallLater`, which an edge makes from its event loop.
 """
 
 import time
@@ -29,7 +30,9 @@ class Clock(Protocol):
         ...
 
     def time_slice(self) -> Callable[[], bool]:
-        """Begin a slice of work: a function that says whether it is over. See `barnabas.base.tasks`."""
+        """Begin a slice of work: a function that says whether it is over.
+
+        See `barnabas.base.tasks`."""
         ...
 
     def worked_ms(self) -> float:
@@ -38,7 +41,8 @@ class Clock(Protocol):
 
 
 class Now(NamedTuple):
-    """Both readings, taken together: the time that an edge passes to deciding code that needs both."""
+    """Both readings, taken together: the time that an edge passes to deciding code
+    that needs both."""
 
     ms: int
     """On the monotonic clock."""

@@ -9,8 +9,9 @@ __all__ = ["BarnabasError", "ConfigError", "CorruptDataError"]
 class BarnabasError(Exception):
     """An error with a message for a person: what was wrong, where, and what to do.
 
-    Command-line tools print it without a traceback and exit with 1. The message is one line, or is made by `of_lines`: a
-    newline in it otherwise comes from a name or from another server's message.
+    Command-line tools print it without a traceback and exit with 1. The message is one line,
+    or is made by `of_lines`: a newline in it otherwise comes from a name or from another
+    server's message.
     """
 
     _lines: Sequence[str] = ()

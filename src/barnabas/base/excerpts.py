@@ -1,7 +1,7 @@
 """Short texts of what others send: a few names of many, the beginning of a long text.
 
-A request may name 100,000 topics, and an answer may hold megabytes of text. A log line or an error shows a part of it and says how
-much there is.
+A request may name 100,000 topics, and an answer may hold megabytes of text. A log line or an error
+shows a part of it and says how much there is.
 
 Kafka has no counterpart.
 """
@@ -56,7 +56,8 @@ class Tallied(NamedTuple, Generic[Reason]):
 
 
 class Tally(Generic[Reason]):
-    """Sums up what happened to the elements of a request: for each reason a line, however many elements there are.
+    """Sums up what happened to the elements of a request: for each reason a line, however
+    many elements there are.
 
     There must be few reasons, such as the codes of errors.
     """

@@ -1,15 +1,17 @@
 """The seam to the disk.
 
-`Files` is what storage code may do with a file system, `File` what it may do with one open file. `OsFiles` is the
-real thing. A simulated disk implements both and decides what a crash leaves of the bytes that were never synced.
+`Files` is what storage code may do with a file system, `File` what it may do with one open file.
+`OsFiles` is the real thing. A simulated disk implements both and decides what a crash leaves of the
+bytes that were never synced.
 
-Running out of file descriptors (EMFILE, ENFILE) is no failure of a disk: see `is_descriptor_shortage`. `OsFiles` holds a
-few descriptors back for files that are opened for a moment (indexes, checkpoints, syncs), so that work that has begun
-can be completed.
+Running out of file descriptors (EMFILE, ENFILE) is no failure of a disk: see
+`is_descriptor_shortage`. `OsFiles` holds a few descriptors back for files that are opened for a
+moment (indexes, checkpoints, syncs), so that work that has begun can be completed.
 
-Paths are plain strings in the operating system's form. Failures are `OSError` with their ``errno``, for storage code
-distinguishes a full disk from a broken one. After a failed `File.sync` the file's state is unknown: callers must not retry
-but give the log dir up (a second fsync can report success for pages that were lost).
+Paths are plain strings in the operating system's form. Failures are `OSError` with their ``errno``,
+for storage code distinguishes a full disk from a broken one. After a failed `File.sync` the file's
+state is unknown: callers must not retry but give the log dir up (a second fsync can report success
+for pages that were lost).
 """
 
 import contextlib
@@ -40,8 +42,8 @@ class File(Protocol):
         ...
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Write all of ``parts``, in order, at the end; on failure the file's end is where it was before, if the
-        disk lets it be cut back."""
+        """Write all of ``parts``, in order, at the end; on failure the file's end is where it was
+        before, if the disk lets it be cut back."""
         ...
 
     def write_at(self, offset: int, data: Buffer) -> None:
@@ -71,7 +73,8 @@ class Files(Protocol):
     def open(self, path: str, *, create: bool = False, read_only: bool = False, keep: bool = False) -> File:
         """Open a file for reading, appending and writing in place; ``create`` makes a missing one.
 
-        With ``keep`` the file stays open, and takes no descriptor that is held back for files opened for a moment.
+        With ``keep`` the file stays open, and takes no descriptor that is held back for
+        files opened for a moment.
         """
         ...
 
@@ -80,7 +83,8 @@ class Files(Protocol):
         ...
 
     def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
-        """Replace a small file: a reader, or a restart after a crash, sees the old bytes or the new ones.
+        """Replace a small file: a reader, or a restart after a crash, sees the old
+        bytes or the new ones.
 
         With ``sync`` the new bytes and the directory's entry are on stable storage at return.
         """
@@ -125,12 +129,15 @@ class Files(Protocol):
         ...
 
     def lock(self, path: str) -> "contextlib.AbstractContextManager[None]":
-        """Hold ``path`` as an exclusive lock file; raises BlockingIOError when another process holds it."""
+        """Hold ``path`` as an exclusive lock file.
+
+        Raises BlockingIOError when another process holds it."""
         ...
 
 
 def make_dirs_durably(files: Files, path: str) -> None:
-    """Make a directory and its missing parents, on stable storage: a sync of what is in it later does not do that."""
+    """Make a directory and its missing parents, on stable storage: a sync of what is in
+    it later does not do that."""
     made_in: list[str] = []
     below = path
     while not files.exists(below):
@@ -145,7 +152,8 @@ def make_dirs_durably(files: Files, path: str) -> None:
 
 
 def is_descriptor_shortage(error: OSError) -> bool:
-    """Whether a call failed because the process, or the machine, is out of file descriptors: no fault of the disk."""
+    """Whether a call failed because the process, or the machine, is out of file
+    descriptors: no fault of the disk."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
@@ -174,7 +182,9 @@ _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if hasattr(os, "sysconf") else 16
 
 
 class _OsFile:
-    """A descriptor with the position of its end; one writer at a time, as everywhere in storage code."""
+    """A descriptor with the position of its end.
+
+    One writer at a time, as everywhere in storage code."""
 
     __slots__ = ("_descriptor", "_path", "_size")
 
@@ -262,7 +272,8 @@ class _OsFile:
             self._descriptor = -1
 
     def __del__(self) -> None:
-        # A slice of a deleted segment may still be on its way to a socket: the last holder closes the descriptor.
+        # A slice of a deleted segment may still be on its way to a socket: the last
+        # holder closes the descriptor.
         self.close()
 
     def __repr__(self) -> str:
@@ -270,7 +281,8 @@ class _OsFile:
 
 
 def _named(error: OSError, path: str) -> OSError:
-    """The error with the file's path: calls on a descriptor do not know it, and a message without it helps no operator."""
+    """The error with the file's path: calls on a descriptor do not know it, and a message
+    without it helps no operator."""
     if error.filename is None:
         error.filename = path
     return error
@@ -280,7 +292,9 @@ _T = TypeVar("_T")
 
 
 class _Reserve:
-    """Descriptors that are held back: one is given up whenever a call finds none left. One for the process."""
+    """Descriptors that are held back: one is given up whenever a call finds none left.
+
+    One for the process."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -304,7 +318,8 @@ class _Reserve:
                     raise error from None
 
     def _fill(self) -> None:
-        # A shortage is over when as many again are free: what one call has just given back is not enough.
+        # A shortage is over when as many again are free: what one call has just
+        # given back is not enough.
         wanted = 2 * self._size if self._is_short else self._size
         try:
             while len(self._held) < wanted:
@@ -329,7 +344,9 @@ _reserve = _Reserve(8)
 
 
 def _open_to_write(path: str, flags: int) -> int:
-    """A descriptor. A link of another user is not followed: it may lead to any of this user's files."""
+    """A descriptor.
+
+    A link of another user is not followed: it may lead to any of this user's files."""
     if not hasattr(os, "O_NOFOLLOW"):
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
     try:
@@ -417,7 +434,9 @@ class OsFiles:
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        import shutil  # here, for it brings compression libraries along that a server's start can do without
+        # Imported here, because it brings compression libraries along that a
+        # server's start can do without.
+        import shutil
 
         with contextlib.suppress(FileNotFoundError):
             _reserve.call(lambda: shutil.rmtree(path))

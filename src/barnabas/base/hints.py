@@ -6,7 +6,9 @@ __all__ = ["did_you_mean"]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``; did you mean NAME?`` with the nearest of the known names, for the end of an error; empty if none is near."""
+    """``; did you mean NAME?`` with the nearest of the known names, for the end of an error.
+
+    Empty if none is near."""
     from difflib import get_close_matches  # only where something is wrong already
 
     close = get_close_matches(name, list(known), n=1)

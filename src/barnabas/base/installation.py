@@ -1,12 +1,14 @@
-"""The command that installs an extra of Barnabas, by the way in which Barnabas itself was installed.
+"""The command that installs an extra of Barnabas, by the way in which Barnabas
+itself was installed.
 
-A hint that names an index is wrong for a package that came from a clone. pip and uv record where a package came from
-(``direct_url.json``: PEP 610, and "Recording the Direct URL Origin of installed distributions" on packaging.python.org):
+A hint that names an index is wrong for a package that came from a clone. pip and uv record where a
+package came from (``direct_url.json``: PEP 610, and "Recording the Direct URL Origin of installed
+distributions" on packaging.python.org):
 
-    no record          an index                                 barnabas[EXTRA]
-    dir_info           a folder, perhaps editable               /path/to/clone[EXTRA]
-    archive_info       a wheel or a source archive, or its URL  /path/to/barnabas.whl[EXTRA]
-    vcs_info           a repository at a commit                 barnabas[EXTRA] @ git+https://...@COMMIT
+    no record        an index                                 barnabas[EXTRA]
+    dir_info         a folder, perhaps editable               /path/to/clone[EXTRA]
+    archive_info     a wheel or a source archive, or its URL  /path/to/barnabas.whl[EXTRA]
+    vcs_info         a repository at a commit                 barnabas[EXTRA] @ git+URL@COMMIT
 
 Where the folder or the file is gone, the command names the extra's packages themselves.
 """
@@ -25,7 +27,8 @@ _FILE = "file://"
 
 
 class InstallOrigin(NamedTuple):
-    """Where an installed package came from: a ``path`` on this machine, a ``url``, or neither (an index)."""
+    """Where an installed package came from: a ``path`` on this machine, a ``url``,
+    or neither (an index)."""
 
     path: str = ""
     url: str = ""
@@ -33,7 +36,8 @@ class InstallOrigin(NamedTuple):
 
 
 def install_command(*extras: str) -> str:
-    """A line for the shell that adds ``extras`` to the environment that runs now, such as ``pip install 'barnabas[pipelines]'``."""
+    """A line for the shell that adds ``extras`` to the environment that runs now, such as
+    ``pip install 'barnabas[pipelines]'``."""
     from importlib import metadata  # only where something is missing
 
     try:
@@ -62,14 +66,17 @@ def origin_of(record: Mapping[str, Any]) -> InstallOrigin:
         version_control = record["vcs_info"]
         return InstallOrigin(url=f"{version_control['vcs']}+{url}@{version_control['commit_id']}{fragment}")
     path = url2pathname(urlsplit(url).path) if url.startswith(_FILE) else ""
-    # pip takes what follows a semicolon for a condition, and a folder in an archive can stand in a URL only.
+    # pip takes what follows a semicolon for a condition, and a folder in an archive
+    # can stand in a URL only.
     if not path or fragment or ";" in path:
         return InstallOrigin(url=url + fragment)
     return InstallOrigin(path, is_editable=bool(record.get("dir_info", {}).get("editable")))
 
 
 def install_words(origin: InstallOrigin, extras: Sequence[str], installer: Sequence[str]) -> str:
-    """The line, quoted for a POSIX shell; ``installer`` is its first words, such as ``pip install``."""
+    """The line, quoted for a POSIX shell.
+
+    ``installer`` is its first words, such as ``pip install``."""
     wanted = f"[{','.join(extras)}]"
     if origin.path:
         return shlex.join([*installer, *(["-e"] if origin.is_editable else []), origin.path + wanted])
@@ -88,7 +95,8 @@ def packages_of(requirements: Iterable[str], extras: Sequence[str]) -> list[str]
 
 
 def _installer() -> list[str]:
-    """What installs into the environment of this interpreter: ``pip`` where the shell finds its own, else by its path."""
+    """What installs into the environment of this interpreter: ``pip`` where the shell finds
+    its own, else by its path."""
     import shutil
     from importlib.util import find_spec
 

@@ -1,4 +1,5 @@
-"""Names that a package offers and imports at their first use, so that a tool does not load what it does not need.
+"""Names that a package offers and imports at their first use, so that a tool does not
+load what it does not need.
 
 Kafka has no counterpart.
 """
@@ -40,6 +41,8 @@ class _Kept(ModuleType):
 
 
 def keep_modules(package: str, became: Mapping[str, str]) -> None:
-    """Let modules of a package be found under their former names; they are imported when one of their names is used."""
+    """Let modules of a package be found under their former names.
+
+    They are imported when one of their names is used."""
     for name, module in became.items():
         sys.modules[f"{package}.{name}"] = _Kept(f"{package}.{name}", f"{package}.{module}")

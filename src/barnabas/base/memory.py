@@ -1,7 +1,8 @@
 """Memory that goes back to the system when it is freed.
 
-The C library keeps what was freed for the thread that took it: a broker whose threads each unpacked 15 MiB kept 130 MiB.
-Only pages that are written to are taken, and their zeros are not written by Python, which would hold the interpreter.
+The C library keeps what was freed for the thread that took it: a broker whose threads each unpacked
+15 MiB kept 130 MiB. Only pages that are written to are taken, and their zeros are not written by
+Python, which would hold the interpreter.
 """
 
 import contextlib
@@ -18,7 +19,9 @@ def new_buffer(size_bytes: int) -> memoryview:
 
 
 def rest_of(view: memoryview, start: int) -> memoryview:
-    """The bytes from ``start`` on. Of a large buffer with less than half of it left the rest is copied: a view would keep all."""
+    """The bytes from ``start`` on.
+
+    Of a large buffer with less than half of it left the rest is copied: a view would keep all."""
     rest = view[start:]
     whole_bytes = len(view.obj) if isinstance(view.obj, bytes | bytearray) else 0
     if whole_bytes >= _COPIED_FROM_BYTES and 2 * len(rest) < whole_bytes:
@@ -27,7 +30,9 @@ def rest_of(view: memoryview, start: int) -> memoryview:
 
 
 def return_memory() -> None:
-    """What was freed goes to the system where the C library would keep it. That takes a millisecond for some megabytes."""
+    """What was freed goes to the system where the C library would keep it.
+
+    That takes a millisecond for some megabytes."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 

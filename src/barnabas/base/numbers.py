@@ -1,7 +1,7 @@
 """Numbers from outside, read strictly.
 
-Python's ``int`` also takes blanks, ``1_000`` and the digits of every script; none of these is a number to Kafka's tools, and
-a mistyped one would be another number than was meant.
+Python's ``int`` also takes blanks, ``1_000`` and the digits of every script; none of these is a
+number to Kafka's tools, and a mistyped one would be another number than was meant.
 """
 
 import re
@@ -12,7 +12,8 @@ LARGEST_INT32 = (1 << 31) - 1
 LARGEST_INT64 = (1 << 63) - 1
 WHOLE_NUMBER = "[+-]?[0-9]{1,19}"
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?"
-"""What is a number as a text, as regular expressions of Python and of Java, whose flows read them too."""
+"""What is a number as a text, as regular expressions of Python and of Java, whose
+flows read them too."""
 _NUMBER = re.compile(NUMBER + "|inf", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(WHOLE_NUMBER, re.ASCII)
 

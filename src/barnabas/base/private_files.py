@@ -1,4 +1,5 @@
-"""Files with secrets, which only their owner can read at any moment, and folders that only their owner can enter.
+"""Files with secrets, which only their owner can read at any moment, and folders that
+only their owner can enter.
 
 Kafka has no counterpart.
 """
@@ -14,9 +15,11 @@ __all__ = ["is_trusted", "make_private_dirs", "require_own_folder", "write_priva
 
 
 def make_private_dirs(path: str | os.PathLike[str]) -> None:
-    """Make a folder with mode 0700, for it will hold records or credentials, and its missing parents with the usual mode.
+    """Make a folder with mode 0700, for it will hold records or credentials, and its missing
+    parents with the usual mode.
 
-    A folder that is there keeps its mode: its owner has chosen it. Raises `PermissionError` as `require_own_folder`.
+    A folder that is there keeps its mode: its owner has chosen it. Raises `PermissionError`
+    as `require_own_folder`.
     """
     path = os.path.abspath(path)  # without a slash at the end, of which there is no parent
     if os.path.isdir(path):
@@ -37,16 +40,20 @@ def make_private_dirs(path: str | os.PathLike[str]) -> None:
 
 
 def is_trusted(found: os.stat_result) -> bool:
-    """Whether a file is this user's or root's. The owner of any other could change where it leads at any moment."""
+    """Whether a file is this user's or root's.
+
+    The owner of any other could change where it leads at any moment."""
     return not hasattr(os, "geteuid") or found.st_uid in (0, os.geteuid())
 
 
 def require_own_folder(path: str) -> None:
-    """Raises `PermissionError` if a folder, or a folder or link on the way to it, is another user's and lies where anybody can put it.
+    """Raises `PermissionError` if a folder, or a folder or link on the way to it, is another user's
+    and lies where anybody can put it.
 
-    That is a sticky folder or one that all can write in, such as /tmp with the default of log.dirs: another user can make the
-    folder first, and then put links in it through which this user's other files are overwritten. Elsewhere the owner of the
-    parent has let it be there. It may be another user's: shared storage gives files owners of its own, and root starts on what a user has made.
+    That is a sticky folder or one that all can write in, such as /tmp with the default of log.dirs:
+    another user can make the folder first, and then put links in it through which this user's other
+    files are overwritten. Elsewhere the owner of the parent has let it be there. It may be another
+    user's: shared storage gives files owners of its own, and root starts on what a user has made.
     """
     for place in _way_to(os.path.abspath(path)):
         found, parent = os.lstat(place), os.stat(os.path.dirname(place))

@@ -1,11 +1,13 @@
-"""The seam to processes: a task that computes for long goes on in a process of its own, step by step as it is asked to.
+"""The seam to processes: a task that computes for long goes on in a process of its own, step
+by step as it is asked to.
 
-A thread shares the interpreter with the event loop: beside one that computes, each request waits several times for the time
-after which threads are switched. A process shares nothing but files. It gets a task of plain values and returns such. It works
-only between a question and its answer, at a lower priority than the process that asks, and ends by itself when that one is gone.
+A thread shares the interpreter with the event loop: beside one that computes, each request waits
+several times for the time after which threads are switched. A process shares nothing but files. It
+gets a task of plain values and returns such. It works only between a question and its answer, at a
+lower priority than the process that asks, and ends by itself when that one is gone.
 
-To start one takes 0.2 to 0.4 s of processor time, most of it for imports. So a process whose task is over waits for another one, for
-`IDLE_S` seconds. What it took for its task it returns at once.
+To start one takes 0.2 to 0.4 s of processor time, most of it for imports. So a process whose task
+is over waits for another one, for `IDLE_S` seconds. What it took for its task it returns at once.
 """
 
 import contextlib
@@ -28,7 +30,8 @@ IDLE_S = 60.0
 """How long a process waits for another task. Brokers look for logs to compact every 15 s."""
 
 GRACE_S = 5.0
-"""How long a task may go on after its owner was closed. A step takes some 20 ms, unless the process stands still."""
+"""How long a task may go on after its owner was closed. A step takes some 20 ms, unless
+the process stands still."""
 
 _NICENESS = 5
 _MAIN = "import sys; sys.path[:] = {path!r}; from barnabas.base.processes import serve_worker; serve_worker()"
@@ -46,7 +49,9 @@ class WorkerProcess(Protocol):
     """A task under way in another process. In any thread, one call at a time."""
 
     def step(self) -> Any:
-        """Go on, and return what the task's own ``step`` returns. Raises what it raises, and `WorkerLostError`."""
+        """Go on, and return what the task's own ``step`` returns.
+
+        Raises what it raises, and `WorkerLostError`."""
         ...
 
     def finish(self) -> None:
@@ -54,12 +59,15 @@ class WorkerProcess(Protocol):
         ...
 
     def close(self) -> None:
-        """End the task with its process, if it is not finished. Returns at once; no step is under way."""
+        """End the task with its process, if it is not finished.
+
+        Returns at once; no step is under way."""
         ...
 
 
 StartProcess = Callable[[str, object], WorkerProcess]
-"""Takes the name of a module whose function ``begin`` makes a task, and its argument. Raises `NoWorkerError`."""
+"""Takes the name of a module whose function ``begin`` makes a task, and its
+argument. Raises `NoWorkerError`."""
 
 
 class WorkerProcesses:
@@ -90,9 +98,10 @@ class WorkerProcesses:
                 return self._task(process)
 
     def close(self) -> None:
-        """End the processes without a task. Those with one end after it, or are killed after some seconds.
+        """End the processes without a task.
 
-        A process that stands still (stopped by a signal, say) would hold the thread that waits for its step for ever.
+        Those with one end after it, or are killed after some seconds. A process that stands still
+        (stopped by a signal, say) would hold the thread that waits for its step for ever.
         """
         with self._lock:
             self._is_closed = True
@@ -240,7 +249,8 @@ class _Process:
         assert self._answers is not None
         try:
             answer: tuple[Any, BaseException | None] = pickle.load(self._answers)  # noqa: S301  # from our own child
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as failure:  # ValueError: closed meanwhile
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as failure:
+            # ValueError: the connection was closed meanwhile.
             raise self._lost() from failure
         return answer
 
@@ -277,7 +287,8 @@ class _Process:
 
 def serve_worker() -> None:
     """The other side: the whole life of a worker's process."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # to a whole group they are for the process that asks
+    # Signals to the whole group are for the process that asks.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError, AttributeError):
         os.nice(_NICENESS)
@@ -305,7 +316,8 @@ def serve_worker() -> None:
             except Exception as error:
                 failure = error
         try:
-            pickle.dump((answer, failure), answers)  # of a task that begins, too: a loss from then on is its own
+            # Sent when a task begins, too: a loss from then on is the task's own.
+            pickle.dump((answer, failure), answers)
             answers.flush()
         except BrokenPipeError:
             return

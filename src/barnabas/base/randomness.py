@@ -19,6 +19,7 @@ def random_uuid(rng: Random) -> Uuid:
         raw = bytearray(rng.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
-        # A printed id must not start with a dash, which tools would read as an option (KIP-516): base64's digit 62.
+        # A printed id must not start with a dash, which tools would read as an option
+        # (KIP-516): base64's digit 62.
         if raw[0] >> 2 != 62:
             return Uuid(bytes(raw))

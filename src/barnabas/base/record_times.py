@@ -1,8 +1,10 @@
-"""A record's time: milliseconds since 1970, a signed 64-bit number that its producer chooses, -1 for none.
+"""A record's time: milliseconds since 1970, a signed 64-bit number that its producer
+chooses, -1 for none.
 
-It may be anything: clients send microseconds or nanoseconds by mistake, and times before 1970 are allowed. Python's times
-end with the year 9999, and so do those of most outputs. All places that show or convert such a time do it with these
-functions, so that what does not fit has the same result everywhere: no time, and the number as text.
+It may be anything: clients send microseconds or nanoseconds by mistake, and times before 1970 are
+allowed. Python's times end with the year 9999, and so do those of most outputs. All places that
+show or convert such a time do it with these functions, so that what does not fit has the same
+result everywhere: no time, and the number as text.
 
 In Kafka: `RecordBatch.NO_TIMESTAMP`, `ConsumerRecord.timestamp`.
 """
@@ -45,9 +47,10 @@ def time_in_zone(timestamp_ms: int, zone: tzinfo | None = None) -> datetime | No
 
 
 def time_as_text(timestamp_ms: int | None, zone: tzinfo | None = None) -> str:
-    """``2026-11-22 09:30:00.000`` in the zone, or in this machine's; dashes without a time; otherwise ``1764201600000000 ms``.
+    """``2026-11-22 09:30:00.000`` in the zone, or in this machine's.
 
-    23 characters, so that lines stay aligned.
+    Dashes without a time; otherwise ``1764201600000000 ms``. 23 characters, so that
+    lines stay aligned.
     """
     if timestamp_ms is None or timestamp_ms == NO_TIME:
         return "-" * _TEXT_LENGTH
@@ -58,10 +61,14 @@ def time_as_text(timestamp_ms: int | None, zone: tzinfo | None = None) -> str:
 
 
 def microseconds(timestamp_ms: int) -> int | None:
-    """The time as Spark and Arrow keep it; None where there is none, and beyond the years 1 to 9999."""
+    """The time as Spark and Arrow keep it.
+
+    None where there is none, and beyond the years 1 to 9999."""
     return timestamp_ms * 1000 if timestamp_ms != NO_TIME and FIRST_MS <= timestamp_ms <= LAST_MS else None
 
 
 def searched_ms(when: datetime) -> int:
-    """A time to search records by; with a zone. It is 0 at least: to a broker negative numbers mean ends of the log."""
+    """A time to search records by; with a zone.
+
+    It is 0 at least: to a broker negative numbers mean ends of the log."""
     return max(0, round((when - _EPOCH) / timedelta(milliseconds=1)))

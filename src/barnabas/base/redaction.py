@@ -1,11 +1,15 @@
-"""What may be shown of addresses and settings: in errors, in logs, and in files that a command leaves behind.
+"""What may be shown of addresses and settings: in errors, in logs, and in files that
+a command leaves behind.
 
-An address may hold a password, whatever its letters, and need not be correct: somebody forgot to encode an ``@``, or the scheme.
-So it is not parsed here. What may be a part of a password is left out; better too much than a part of it.
+An address may hold a password, whatever its letters, and need not be correct: somebody forgot to
+encode an ``@``, or the scheme. So it is not parsed here. What may be a part of a password is left
+out; better too much than a part of it.
 
-    postgresql://ann:s3@cret/x@db.example/reports?sslmode=require     postgresql://***@db.example/reports?...
+    given   postgresql://ann:s3@cret/x@db.example/reports?sslmode=require
+    shown   postgresql://***@db.example/reports?...
 
-What others say about an address or a setting, such as a library's error, is shown without its secrets: `Redactor`.
+What others say about an address or a setting, such as a library's error, is shown without
+its secrets: `Redactor`.
 
 Kafka's own counterpart is the type PASSWORD of its settings, which are shown as ``[hidden]``.
 """
@@ -30,19 +34,22 @@ HIDDEN_NAME = (
     r"|(access|private|account|api|encryption|shared|signing|ssl|keystore)[._-]?key|key[._-]?pem|oauthbearer[._-]config"
     r"|(^|_)(key|dsn|auth|login)$"
 )
-"""Names of settings that hold secrets, in any case: a regular expression of Python and of Java, whose Spark hides settings by it."""
+"""Names of settings that hold secrets, in any case: a regular expression of Python and of Java,
+whose Spark hides settings by it."""
 _SECRET_NAME = re.compile(HIDDEN_NAME, re.IGNORECASE)
 _LEAST_LETTERS = 4
 """Less cannot be looked for in a text: too much of it would be taken for the secret."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting or an environment variable of this name holds a secret, as far as the name tells."""
+    """Whether a setting or an environment variable of this name holds a secret, as
+    far as the name tells."""
     return name != "key" and bool(_SECRET_NAME.search(name))
 
 
 def redacted_address(address: str) -> str:
-    """An address, correct or not, without what may be a password of it: its user, its query, and what is no port where one stands.
+    """An address, correct or not, without what may be a password of it: its user, its query, and
+    what is no port where one stands.
 
     Keywords as libpq takes them, ``host=db password=...``, end before the password.
     """
@@ -69,7 +76,8 @@ def _cut(place: str) -> tuple[str, str]:
 
 
 def redacted_setting(name: str, value: object) -> str:
-    """The value of a setting for an error: quoted, but a secret is masked, an address has no password, and a table is not shown."""
+    """The value of a setting for an error: quoted, but a secret is masked, an address has no
+    password, and a table is not shown."""
     if is_secret_name(name):
         return _MASK
     if isinstance(value, dict):
@@ -86,7 +94,8 @@ def secrets_of_address(address: str) -> Iterator[str]:
     found = _SCHEME.match(address)
     if found or address.startswith("//"):
         rest = address.partition("//")[2]
-        # Up to the last @, if the password is not encoded, and up to that of the host, if there is one in the query.
+        # Up to the last @, if the password is not encoded, and up to that of the host, if
+        # there is one in the query.
         logins = [part.rpartition("@")[0] for part in (rest, re.split("[/?#]", rest, maxsplit=1)[0])]
         given = [*(login.partition(":")[2] for login in logins), *_IN_QUERY.findall(address)]
     else:
@@ -97,13 +106,16 @@ def secrets_of_address(address: str) -> Iterator[str]:
 
 
 class Redactor:
-    """Secrets that are known, each with what is shown in its place. Raises nothing, whatever the texts are."""
+    """Secrets that are known, each with what is shown in its place.
+
+    Raises nothing, whatever the texts are."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def add(self, secret: str, shown: str = _MASK) -> None:
-        """Hide the text from now on, in the forms in which it stands in addresses, in JSON and in Python's texts."""
+        """Hide the text from now on, in the forms in which it stands in addresses, in
+        JSON and in Python's texts."""
         forms = {secret, quote(secret, safe="", errors="surrogatepass"), repr(secret)[1:-1], json.dumps(secret)[1:-1]}
         for each in forms:
             if len(each) >= _LEAST_LETTERS:

@@ -1,7 +1,8 @@
 """Tables of properties as text, a property a line, in the columns of Kafka's documentation.
 
-A line is: name, type, valid values, a column that the table's reader defines, default, documentation.
-What is indented continues the line before. Valid values are written as Kafka writes them:
+A line is: name, type, valid values, a column that the table's reader defines, default,
+documentation. What is indented continues the line before. Valid values are written as Kafka
+writes them:
 
     -               any
     [1,...]         at least 1

@@ -1,8 +1,10 @@
-"""Typed settings under Kafka's and ZooKeeper's property names (Kafka's `ConfigDef` and `AbstractConfig`).
+"""Typed settings under Kafka's and ZooKeeper's property names (Kafka's `ConfigDef`
+and `AbstractConfig`).
 
-A component lists what it understands as `Setting` definitions in a `Definitions` table and gets a `Values` from a
-dictionary of texts (a .properties file, ``--override``, a config znode). Values are read by property name; texts are
-kept as they were given, because the tools show them. A name that no definition knows is kept aside as unknown.
+A component lists what it understands as `Setting` definitions in a `Definitions` table and gets a
+`Values` from a dictionary of texts (a .properties file, ``--override``, a config znode). Values are
+read by property name; texts are kept as they were given, because the tools show them. A name that
+no definition knows is kept aside as unknown.
 """
 
 import contextlib
@@ -53,7 +55,8 @@ ValueCheck = Callable[[Any], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One property: its name, type and default text (None for no default), what it must satisfy, what it does."""
+    """One property: its name, type and default text (None for no default), what it
+    must satisfy, what it does."""
 
     name: str
     kind: Kind
@@ -63,7 +66,9 @@ class Setting:
     required: bool = False
 
     def parse(self, text: str) -> Any:
-        """The typed value of ``text``; raises `ConfigError` that names the property and what it takes."""
+        """The typed value of ``text``.
+
+        Raises `ConfigError` that names the property and what it takes."""
         value = _convert(self.name, self.kind, text.strip() if self.kind is not Kind.PASSWORD else text)
         wrong = self.check(value) if self.check else None
         if wrong:
@@ -87,7 +92,8 @@ def _convert(name: str, kind: Kind, text: str) -> Any:
         case Kind.INT | Kind.SHORT | Kind.LONG:
             bits = _RANGES[kind]
             try:
-                # Java takes no underscores; a value that only we could read would stop another broker on the same data.
+                # Java takes no underscores; a value that only we could read would stop another
+                # broker on the same data.
                 number = 1 << 64 if "_" in text else int(text)
             except ValueError:
                 number = 1 << 64
@@ -148,7 +154,8 @@ class Definitions:
         check_unknown: Callable[[str, str], str | None] | None = None,
         check_all: "Callable[[Values], None] | None" = None,
     ) -> None:
-        """``check_unknown`` takes a given name without a definition and its text, and returns what is wrong with them.
+        """``check_unknown`` takes a given name without a definition and its text, and returns
+        what is wrong with them.
 
         ``check_all`` raises `ConfigError` for values that contradict each other.
         """
@@ -166,7 +173,9 @@ class Definitions:
         return self._by_name[name]
 
     def parse(self, texts: Mapping[str, str]) -> "Values":
-        """Typed values of every definition; raises `ConfigError` for the first bad or missing one."""
+        """Typed values of every definition.
+
+        Raises `ConfigError` for the first bad or missing one."""
         parsed = {}
         for setting in self:
             text = texts.get(setting.name, setting.default)
@@ -212,14 +221,19 @@ class Values:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """A Java .properties text as a dictionary; the last of equal names wins, as in Java. Raises ValueError."""
-    import javaproperties  # here, for most processes read no properties file and start faster without it
+    """A Java .properties text as a dictionary; the last of equal names wins, as in Java.
+
+    Raises ValueError."""
+    # Imported here, because most processes read no properties file and start faster without it.
+    import javaproperties
 
     return {str(key): str(value) for key, value in javaproperties.loads(text).items()}
 
 
 def utf8_warnings(path: str, text: str) -> list[str]:
-    """A line for each value in UTF-8 of a .properties file; ``text`` is its contents, read as ISO-8859-1 as Java reads them."""
+    """A line for each value in UTF-8 of a .properties file.
+
+    ``text`` is its contents, read as ISO-8859-1 as Java reads them."""
     return [
         f"{path}: {name} has characters in UTF-8, and .properties files are read as ISO-8859-1, as Java reads them: write "
         "characters beyond ASCII as escapes, such as \\u00fc for \u00fc"
@@ -240,12 +254,15 @@ def _names_in_utf8(text: str) -> list[str]:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """A .properties text that Java and `read_properties` read back equal: ASCII, with escapes for what is not."""
+    """A .properties text that Java and `read_properties` read back equal: ASCII, with
+    escapes for what is not."""
     return "".join(_property_line(name, value) for name, value in properties.items())
 
 
 def edited_properties(text: str, changes: Mapping[str, str | None]) -> str:
-    """A .properties text with some values changed, added, or (None) removed; its comments and other lines stay."""
+    """A .properties text with some values changed, added, or (None) removed.
+
+    Its comments and other lines stay."""
     import javaproperties
 
     if text and not text.endswith(("\n", "\r")):
@@ -267,13 +284,16 @@ def _property_line(name: str, value: str) -> str:
     import javaproperties
 
     escaped: str = javaproperties.join_key_value("", value)[1:]
-    # The library escapes these everywhere, as Java does. They need it in names alone, and host\\:port is hard to read.
+    # The library escapes these everywhere, as Java does. They need it in names alone, and
+    # host\\:port is hard to read.
     readable = re.sub(r"\\(.)", lambda match: match[1] if match[1] in ":=#!" else match[0], escaped)
     return f"{javaproperties.escape(name)}={readable}\n"
 
 
 def list_text(name: str, items: Iterable[str]) -> str:
-    """The text of a setting that is a list; raises `ConfigError` for an item that would be read as another one, or as two.
+    """The text of a setting that is a list.
+
+    Raises `ConfigError` for an item that would be read as another one, or as two.
 
     Kafka's lists have no quoting: a comma always separates, and blanks around an item are dropped.
     """

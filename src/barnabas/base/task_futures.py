@@ -1,4 +1,5 @@
-"""Tasks on an asyncio loop: a runner for one, and what a coroutine of an edge needs to await a task."""
+"""Tasks on an asyncio loop: a runner for one, and what a coroutine of an edge needs
+to await a task."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,15 +24,18 @@ def runner_here(clock: Clock) -> Runner:
 
 
 def future_of(runner: Runner, task: AnyTask[T]) -> "asyncio.Future[T]":
-    """Begin a task, and return a future with its result or what it raises. A stop of ``runner`` cancels the future.
+    """Begin a task, and return a future with its result or what it raises.
 
-    The task goes on if the future is cancelled: another may want what it changes.
+    A stop of ``runner`` cancels the future. The task goes on if the future is cancelled: another
+    may want what it changes.
     """
     return _begin(runner, task, None)[0]
 
 
 async def result_of(runner: Runner, task: AnyTask[T], perform: Callable[[Any], Awaitable[Any]] | None = None) -> T:
-    """The result of a task, or what it raises; ``perform`` does its effects. A task whose caller is cancelled ends at its yield."""
+    """The result of a task, or what it raises; ``perform`` does its effects.
+
+    A task whose caller is cancelled ends at its yield."""
     asked: list[tuple[Any, Resume]] = []
     is_ready: asyncio.Event | None = None
 

@@ -1,19 +1,25 @@
-"""Tasks and their runner: how long work takes turns with everything else that the event loop serves.
+"""Tasks and their runner: how long work takes turns with everything else that the
+event loop serves.
 
 A task is a generator. It is written once, for little and for much work, and it yields
 
-    None           where others may have their turn; its data must be whole there, because other code runs before it continues
-    Beside(work)   what waits for a disk or takes long: done in a thread; what it raises is raised at the yield
-    an effect      something that the edge does which started the task, such as the steps of `broker.cluster.steps`
+    None           where others may have their turn; its data must be whole there, because other
+                   code runs before it continues
+    Beside(work)   what waits for a disk or takes long: done in a thread; what it
+                   raises is raised at the yield
+    an effect      something that the edge does which started the task, such as the steps
+                   of `broker.cluster.steps`
 
-The runner decides whether a task is interrupted: where it yields None and some 5 ms have passed. A short task is therefore
-done before `Runner.start` returns, as if it were a plain call. Tasks that are interrupted, or whose thread or effect is
-done while others wait, go on one after the other, and together they get one slice of time in each turn of the event loop. While there are any, all tasks that begin in
-one turn of the loop share one more slice, so a short task does not wait behind long ones. A task that another task
-starts shares its slice.
+The runner decides whether a task is interrupted: where it yields None and some 5 ms have passed. A
+short task is therefore done before `Runner.start` returns, as if it were a plain call. Tasks that
+are interrupted, or whose thread or effect is done while others wait, go on one after the other, and
+together they get one slice of time in each turn of the event loop. While there are any, all tasks
+that begin in one turn of the loop share one more slice, so a short task does not wait behind long
+ones. A task that another task starts shares its slice.
 
-A `Lane` is for tasks that must not overlap, or of which few may be under way because they take much memory. A runner
-`apart` has a slice of its own, for work that must not wait for what clients ask for.
+A `Lane` is for tasks that must not overlap, or of which few may be under way because they
+take much memory. A runner `apart` has a slice of its own, for work that must not wait for
+what clients ask for.
 
 A stop closes the tasks that wait (GeneratorExit at their yield); a thread that runs is left to end.
 A runner `apart` is not stopped with the other: its tasks go on while the loop runs.
@@ -49,7 +55,8 @@ class Beside(NamedTuple):
 
 
 Task = Generator[Beside | None, Any, T]
-"""Work that yields where it may be interrupted. One with effects of an edge has a wider type of its own."""
+"""Work that yields where it may be interrupted. One with effects of an edge has a
+wider type of its own."""
 
 AnyTask = Generator[Any, Any, T]
 """Any task, whatever its effects."""
@@ -66,7 +73,8 @@ Failed = Callable[[Any, Exception], None]
 def one_by_one(items: Iterable[T]) -> Iterator[T]:
     """The items that there are now, for a task. It holds only those that are still to come.
 
-    What is removed elsewhere meanwhile is freed in slices, too. A list of 20,000 logs would free them all at its end: 75 ms.
+    What is removed elsewhere meanwhile is freed in slices, too. A list of 20,000 logs would free
+    them all at its end: 75 ms.
     """
     waiting = list(items)
     waiting.reverse()
@@ -84,7 +92,9 @@ def list_of(items: Iterable[T]) -> Task[list[T]]:
 
 
 def done_here(task: Task[T]) -> T:
-    """The result of a task done without interruption; what it wants in a thread is done in the caller's."""
+    """The result of a task done without interruption.
+
+    What it wants in a thread is done in the caller's."""
     error: Exception | None = None
     while True:
         try:
@@ -133,7 +143,8 @@ class Runner:
         self._is_over: Callable[[], bool] | None = None
         """Whether the slice that runs now is over; None between slices."""
         self._begun: Callable[[], bool] | None = None
-        """Whether the slice is over for tasks that begin while others wait; None before the first of a turn."""
+        """Whether the slice is over for tasks that begin while others wait; None
+        before the first of a turn."""
 
     def apart(self) -> "Runner":
         """A runner with a slice of its own in each turn of the loop.
@@ -161,9 +172,11 @@ class Runner:
         failed: Failed | None = None,
         about: Any = None,
     ) -> None:
-        """Begin a task, at once unless too much has begun in this turn of the loop while others wait.
+        """Begin a task, at once unless too much has begun in this turn of the loop
+        while others wait.
 
-        ``perform`` does its effects. ``failed`` is called with ``about`` and what the task raises, which is logged otherwise.
+        ``perform`` does its effects. ``failed`` is called with ``about`` and what the task raises,
+        which is logged otherwise.
         """
         is_over = self._is_over
         if is_over is None and self._is_planned:
@@ -299,7 +312,8 @@ class Lane:
     def __init__(
         self, runner: Runner, call_later: CallLater, most: int, has_room: Callable[[], bool] | None = None
     ) -> None:
-        """``has_room`` says whether another one may begin; where not, it is asked again some milliseconds later."""
+        """``has_room`` says whether another one may begin; where not, it is asked again
+        some milliseconds later."""
         self._runner = runner
         self._call_later = call_later
         self._most = most
@@ -314,7 +328,9 @@ class Lane:
         return self._under_way > 0 or bool(self._next)
 
     def start(self, task: Task[None], *, failed: Failed | None = None, about: Any = None) -> None:
-        """Begin a task when its turn has come, at once if few others are under way. See `Runner.start`."""
+        """Begin a task when its turn has come, at once if few others are under way.
+
+        See `Runner.start`."""
         self._next.append((task, failed, about))
         self._begin()
 

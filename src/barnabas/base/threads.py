@@ -1,4 +1,5 @@
-"""The seam to threads: work that waits for a disk or takes long runs beside the event loop, and its outcome on it.
+"""The seam to threads: work that waits for a disk or takes long runs beside the event
+loop, and its outcome on it.
 
 The caller makes sure that the work shares nothing with what runs at the same time.
 """
@@ -12,7 +13,8 @@ from typing import TypeVar
 __all__ = ["AtMost", "Claim", "InThread", "WorkerThread"]
 
 InThread = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
-"""Takes what to run beside the event loop, and what to call on the loop afterwards, with its exception or None."""
+"""Takes what to run beside the event loop, and what to call on the loop afterwards,
+with its exception or None."""
 
 
 T = TypeVar("T")
@@ -42,7 +44,9 @@ class Claim:
         self._is_taken = False
 
     def run(self, work: Callable[[], None]) -> bool:
-        """Do the work, unless it was done or is no longer wanted. Whether it was done; raises what it raises."""
+        """Do the work, unless it was done or is no longer wanted.
+
+        Whether it was done; raises what it raises."""
         with self._lock:
             if self._is_taken:
                 return False
@@ -60,11 +64,13 @@ class Claim:
 class WorkerThread:
     """An `InThread` with one thread, which does what it is given in order.
 
-    For short tasks that come thousands of times a second: an executor makes two futures of each and wakes three locks.
+    For short tasks that come thousands of times a second: an executor makes two futures of
+    each and wakes three locks.
     """
 
     def __init__(self, name: str, call_on_loop: Callable[..., object]) -> None:
-        """``call_on_loop`` calls a function with its arguments on the event loop, from any thread."""
+        """``call_on_loop`` calls a function with its arguments on the event loop,
+        from any thread."""
         self._call_on_loop = call_on_loop
         self._given: queue.SimpleQueue[tuple[Callable[[], None], Callable[[BaseException | None], None]] | None] = (
             queue.SimpleQueue()
@@ -88,6 +94,7 @@ class WorkerThread:
                 work()
             except BaseException as raised:
                 error = raised
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the outcome is of no interest any more
+            # The loop is closed, so the outcome is of no interest any more.
+            with contextlib.suppress(RuntimeError):
                 self._call_on_loop(done, error)
             del given, work, done, error  # not kept until the next comes

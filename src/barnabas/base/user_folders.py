@@ -1,7 +1,8 @@
-"""Where files of the user lie, as the XDG base directory specification has it, and where there is no such place.
+"""Where files of the user lie, as the XDG base directory specification has it, and
+where there is no such place.
 
-A home need not be there: the user of a container may have a number and no name, a service has a home that it cannot write,
-and `sudo -u` leaves the home of another user in the environment.
+A home need not be there: the user of a container may have a number and no name, a service has a
+home that it cannot write, and `sudo -u` leaves the home of another user in the environment.
 """
 
 import os
@@ -17,7 +18,8 @@ _NO_HOME = "/nonexistent"
 
 
 def user_folder(variable: str, default: str) -> Path:
-    """Our folder in the one that a variable such as XDG_CONFIG_HOME names, or in a folder of the user's home.
+    """Our folder in the one that a variable such as XDG_CONFIG_HOME names, or in a
+    folder of the user's home.
 
     It need not exist, nor be such that it can be read or written.
     """
@@ -29,7 +31,8 @@ def user_folder(variable: str, default: str) -> Path:
 
 
 def writable_user_folder(variable: str, default: str) -> Path:
-    """The same where it can be written, or made; else a folder of the user's below the one for temporary files.
+    """The same where it can be written, or made; else a folder of the user's below the
+    one for temporary files.
 
     Raises `BarnabasError` where another user has made that one.
     """
