@@ -2,8 +2,9 @@
 
 In Kafka: `KafkaServer.startup`. ZooKeeper's `setupRequestProcessors` is the model.
 
-`BrokerComponents` makes everything without I/O, so an API handler never meets a component that is not there yet.
-`BrokerComponents.subscribe` contains all subscriptions. `barnabas.broker.server` starts and stops the components in order.
+`BrokerComponents` makes everything without I/O, so an API handler never meets a component that is
+not there yet. `BrokerComponents.subscribe` contains all subscriptions. `barnabas.broker.server`
+starts and stops the components in order.
 """
 
 import logging
@@ -79,7 +80,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The server's arguments for the components: the broker's identity, and its connections to the outside."""
+    """The server's arguments for the components: the broker's identity, and its
+    connections to the outside."""
 
     broker_id: int
     cluster_id: str
@@ -109,10 +111,12 @@ class Environment:
     """The first address of a host name. Raises `OSError`."""
     descriptor_limit: int
     kafka_version: str | None
-    """The release of Kafka whose versions of APIs clients get at most; None for all that there are."""
+    """The release of Kafka whose versions of APIs clients get at most; None for all
+    that there are."""
     call_later: CallLater
     spawn: Callable[[Coroutine[Any, Any, None]], None]
-    """Start work that waits. Its exceptions are logged, and it is cancelled when the broker stops."""
+    """Start work that waits. Its exceptions are logged, and it is cancelled when the
+    broker stops."""
     in_thread: InThread
     start_worker: StartProcess | None
     """None where there are no processes."""
@@ -123,7 +127,9 @@ _HANDLERS = load_handlers()
 
 
 class BrokerComponents:
-    """All components of a broker, each made from what it needs. Nothing starts, and none informs another, before `subscribe`."""
+    """All components of a broker, each made from what it needs.
+
+    Nothing starts, and none informs another, before `subscribe`."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -482,7 +488,9 @@ class BrokerComponents:
             logger.error("The limits of connections stay as they were: %s", error)
 
     def _connect_to_brokers(self, *_: object) -> None:
-        """Keep channels to the brokers where they are now. The active controller, which learns it first, does so itself."""
+        """Keep channels to the brokers where they are now.
+
+        The active controller, which learns it first, does so itself."""
         environment = self.environment
         if self.controller.controller_id != environment.broker_id:
             self.channels.set_brokers(
@@ -497,8 +505,8 @@ class BrokerComponents:
 def connection_limits(settings: Values, resolve: Callable[[str], str], descriptor_limit: int) -> ConnectionLimits:
     """The limits of connections; those that are not configured are lower where descriptors are few.
 
-    So one address cannot take all connections, and clients on another listener do not keep the brokers out.
-    Raises `ConfigError` for a host name without an address.
+    So one address cannot take all connections, and clients on another listener do not keep the
+    brokers out. Raises `ConfigError` for a host name without an address.
     """
     overrides = {}
     for host, count in definitions.connection_caps(settings).items():

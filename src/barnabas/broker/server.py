@@ -1,9 +1,10 @@
 """A broker's life: start in order, serve, stop in order (Kafka's `KafkaServer`).
 
-Start: a session with the coordination service, the cluster id, the log dirs (checked against it and recovered), the
-listeners, then the registration and the first election. The broker is ready when the controller's first UpdateMetadata
-has arrived. Stop: leave the cluster so that no partition is left without a leader (controlled shutdown), close the
-listeners, sync the log dirs and mark them clean, end the session. `barnabas.broker.assembly` makes the components.
+Start: a session with the coordination service, the cluster id, the log dirs (checked against it and
+recovered), the listeners, then the registration and the first election. The broker is ready when
+the controller's first UpdateMetadata has arrived. Stop: leave the cluster so that no partition is
+left without a leader (controlled shutdown), close the listeners, sync the log dirs and mark them
+clean, end the session. `barnabas.broker.assembly` makes the components.
 
 `BrokerServer` runs on the loop that starts it, several of them on one loop if need be.
 """
@@ -81,7 +82,8 @@ class BrokerServer:
     ) -> None:
         """Raises `ConfigError` for settings that cannot be used.
 
-        Clients get the API versions of the release ``kafka_version`` at most ("2.4", say); None for all that there are.
+        Clients get the API versions of the release ``kafka_version`` at most ("2.4", say);
+        None for all that there are.
         """
         settings = broker_settings.DEFINITIONS.parse(settings_texts)
         self._config = BrokerConfig(settings)
@@ -95,7 +97,8 @@ class BrokerServer:
         self.broker_id: int = settings["broker.id"]
         """-1 until it is known, where the properties do not say it."""
         self._files = files or OsFiles()
-        self._workers = None if files else WorkerProcesses()  # a process sees the files of the system only
+        # Other processes see only the operating system's files.
+        self._workers = None if files else WorkerProcesses()
         self._clock = clock or SystemClock()
         self._rng = rng or new_random()
         self._kafka_version = kafka_version
@@ -113,7 +116,8 @@ class BrokerServer:
         stores = self._security[self._inter_broker_listener].stores
         context = None if stores is None else client_context(stores)
         self._broker_network: Network = self._network if context is None else TlsLayer(self._network, client=context)
-        # Followers take large responses: the system lets the buffers of these connections grow as far as they are of use.
+        # Followers take large responses: the system lets the buffers of these connections grow
+        # as far as they are of use.
         fetching = network or SocketNetwork()
         self._fetch_network: Network = fetching if context is None else TlsLayer(fetching, client=context)
         self._coordination: CoordinationClient | None = None
@@ -154,7 +158,9 @@ class BrokerServer:
     # Starting
 
     async def start(self) -> None:
-        """Return when clients can work. Raises `BarnabasError` (also `ConfigError`); what was started is closed then."""
+        """Return when clients can work.
+
+        Raises `BarnabasError` (also `ConfigError`); what was started is closed then."""
         try:
             await self._start()
         except BaseException:
@@ -334,7 +340,9 @@ class BrokerServer:
         task.add_done_callback(self._ended)
 
     def _in_thread(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Run ``work`` beside the loop, ``done`` on it afterwards; the broker's stop waits for both."""
+        """Run ``work`` beside the loop, ``done`` on it afterwards.
+
+        The broker's stop waits for both."""
         running = asyncio.get_running_loop().run_in_executor(None, work)
         self._blocking.add(running)
 
@@ -358,12 +366,15 @@ class BrokerServer:
             await self._stop(in_order=True)
 
     async def abandon(self) -> None:
-        """Stop as a killed process does, in so far as one process can: nothing is handed over, synced or marked clean."""
+        """Stop as a killed process does, in so far as one process can: nothing is handed
+        over, synced or marked clean."""
         if not self._closing:
             await self._stop(in_order=False)
 
     async def _stop(self, *, in_order: bool) -> None:
-        """Stop what was started; ``in_order`` hands leaders over, syncs the logs and marks them as clean."""
+        """Stop what was started.
+
+        ``in_order`` hands leaders over, syncs the logs and marks them as clean."""
         self._closing = True
         components = self._components
         hands_over = in_order and self._is_started
@@ -400,7 +411,8 @@ class BrokerServer:
             logger.info("[KafkaServer id=%d] shut down completed", self.broker_id)
 
     async def _close_log_dirs(self, log_dirs: LogDirs, clean: bool) -> None:
-        """Sync the logs, many at once: with thousands of small files, that is what takes the time of a stop."""
+        """Sync the logs, many at once: with thousands of small files, that is what
+        takes the time of a stop."""
         runner = runner_here(self._clock)  # that of the components has stopped
         errors: list[BaseException | None] | None = None
         if clean:
@@ -414,8 +426,11 @@ class BrokerServer:
 
 
 def _run_all(works: Iterator[tuple[int, Callable[[], None]]], errors: list[BaseException | None]) -> None:
-    """Run works from an iterator that several threads share; what the n-th raises becomes the n-th error."""
-    for number, work in works:  # of an enumeration of a list, whose steps no other thread interrupts
+    """Run works from an iterator that several threads share.
+
+    What the n-th raises becomes the n-th error."""
+    # Threads share this iterator: no other thread interrupts a step of a list's enumeration.
+    for number, work in works:
         try:
             work()
         except Exception as error:

@@ -1,8 +1,9 @@
-"""The APIs of a broker: one module per API key, each ending in ``API = ApiHandler(...)`` (Kafka's `KafkaApis`).
+"""The APIs of a broker: one module per API key, each ending in
+``API = ApiHandler(...)`` (Kafka's `KafkaApis`).
 
-`MODULES` lists them once; the dispatch table and the response of ApiVersions are both made from it, so an API that is
-not here is neither served nor advertised. Handlers translate: they turn a message into a question to a subsystem, and
-its answer into a response.
+`MODULES` lists them once; the dispatch table and the response of ApiVersions are both made from it,
+so an API that is not here is neither served nor advertised. Handlers translate: they turn a message
+into a question to a subsystem, and its answer into a response.
 """
 
 from importlib import import_module

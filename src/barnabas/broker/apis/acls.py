@@ -1,4 +1,5 @@
-"""The response of the three ACL APIs while there is no authorizer: SECURITY_DISABLED, as Kafka's `AclApis` does."""
+"""The response of the three ACL APIs while there is no authorizer: SECURITY_DISABLED,
+as Kafka's `AclApis` does."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,9 +1,10 @@
 """AllocateProducerIds (key 67), version 0.
 
-A broker asks the controller for its next block of producer ids (KIP-730). Our own brokers claim their blocks
-themselves; Apache's brokers beside them ask.
+A broker asks the controller for its next block of producer ids (KIP-730). Our own brokers claim
+their blocks themselves; Apache's brokers beside them ask.
 
-Errors: NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR (all ids are used up).
+Errors: NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH,
+UNKNOWN_SERVER_ERROR (all ids are used up).
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler

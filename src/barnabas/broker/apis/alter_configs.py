@@ -59,7 +59,8 @@ def alter_resources(
 
 
 def when_resources_known(services: Services, request: Request, steps: Steps[None]) -> None:
-    """Perform ``steps``, which answer ``request``, as soon as this broker knows the topics that it names."""
+    """Perform ``steps``, which answer ``request``, as soon as this broker knows the
+    topics that it names."""
     topics = [resource.resource_name for resource in request.message.resources if resource.resource_type == TOPIC]
     when_topics_known(services, request, topics, lambda: answer_later(services, request, steps))
 
@@ -69,7 +70,9 @@ def resource_results(
     resources: Sequence[Any],
     failures: Sequence[KafkaError | KeeperError | None],
 ) -> Iterator[Result]:
-    """The results of a response, one for each resource; ``result_type`` is the struct of its API."""
+    """The results of a response, one for each resource.
+
+    ``result_type`` is the struct of its API."""
     for resource, failure in zip(resources, failures, strict=True):
         error = keeper_failure(failure) if isinstance(failure, KeeperError) else failure
         yield result_type(

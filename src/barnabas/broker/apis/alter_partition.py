@@ -1,14 +1,14 @@
 """AlterPartition (key 56), versions 0 to 3.
 
-Leaders report changes of their in-sync sets to the controller (KIP-497), which writes each change under the partition
-epoch that it was based on.
+Leaders report changes of their in-sync sets to the controller (KIP-497), which writes each change
+under the partition epoch that it was based on.
 
 - 1: the leader recovery state (KIP-704).
 - 2: topic ids (KIP-841).
 - 3: the broker epochs of the new in-sync set (KIP-903).
 
-Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, FENCED_LEADER_EPOCH,
-INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
+Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
+FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,11 @@
 """AlterPartitionReassignments (key 45), version 0.
 
-Begins, replaces and cancels moves of replicas, each on its own (KIP-455). Answered when the orders are written: the
-moves continue after that, and ListPartitionReassignments shows them.
+Begins, replaces and cancels moves of replicas, each on its own (KIP-455). Answered when the orders
+are written: the moves continue after that, and ListPartitionReassignments shows them.
 
-Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS,
-POLICY_VIOLATION (the topic's znode would be too large), REQUEST_TIMED_OUT.
+Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT,
+NO_REASSIGNMENT_IN_PROGRESS, POLICY_VIOLATION (the topic's znode would be too large),
+REQUEST_TIMED_OUT.
 """
 
 from barnabas.base.ids import TopicPartition

@@ -1,11 +1,11 @@
 """AlterReplicaLogDirs (key 34), versions 1 to 2.
 
-Has replicas of this broker moved to other log dirs, or made there (KIP-113). NONE means that the move has begun, or
-that the replica is there already; DescribeLogDirs shows its progress. The dir requested last counts: a request for
-the one that the replica is in cancels its move.
+Has replicas of this broker moved to other log dirs, or made there (KIP-113). NONE means that the
+move has begun, or that the replica is there already; DescribeLogDirs shows its progress. The dir
+requested last counts: a request for the one that the replica is in cancels its move.
 
-Errors: REPLICA_NOT_AVAILABLE (there is no replica here yet; it will be made in that dir), LOG_DIR_NOT_FOUND,
-INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+Errors: REPLICA_NOT_AVAILABLE (there is no replica here yet; it will be made in that dir),
+LOG_DIR_NOT_FOUND, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
 """
 
 import logging

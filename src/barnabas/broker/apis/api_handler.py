@@ -27,17 +27,20 @@ class ApiHandler:
     max_version: int
     handle: Callable[[Services, Request], None]
     fail: Callable[[Any, int, ErrorCode], Any] | None = None
-    """Makes the response that carries an error, from the request's message, its version and the code.
+    """Makes the response that carries an error, from the request's message, its
+    version and the code.
 
-    None for APIs whose response has a field ``error_code`` of its own: that is then all that is set.
+    None for APIs whose response has a field ``error_code`` of its own: that is then
+    all that is set.
     """
     inter_broker: bool = False
     """Whether only brokers may send it (it needs ClusterAction once there is an authorizer)."""
     max_request_bytes: int = 0
-    """The largest request; 0 for what `most_request_bytes` says of its form, and no limit for those of brokers."""
+    """The largest request; 0 for what `most_request_bytes` says of its form, and no
+    limit for those of brokers."""
     too_large: ErrorCode | None = None
-    """The error for a larger one, of which there is no message. None closes the connection, as Kafka does for a request
-    larger than socket.request.max.bytes."""
+    """The error for a larger one, of which there is no message. None closes the connection, as
+    Kafka does for a request larger than socket.request.max.bytes."""
     refusal: Callable[[Services, memoryview, int, int], str | None] | None = None
     """See `RequestHandler.refusal`."""
 

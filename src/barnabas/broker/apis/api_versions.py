@@ -1,12 +1,13 @@
 """ApiVersions (key 18), versions 0 to 4.
 
-What this broker serves, from the table that also dispatches. A request in an unknown version gets a response in
-version 0 with UNSUPPORTED_VERSION, so that newer clients can step down.
+What this broker serves, from the table that also dispatches. A request in an unknown version gets a
+response in version 0 with UNSUPPORTED_VERSION, so that newer clients can step down.
 
-- 3: the client's name and version, words of letters, digits, dots and dashes (KIP-511); the features
-  that the broker supports and those that the cluster has finalized, with their epoch (KIP-584).
-- 4: supported features may begin at level 0 (KIP-1022). Older clients may fail at it, so they do not
-  see such a feature among those that are supported.
+- 3: the client's name and version, words of letters, digits, dots and dashes (KIP-511); the
+  features that the broker supports and those that the cluster has finalized, with their epoch
+  (KIP-584).
+- 4: supported features may begin at level 0 (KIP-1022). Older clients may fail at it, so they do
+  not see such a feature among those that are supported.
 
 Errors: UNSUPPORTED_VERSION, INVALID_REQUEST.
 """
@@ -32,7 +33,9 @@ __all__ = ["API", "advertised", "unsupported_version"]
 
 _WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _MOST_LETTERS = (
-    256  # of a client's name or version, which Kafka does not limit; a pattern goes through it, and it is kept
+    # Of a client's name or version, which Kafka does not limit; a pattern goes
+    # through it, and it is kept.
+    256
 )
 _CLIENT_NAMES = 3
 _LEVEL_0_SINCE_VERSION = 4

@@ -12,7 +12,8 @@ _NO_EPOCH = -1
 
 
 def check_epochs(services: Services, broker_epoch: int, controller_epoch: int) -> None:
-    """Reject a request meant for an earlier life of this broker (KIP-380), or sent by a replaced controller.
+    """Reject a request meant for an earlier life of this broker (KIP-380), or sent
+    by a replaced controller.
 
     Raises `KafkaError`: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
     """

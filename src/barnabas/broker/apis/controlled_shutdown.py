@@ -1,7 +1,7 @@
 """ControlledShutdown (key 7), versions 1 to 3.
 
-A broker that stops asks the controller to move leadership away first. The response lists the partitions that no other
-broker can lead; the broker stops all the same.
+A broker that stops asks the controller to move leadership away first. The response lists the
+partitions that no other broker can lead; the broker stops all the same.
 
 - 2: the broker epoch (KIP-380).
 

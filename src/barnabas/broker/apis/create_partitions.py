@@ -1,10 +1,11 @@
 """CreatePartitions (key 37), versions 0 to 3.
 
-More partitions for topics, each on its own (KIP-195); answered when they have leaders or at the request's timeout.
+More partitions for topics, each on its own (KIP-195); answered when they have leaders or
+at the request's timeout.
 
-Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (also: more than 100,000 new replicas of a topic, or a
-znode that would be too large), INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS, INVALID_REQUEST (a topic named twice),
-REQUEST_TIMED_OUT.
+Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (also: more than 100,000 new
+replicas of a topic, or a znode that would be too large), INVALID_REPLICA_ASSIGNMENT,
+REASSIGNMENT_IN_PROGRESS, INVALID_REQUEST (a topic named twice), REQUEST_TIMED_OUT.
 """
 
 from collections import Counter

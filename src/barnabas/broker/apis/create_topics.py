@@ -6,9 +6,10 @@ The controller writes the topics, and answers when they have leaders or at the r
 - 5: the new topic's settings in the response (KIP-525).
 - 7: the topic id (KIP-516).
 
-Errors: NOT_CONTROLLER, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS (also: more than 100,000 replicas in all, or a
-znode that would be too large), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice),
-POLICY_VIOLATION (more than 10,000 topics), REQUEST_TIMED_OUT.
+Errors: NOT_CONTROLLER, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS (also:
+more than 100,000 replicas in all, or a znode that would be too large), INVALID_REPLICATION_FACTOR,
+INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice), POLICY_VIOLATION
+(more than 10,000 topics), REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Iterable
@@ -123,7 +124,9 @@ def _refuse(result: CreatableTopicResult, error: KafkaError) -> None:
 def _describe(
     services: Services, plans: Iterable[CreationPlan], results: dict[str, CreatableTopicResult], version: int
 ) -> None:
-    """Fill in what was created. Topics of equal configuration, most often none, share its description."""
+    """Fill in what was created.
+
+    Topics of equal configuration, most often none, share its description."""
     described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
     for plan in plans:
         result = results[plan.name]

@@ -1,6 +1,7 @@
 """DeleteAcls (key 31), versions 1 to 3.
 
-Removes the access control lists that match filters (KIP-140). There is no authorizer in this version.
+Removes the access control lists that match filters (KIP-140). There is no authorizer
+in this version.
 
 - 1: prefixed resource patterns (KIP-290).
 - 3: resources of type user (KIP-373).

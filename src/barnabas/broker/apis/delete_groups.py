@@ -1,6 +1,7 @@
 """DeleteGroups (key 42), versions 0 to 2.
 
-Ends groups that have no members, with their offsets (KIP-229); answered when the tombstones are committed.
+Ends groups that have no members, with their offsets (KIP-229); answered when the
+tombstones are committed.
 
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
 GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.

@@ -1,11 +1,12 @@
 """DeleteRecords (key 21), versions 0 to 2.
 
-Moves the log start offset of partitions (KIP-107). An offset of -1 stands for the high watermark. The response waits
-until every living replica begins there, or for the request's timeout, and has the low watermark: the least log start
-offset among them.
+Moves the log start offset of partitions (KIP-107). An offset of -1 stands for the high watermark.
+The response waits until every living replica begins there, or for the request's timeout, and has
+the low watermark: the least log start offset among them.
 
-Errors: INVALID_TOPIC_EXCEPTION (an internal topic), OFFSET_OUT_OF_RANGE, POLICY_VIOLATION (a topic that is only
-compacted), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT.
+Errors: INVALID_TOPIC_EXCEPTION (an internal topic), OFFSET_OUT_OF_RANGE, POLICY_VIOLATION (a
+topic that is only compacted), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,13 @@
 """DeleteTopics (key 20), versions 1 to 6.
 
-The controller orders the deletion, and answers when the topics are gone or at the request's timeout.
+The controller orders the deletion, and answers when the topics are gone or at the
+request's timeout.
 
 - 3: TOPIC_DELETION_DISABLED instead of INVALID_REQUEST.
 - 6: topics named by id (KIP-516).
 
-Errors: NOT_CONTROLLER, TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST,
-REQUEST_TIMED_OUT.
+Errors: NOT_CONTROLLER, TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
+INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Iterable

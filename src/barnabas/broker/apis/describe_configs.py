@@ -1,6 +1,7 @@
 """DescribeConfigs (key 32), versions 1 to 4.
 
-Values of topics, brokers and loggers (KIP-412), and where each comes from (KIP-226): see `configuration.config_helper`.
+Values of topics, brokers and loggers (KIP-412), and where each comes from (KIP-226): see
+`configuration.config_helper`.
 
 - 1: synonyms.
 - 3: types and documentation (KIP-569).
@@ -38,12 +39,14 @@ def _handle(services: Services, request: Request) -> None:
 
 def _work(services: Services, request: Request) -> Steps[None]:
     message: DescribeConfigsRequest = request.message
-    # A resource is described once, however often it is named: its description is a thousand times as long as its name.
+    # A resource is described once, however often it is named: its description is a thousand
+    # times as long as its name.
     resources: dict[tuple[int, str], DescribeConfigsResource] = {}
     for resource in message.resources:
         yield None
         resources[resource.resource_type, resource.resource_name] = resource
-    # Another broker may have changed a topic a moment ago: the znodes know, as they do for Apache's brokers.
+    # Another broker may have changed a topic a moment ago: the znodes know, as they
+    # do for Apache's brokers.
     names = []
     for kind, name in resources:
         yield None

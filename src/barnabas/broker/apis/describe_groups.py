@@ -27,7 +27,8 @@ from barnabas.wire.kafka.messages.describe_groups import (
 
 _NOT_FOUND_SINCE_VERSION = 6  # KIP-1043; before that, a group that does not exist is Dead
 
-# Bits by operation number: READ 3, DELETE 6, DESCRIBE 8. Without an authorizer everybody may do all of them.
+# Bits by operation number: READ 3, DELETE 6, DESCRIBE 8. Without an authorizer
+# everybody may do all of them.
 _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 
@@ -39,7 +40,8 @@ def handle(services: Services, request: Request) -> None:
 def _describe(services: Services, request: Request) -> Task[None]:
     message = request.message
     groups = []
-    # A group is described once, however often it is named: answers are not to outgrow what is known.
+    # A group is described once, however often it is named: answers are not to
+    # outgrow what is known.
     for group_id in dict.fromkeys(message.groups):
         yield None
         group = yield from describe_group(services.groups.coordinator, group_id)

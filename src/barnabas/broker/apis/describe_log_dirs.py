@@ -1,7 +1,8 @@
 """DescribeLogDirs (key 35), versions 1 to 4.
 
-Which partitions are in which log dir, and their sizes (KIP-113). A null topic list asks for all partitions. A replica
-that moves from one dir to another is in both; the copy in its new dir is marked as future.
+Which partitions are in which log dir, and their sizes (KIP-113). A null topic list asks for
+all partitions. A replica that moves from one dir to another is in both; the copy in its new
+dir is marked as future.
 
 - 3: an error of the whole response.
 - 4: the disk's total and usable bytes (KIP-827).

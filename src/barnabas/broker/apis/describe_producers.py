@@ -1,10 +1,11 @@
 """DescribeProducers (key 61), version 0.
 
-The producers that a partition's log knows, with their open transactions (KIP-664). Any replica answers from its own
-log; a producer is known until it was idle for `producer.id.expiration.ms`. Without an open transaction the offset at
-which it began is -1.
+The producers that a partition's log knows, with their open transactions (KIP-664). Any replica
+answers from its own log; a producer is known until it was idle for `producer.id.expiration.ms`.
+Without an open transaction the offset at which it began is -1.
 
-Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+KAFKA_STORAGE_ERROR.
 """
 
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition

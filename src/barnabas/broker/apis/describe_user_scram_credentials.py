@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50), version 0.
 
-The mechanisms for which users have SCRAM credentials, and their iterations (KIP-554); of all users, or of those that are
-named. Any broker reads them from the coordination service.
+The mechanisms for which users have SCRAM credentials, and their iterations (KIP-554); of all users,
+or of those that are named. Any broker reads them from the coordination service.
 
 Errors: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, REQUEST_TIMED_OUT.
 """

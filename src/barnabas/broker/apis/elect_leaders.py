@@ -1,14 +1,14 @@
 """ElectLeaders (key 43), versions 0 to 2.
 
-Preferred leaders, or unclean ones, on demand (KIP-460). Answered when this broker knows the new leaders, so that a
-client that asks it next finds them, or at the request's timeout. A request for all partitions leaves out those that
-need no election.
+Preferred leaders, or unclean ones, on demand (KIP-460). Answered when this broker knows the new
+leaders, so that a client that asks it next finds them, or at the request's timeout. A request for
+all partitions leaves out those that need no election.
 
 - 1: the kind of election; before, all are of preferred leaders.
 
-Errors: NOT_CONTROLLER, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
-UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (a topic that is being deleted), INVALID_REQUEST,
-REQUEST_TIMED_OUT.
+Errors: NOT_CONTROLLER, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
+ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (a topic that is
+being deleted), INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Iterator, Mapping

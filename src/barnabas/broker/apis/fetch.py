@@ -1,7 +1,8 @@
 """Fetch (key 1), versions 4 to 17.
 
-Records for consumers and followers. `delayed_fetch` decides what a reader may see, and when the response leaves; with
-a fetch session only the partitions that may have changed are looked at. Records leave as ranges of segment files.
+Records for consumers and followers. `delayed_fetch` decides what a reader may see, and when the
+response leaves; with a fetch session only the partitions that may have changed are looked at.
+Records leave as ranges of segment files.
 
 - 4: record batches of format 2, and the isolation level (KIP-98).
 - 5: the reader's log start offset (KIP-107).
@@ -14,9 +15,10 @@ a fetch session only the partitions that may have changed are looked at. Records
 - 15: the follower's broker epoch (KIP-903).
 - 16: the new leader in tagged fields (KIP-951).
 
-Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR of the whole response;
-UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
-UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR of a partition.
+Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR of the
+whole response; UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE,
+UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR of a partition.
 """
 
 from collections.abc import Sequence
@@ -55,7 +57,8 @@ _RACKS = 11
 _ZSTD = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _PARTITIONS_A_STEP = 256
-"""So many of one topic are looked at without a look at the time, which costs as much as one of them."""
+"""So many of one topic are looked at without a look at the time, which costs as much
+as one of them."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 

@@ -1,17 +1,19 @@
 """FindCoordinator (key 10), versions 0 to 6.
 
-Which broker coordinates a group: the leader of the group's partition of ``__consumer_offsets``. The first request has
-that topic created, and gets an error upon which clients retry. Only Apache's brokers coordinate transactions, so a
-transactional id has a coordinator where the cluster has ``__transaction_state``: an Apache broker created that topic,
-and leads its partitions unless they were moved.
+Which broker coordinates a group: the leader of the group's partition of ``__consumer_offsets``.
+The first request has that topic created, and gets an error upon which clients retry. Only
+Apache's brokers coordinate transactions, so a transactional id has a coordinator where the
+cluster has ``__transaction_state``: an Apache broker created that topic, and leads its
+partitions unless they were moved.
 
 - 1: transactional ids (KIP-98), and an error message.
 - 4: several keys (KIP-699).
 - 6: share groups (KIP-932), which have no coordinator here.
 
 Errors: COORDINATOR_NOT_AVAILABLE; INVALID_REQUEST for a type of key that has no coordinator;
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional ids of a cluster without ``__transaction_state``. Of all error
-codes it is the one after which every client stops at once: after most others librdkafka tries again until its timeout.
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional ids of a cluster without
+``__transaction_state``. Of all error codes it is the one after which every client stops at once:
+after most others librdkafka tries again until its timeout.
 """
 
 from barnabas.base.ids import TopicPartition
@@ -36,7 +38,9 @@ _TRANSACTIONAL_ID = 1
 
 
 def handle(services: Services, request: Request) -> None:
-    """Answer from the metadata. "No transactions here" ends a client, so that must come from metadata that is loaded."""
+    """Answer from the metadata.
+
+    "No transactions here" ends a client, so that must come from metadata that is loaded."""
     if request.message.key_type == _TRANSACTIONAL_ID:
         when_topics_known(services, request, [TRANSACTIONS_TOPIC], lambda: _answer(services, request))
     else:

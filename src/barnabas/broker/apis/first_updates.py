@@ -1,8 +1,9 @@
 """Requests that wait for the controller's first UpdateMetadata requests.
 
-Clients take a topic that is missing for a deleted one, and do not ask again after an error about it. So a broker that has
-just started delays answers about topics until the controller has sent them: see `MetadataCache.expect`. Kafka has no
-counterpart: its brokers answer at once, from a cache that is still empty.
+Clients take a topic that is missing for a deleted one, and do not ask again after an error about
+it. So a broker that has just started delays answers about topics until the controller has sent
+them: see `MetadataCache.expect`. Kafka has no counterpart: its brokers answer at once, from a
+cache that is still empty.
 """
 
 import logging
@@ -19,7 +20,8 @@ __all__ = ["FIRST_UPDATES", "TOPICS_WAIT_MS", "at_controller", "stop_waiting", "
 logger = logging.getLogger(__name__)
 
 FIRST_UPDATES = "metadata"
-"""The purgatory's key for requests that came before the controller's first UpdateMetadata requests."""
+"""The purgatory's key for requests that came before the controller's first
+UpdateMetadata requests."""
 _BROKERS_WAIT_MS = 10_000
 TOPICS_WAIT_MS = 3000
 """How long requests wait for topics that this broker has logs of, once it knows the live brokers.
@@ -31,7 +33,8 @@ Such a topic may have been deleted, or its replica moved, while the broker was d
 def when_loaded(
     services: Services, request: Request, answer: Callable[[], None], is_known: Callable[[], bool] = lambda: False
 ) -> None:
-    """Answer ``request`` as soon as the metadata is loaded or ``is_known``, or when nothing more is to be expected."""
+    """Answer ``request`` as soon as the metadata is loaded or ``is_known``, or when
+    nothing more is to be expected."""
     metadata = services.metadata
     if not metadata.is_loading or is_known():
         answer()
@@ -71,9 +74,10 @@ def stop_waiting(metadata: MetadataCache, purgatory: Purgatory) -> None:
 
 
 def at_controller(services: Services, request: Request, work: Callable[[], None]) -> None:
-    """Do ``work``, which only the active controller does. A broker that has just started waits to learn which broker that is.
+    """Do ``work``, which only the active controller does.
 
-    It may be the one that a client knows from before. librdkafka's AdminClient does not ask again after NOT_CONTROLLER.
+    A broker that has just started waits to learn which broker that is. It may be the one that a
+    client knows from before. librdkafka's AdminClient does not ask again after NOT_CONTROLLER.
     """
 
     def attempt() -> None:
@@ -86,5 +90,6 @@ def at_controller(services: Services, request: Request, work: Callable[[], None]
 
 
 def when_topics_known(services: Services, request: Request, topics: Sequence[str], answer: Callable[[], None]) -> None:
-    """Answer ``request`` as soon as this broker knows these topics, or has all that it will be sent."""
+    """Answer ``request`` as soon as this broker knows these topics, or has all that
+    it will be sent."""
     when_loaded(services, request, answer, lambda: all(topic in services.metadata for topic in topics))

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44), versions 0 to 1.
 
-Sets, deletes, appends to and subtracts from single settings of a topic or broker (KIP-339), and sets the levels of
-loggers (KIP-412).
+Sets, deletes, appends to and subtracts from single settings of a topic or broker (KIP-339), and
+sets the levels of loggers (KIP-412).
 
 Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
 """

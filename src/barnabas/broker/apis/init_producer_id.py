@@ -1,13 +1,13 @@
 """InitProducerId (key 22), versions 0 to 5.
 
-An id for an idempotent producer (KIP-98). Every request without a transactional id gets a new id with epoch 0; a
-producer that raises its epoch (KIP-360) does so itself. A transactional id gets UNSUPPORTED_VERSION, which producers
-report as fatal: there are no transactions yet.
+An id for an idempotent producer (KIP-98). Every request without a transactional id gets a new id
+with epoch 0; a producer that raises its epoch (KIP-360) does so itself. A transactional id gets
+UNSUPPORTED_VERSION, which producers report as fatal: there are no transactions yet.
 
 - 3: the id and epoch that the producer has (KIP-360).
 
-Errors: INVALID_REQUEST, UNSUPPORTED_VERSION, COORDINATOR_LOAD_IN_PROGRESS (no block of ids can be had now),
-UNKNOWN_SERVER_ERROR (all ids are used up).
+Errors: INVALID_REQUEST, UNSUPPORTED_VERSION, COORDINATOR_LOAD_IN_PROGRESS (no block of ids can be
+had now), UNKNOWN_SERVER_ERROR (all ids are used up).
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler

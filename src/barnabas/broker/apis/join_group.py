@@ -10,8 +10,9 @@ Become or stay a member of a group; answered when the generation begins.
 - 9: whether the leader may leave the assignment as it is (KIP-814).
 
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
-INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID,
-GROUP_MAX_SIZE_REACHED; INVALID_REQUEST for more than 100 protocols or 1 MiB of metadata, or a request of more than 4 MiB.
+INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED,
+FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED; INVALID_REQUEST for more than 100 protocols or 1 MiB of
+metadata, or a request of more than 4 MiB.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
@@ -22,7 +23,8 @@ from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.join_group import JoinGroupResponse
 
 _MAX_REQUEST_BYTES = 4 << 20
-"""1 MiB of metadata and names (`barnabas.broker.groups.coordinator`), and room for names that are not ASCII."""
+"""1 MiB of metadata and names (`barnabas.broker.groups.coordinator`), and room for
+names that are not ASCII."""
 _PROTOCOL_NAME_IS_NULLABLE_SINCE_VERSION = 7
 
 

@@ -1,6 +1,8 @@
-"""Handlers that wait for the coordination service or other brokers: whatever goes wrong there, the client gets an answer.
+"""Handlers that wait for the coordination service or other brokers: whatever goes wrong there,
+the client gets an answer.
 
-In Kafka: the callbacks of `KafkaApis`, and `DelayedCreatePartitions` and its like for the time limit.
+In Kafka: the callbacks of `KafkaApis`, and `DelayedCreatePartitions` and its like
+for the time limit.
 """
 
 import logging
@@ -31,17 +33,20 @@ _GRACE_MS = 500  # the work's own timeout, which can say more, comes first
 
 
 def keeper_failure(error: KeeperError) -> KafkaError:
-    """The answer to a client when the coordination service cannot be reached: it should try again."""
+    """The answer to a client when the coordination service cannot be reached: it
+    should try again."""
     if error.code in (Keeper.SESSION_EXPIRED, Keeper.CONNECTION_LOSS):
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The coordination service could not be reached; ask again.")
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The coordination service refused: {error}")
 
 
 def answer_later(services: Services, request: Request, steps: Steps[None], timeout_ms: int | None = None) -> None:
-    """Perform ``steps``, which answer ``request``; if they fail before that, the answer carries the error.
+    """Perform ``steps``, which answer ``request``; if they fail before that, the
+    answer carries the error.
 
-    ``timeout_ms`` is what the client grants (request.timeout.ms unless given). Work that waits longer, because the
-    coordination service is away, is answered with REQUEST_TIMED_OUT and continues: the change may still be made.
+    ``timeout_ms`` is what the client grants (request.timeout.ms unless given). Work that waits
+    longer, because the coordination service is away, is answered with REQUEST_TIMED_OUT and
+    continues: the change may still be made.
     """
     granted_ms = services.config["request.timeout.ms"] if timeout_ms is None else max(timeout_ms, 0)
     if request.timer is None:
@@ -50,7 +55,8 @@ def answer_later(services: Services, request: Request, steps: Steps[None], timeo
 
 
 def answer_at_controller(services: Services, request: Request, steps: Steps[None]) -> None:
-    """As `answer_later` with the timeout in the request, if this broker is the active controller."""
+    """As `answer_later` with the timeout in the request, if this broker is the
+    active controller."""
     at_controller(services, request, lambda: answer_later(services, request, steps, request.message.timeout_ms))
 
 

@@ -1,7 +1,7 @@
 """LeaderAndIsr (key 4), versions 2 to 7.
 
-The controller makes this broker leader or follower of partitions. Each partition is checked against the leader epoch
-and the topic id that this broker knows.
+The controller makes this broker leader or follower of partitions. Each partition is checked against
+the leader epoch and the topic id that this broker knows.
 
 - 2: the broker epoch (KIP-380), and states grouped by topic.
 - 3: replicas that are added and removed (KIP-455).
@@ -9,8 +9,8 @@ and the topic id that this broker knows.
 - 6: the leader recovery state (KIP-704).
 - 7: whether the controller is a KRaft controller.
 
-Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole request; INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH
-(an older leader epoch), KAFKA_STORAGE_ERROR of a partition.
+Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole request; INCONSISTENT_TOPIC_ID,
+STALE_CONTROLLER_EPOCH (an older leader epoch), KAFKA_STORAGE_ERROR of a partition.
 """
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
@@ -45,7 +45,8 @@ def handle(services: Services, request: Request) -> None:
 
 
 def _change_roles(services: Services, request: Request) -> Task[None]:
-    """Make the folders of new partitions beside the event loop, then change roles and inform the subscribers.
+    """Make the folders of new partitions beside the event loop, then change roles
+    and inform the subscribers.
 
     A role is changed and announced in one step: a fetcher, for instance, never meets a leader.
     """

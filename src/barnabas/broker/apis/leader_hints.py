@@ -1,4 +1,5 @@
-"""Which broker leads a partition now: for responses to a client that asked the wrong broker (KIP-951).
+"""Which broker leads a partition now: for responses to a client that asked the wrong
+broker (KIP-951).
 
 In Kafka: `KafkaApis.getCurrentLeader`.
 """
@@ -33,7 +34,8 @@ class LeaderHints:
         return found
 
     def endpoints(self) -> list[tuple[int, str, int, str | None]]:
-        """(broker id, host, port, rack) of the leaders that are alive and reachable on the client's listener."""
+        """(broker id, host, port, rack) of the leaders that are alive and reachable
+        on the client's listener."""
         found = []
         for broker in self._metadata.alive_brokers():
             if broker.broker_id in self._leaders:

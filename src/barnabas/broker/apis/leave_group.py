@@ -5,8 +5,8 @@ Members leave, or an administrator removes them.
 - 3: several members at once, by member id or group instance id (KIP-345).
 - 5: the reason (KIP-800).
 
-Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
-FENCED_INSTANCE_ID.
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
+UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler

@@ -23,7 +23,9 @@ from barnabas.wire.kafka.messages.list_groups import ListGroupsResponse
 
 
 def handle(services: Services, request: Request) -> None:
-    """Answer from memory, while loading with what is there. A broker that has just started waits to learn what it leads."""
+    """Answer from memory, while loading with what is there.
+
+    A broker that has just started waits to learn what it leads."""
     when_loaded(services, request, lambda: serve(services, request, _list(services, request)))
 
 
@@ -44,7 +46,8 @@ def _list(services: Services, request: Request) -> Task[None]:
 
 
 def _is_loading(services: Services) -> bool:
-    """Whether groups of this broker are still to come: of a partition whose leadership has not reached it since its start, too."""
+    """Whether groups of this broker are still to come: of a partition whose leadership has not
+    reached it since its start, too."""
     return services.groups.coordinator.is_loading or any(
         state.leader == services.broker_id and services.replicas.get(TopicPartition(OFFSETS_TOPIC, number)) is None
         for number, state in services.metadata.partitions(OFFSETS_TOPIC).items()

@@ -1,19 +1,21 @@
 """ListOffsets (key 2), versions 1 to 9.
 
-The first, last or timestamped offset of partitions. Timestamp -1 asks for the end (as far as the isolation level lets
-the reader see), -2 for the start; any other finds the first record that is not older. Right after an election, while
-the high watermark has not reached the new epoch, the end is not known.
+The first, last or timestamped offset of partitions. Timestamp -1 asks for the end (as far as
+the isolation level lets the reader see), -2 for the start; any other finds the first record
+that is not older. Right after an election, while the high watermark has not reached the new
+epoch, the end is not known.
 
 - 2: the isolation level.
 - 4: leader epochs in request and response (KIP-320).
 - 5: OFFSET_NOT_AVAILABLE instead of LEADER_NOT_AVAILABLE.
 - 7: timestamp -3 asks for the record with the highest timestamp (KIP-734).
 - 8: timestamp -4 asks for the first offset that is kept locally, which is the start (KIP-405).
-- 9: timestamp -5 asks for the last offset in remote storage; there is none, so nothing is found (KIP-1005).
+- 9: timestamp -5 asks for the last offset in remote storage; there is none, so
+  nothing is found (KIP-1005).
 
-Errors: INVALID_REQUEST (a partition named twice), UNSUPPORTED_VERSION (a timestamp of a later version),
-OFFSET_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
-KAFKA_STORAGE_ERROR.
+Errors: INVALID_REQUEST (a partition named twice), UNSUPPORTED_VERSION (a timestamp of a later
+version), OFFSET_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
 """
 
 from collections import Counter

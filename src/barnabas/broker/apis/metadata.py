@@ -1,10 +1,10 @@
 """Metadata (key 3), versions 0 to 13.
 
-Brokers, controller, topics and their leaders, as the controller last reported them to this broker. A request for a
-missing topic creates it where auto.create.topics.enable and the request allow that; the client gets an error upon
-which it retries, and finds the topic then. A request that names 10,000 more than twice the topics that there are is refused:
-its connection is closed. Every client may do everything here: authorized operations, where
-requested, are all of them.
+Brokers, controller, topics and their leaders, as the controller last reported them to this broker.
+A request for a missing topic creates it where auto.create.topics.enable and the request allow that;
+the client gets an error upon which it retries, and finds the topic then. A request that names
+10,000 more than twice the topics that there are is refused: its connection is closed. Every client
+may do everything here: authorized operations, where requested, are all of them.
 
 - 1: the controller, racks, and which topics are internal; null asks for all topics.
 - 2: the cluster id.
@@ -40,13 +40,15 @@ from barnabas.wire.kafka.primitives import read_uvarint
 
 __all__ = ["API", "CLUSTER_OPERATIONS", "TOPIC_OPERATIONS"]
 
-# Bits are numbers of AclOperation: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9,
-# DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12, CREATE_TOKENS 13, DESCRIBE_TOKENS 14.
+# Bits are numbers of AclOperation: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8,
+# CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12, CREATE_TOKENS
+# 13, DESCRIBE_TOKENS 14.
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 _MOST_UNKNOWN = 10_000
-"""So many names beyond twice the topics that there are get an answer: clients ask for topics that they use, or for all."""
+"""So many names beyond twice the topics that there are get an answer: clients ask for topics
+that they use, or for all."""
 
 _COMPACT_FROM_VERSION = 9
 _IDS_FROM_VERSION = 12
@@ -57,7 +59,8 @@ _CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 def _handle(services: Services, request: Request) -> None:
     """Answer once the controller's first updates have arrived.
 
-    Some clients wait for minutes after a list without brokers, and many take a topic that is missing for a deleted one.
+    Some clients wait for minutes after a list without brokers, and many take a topic that is
+    missing for a deleted one.
     """
     when_loaded(
         services,
@@ -184,7 +187,8 @@ def _fail(message: MetadataRequest, _version: int, code: ErrorCode) -> MetadataR
 
 
 def _refusal(services: Services, data: memoryview, offset: int, version: int) -> str | None:
-    """A request that names far more topics than there are comes from no client of Kafka's, and would cost half a second."""
+    """A request that names far more topics than there are comes from no client of Kafka's, and
+    would cost half a second."""
     if version >= _COMPACT_FROM_VERSION:
         count = read_uvarint(data, offset)[0] - 1
     else:

@@ -7,9 +7,9 @@ Stores a group's offsets; answered when they are committed.
 - 7: static members (KIP-345).
 - 10: topic ids instead of names (KIP-848).
 
-Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
-FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION,
-UNKNOWN_TOPIC_ID.
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
+UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
+OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -38,7 +38,8 @@ COMMIT_TOPIC_IDS = 10
 def handle(services: Services, request: Request) -> None:
     """Answer when the offsets are committed.
 
-    librdkafka gives up a commit that was refused because of its topic, so that waits until the controller has named it.
+    librdkafka gives up a commit that was refused because of its topic, so that waits until the
+    controller has named it.
     """
     metadata = services.metadata
     if metadata.is_loading:

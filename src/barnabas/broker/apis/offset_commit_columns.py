@@ -1,12 +1,15 @@
-"""The first reader of OffsetCommit requests: from their bytes to columns, and from these to the bytes of the answer.
+"""The first reader of OffsetCommit requests: from their bytes to columns, and from these to
+the bytes of the answer.
 
-Most commits name some partitions, without metadata, so each offset has the same size and all of a topic are unpacked at once::
+Most commits name some partitions, without metadata, so each offset has the same size and all of a
+topic are unpacked at once::
 
-    api key, version, correlation id | client id, group, generation, member | topics: name, (partition, offset, epoch, no metadata)
+    api key, version, correlation id | client id, group, generation, member
+    | topics: name, (partition, offset, epoch, no metadata)
 
-What the group decides, the append, and the wait for the in-sync replicas are the same for both readers
-(`GroupService.commit_offsets`). Metadata, anything large or damaged, and requests that come before the first metadata are left to
-the second one (`offset_commit`).
+What the group decides, the append, and the wait for the in-sync replicas are the same for both
+readers (`GroupService.commit_offsets`). Metadata, anything large or damaged, and requests that come
+before the first metadata are left to the second one (`offset_commit`).
 
 In Kafka: the generated `OffsetCommitRequestData.read`, and `OffsetCommitResponseData.write`.
 """
@@ -64,7 +67,8 @@ class _Words:
     __slots__ = ("_count", "_heads", "_topics", "_version")
 
     def __init__(self, version: int, count: bytes, heads: list[bytes], topics: list[TopicOffsets]) -> None:
-        """``count`` is the number of topics, ``heads`` has the name or id of each and the number of its partitions, as they came."""
+        """``count`` is the number of topics, ``heads`` has the name or id of each and the number of
+        its partitions, as they came."""
         self._version = version
         self._count = count
         self._heads = heads
@@ -143,7 +147,9 @@ def _read(
 
 
 def _read_sender(data: memoryview, start: int, version: int) -> tuple[CommitSender | None, int, int]:
-    """Who commits, for how long that is kept, and where the topics begin. No sender if one of its names is null."""
+    """Who commits, for how long that is kept, and where the topics begin.
+
+    No sender if one of its names is null."""
     is_flexible = version >= _FLEXIBLE
     _, at = read_client_id(data, start, is_flexible)
     group_id, at = read_string(data, at, is_flexible)
@@ -188,7 +194,8 @@ class _Request:
 
 
 class CommitsByColumns:
-    """Serves usual requests of all connections of a broker (`barnabas.broker.requests.dispatch.FastPath`)."""
+    """Serves usual requests of all connections of a broker
+    (`barnabas.broker.requests.dispatch.FastPath`)."""
 
     __slots__ = ("_groups", "_metadata", "_versions")
 

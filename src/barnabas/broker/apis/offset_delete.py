@@ -1,7 +1,7 @@
 """OffsetDelete (key 47), version 0.
 
-Removes offsets of a group for topics to which no member subscribes (KIP-496); answered when the tombstones are
-committed.
+Removes offsets of a group for topics to which no member subscribes (KIP-496); answered when the
+tombstones are committed.
 
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
 GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, UNKNOWN_TOPIC_OR_PARTITION.

@@ -8,7 +8,8 @@ A group's committed offsets.
 - 8: several groups (KIP-709).
 - 10: topic ids instead of names (KIP-848).
 
-Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_TOPIC_ID.
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
+INVALID_GROUP_ID, UNKNOWN_TOPIC_ID.
 """
 
 from collections.abc import Sequence
@@ -85,7 +86,8 @@ def _fetch_by_id(
         return group
     names = [(services.metadata.topic_name(topic.topic_id) or "", topic.partition_indexes) for topic in asked.topics]
     group = yield from fetch_offsets(coordinator, asked.group_id, names, require_stable=require_stable)
-    for topic, topic_asked in zip(group.topics, asked.topics, strict=False):  # no topics beside an error
+    # No topics beside an error.
+    for topic, topic_asked in zip(group.topics, asked.topics, strict=False):
         topic.topic_id = topic_asked.topic_id
         if not topic.name:
             for partition in topic.partitions:

@@ -1,13 +1,14 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4.
 
-Where an epoch ended in the leader's log, so that a reader can see whether its log diverged (KIP-101, KIP-279). The
-response has the largest epoch not above the requested one and its end offset; -1 and -1 where the log knows none.
+Where an epoch ended in the leader's log, so that a reader can see whether its log diverged
+(KIP-101, KIP-279). The response has the largest epoch not above the requested one and its end
+offset; -1 and -1 where the log knows none.
 
 - 2: the leader epoch that the reader knows (KIP-320).
 - 3: the replica id.
 
-Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
-KAFKA_STORAGE_ERROR.
+Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
 """
 
 from barnabas.base.ids import TopicPartition

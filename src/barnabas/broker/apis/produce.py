@@ -1,10 +1,11 @@
 """Produce (key 0), versions 3 to 13.
 
-Appends batches to partitions that this broker leads. acks 0 gets no response (an error closes the connection, which
-is the only sign there is), 1 is answered after the append (and its sync, where the topic's settings ask for one), -1
-when all in-sync replicas have the records or at the request's timeout. Errors, offsets and messages are those of
-each partition. Advertised from version 0, as Apache Kafka 4 does: librdkafka takes the lowest version as a sign of
-which codecs a broker knows. Of a partition that is named twice the last records count.
+Appends batches to partitions that this broker leads. acks 0 gets no response (an error closes the
+connection, which is the only sign there is), 1 is answered after the append (and its sync, where
+the topic's settings ask for one), -1 when all in-sync replicas have the records or at the request's
+timeout. Errors, offsets and messages are those of each partition. Advertised from version 0, as
+Apache Kafka 4 does: librdkafka takes the lowest version as a sign of which codecs a broker knows.
+Of a partition that is named twice the last records count.
 
 - 3: one batch of format 2 for each partition (KIP-98).
 - 5: the log start offset.
@@ -13,11 +14,13 @@ which codecs a broker knows. Of a partition that is named twice the last records
 - 10: the new leader in tagged fields (KIP-951).
 - 13: topic ids instead of names (KIP-516).
 
-Errors: INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION (an internal topic), INVALID_RECORD, CORRUPT_MESSAGE,
-INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_TOPIC_ID,
-UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
-NOT_ENOUGH_REPLICAS_AFTER_APPEND, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, REQUEST_TIMED_OUT;
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches, which no coordinator here could end.
+Errors: INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION (an internal topic), INVALID_RECORD,
+CORRUPT_MESSAGE, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+REQUEST_TIMED_OUT; TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches, which no
+coordinator here could end.
 """
 
 from collections.abc import Callable
@@ -120,7 +123,8 @@ def _batch(records: Records) -> Batch:
 
 
 def _without_repeats(topics: list[TopicProduceData]) -> Task[list[TopicProduceData]]:
-    """As Apache's brokers do it: where a request names a partition twice, only the last records are appended."""
+    """As Apache's brokers do it: where a request names a partition twice, only the
+    last records are appended."""
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return topics
     number = 0
@@ -154,7 +158,8 @@ def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
             for index, message in error.record_errors
         ]
-    # Apache's brokers send no text beside most codes; where we have one that says more than the code, clients show it.
+    # Apache's brokers send no text beside most codes; where we have one that says more than
+    # the code, clients show it.
     answer.error_message = None if error.message == error.code.message else error.message
 
 

@@ -1,18 +1,22 @@
-"""The second reader of Produce requests: part by part, into a batch and its header for each partition.
+"""The second reader of Produce requests: part by part, into a batch and its header
+for each partition.
 
-It makes no objects of the parts as the general decoder does, and puts the answer together from the request's own bytes. Java's
-producers send requests for several partitions, for others each time. Layout before and since version 9 (sizes in
-bytes; (n) is a length and what it counts):
+It makes no objects of the parts as the general decoder does, and puts the answer together from the
+request's own bytes. Java's producers send requests for several partitions, for others each time.
+Layout before and since version 9 (sizes in bytes; (n) is a length and what it counts):
 
    client id (2+n) | transactional id (2+n) | acks (2) | timeout (4) | topics (4)
    of each topic: name (2+n) | partitions (4); of each partition: index (4) | records (4+n)
 
-   client id (2+n) | tagged fields 0 (1) | transactional id (varint+n) | acks (2) | timeout (4) | topics (varint)
-   of each topic: name (varint+n), or topic id (16) since version 13 | partitions (varint) ... tagged fields 0 (1)
-   of each partition: index (4) | records (varint+n) | tagged fields 0 (1); at the end tagged fields 0 (1)
+   client id (2+n) | tagged fields 0 (1) | transactional id (varint+n) | acks (2) | timeout (4)
+   | topics (varint)
+   of each topic: name (varint+n), or topic id (16) since version 13 | partitions (varint)
+   ... tagged fields 0 (1)
+   of each partition: index (4) | records (varint+n) | tagged fields 0 (1)
+   at the end: tagged fields 0 (1)
 
-A request with anything else, such as tagged fields or a partition that is named twice, or with nothing is left to the general decoder
-(`produce`), which knows what it means.
+A request with anything else, such as tagged fields or a partition that is named twice, or with
+nothing is left to the general decoder (`produce`), which knows what it means.
 
 In Kafka: the generated `ProduceRequestData.read`, and `ProduceResponseData.write`.
 """
@@ -61,7 +65,8 @@ _ANSWERS = (
     (8, struct.Struct(">ihqqqih"), (0, -1)),
     (FLEXIBLE, struct.Struct(">ihqqqbbb"), (1, 0, 0)),
 )
-"""The answer for a partition since a version, and its end: neither record errors nor a message nor tagged fields."""
+"""The answer for a partition since a version, and its end: neither record errors nor a
+message nor tagged fields."""
 
 
 class SuccessResponse(Protocol):
@@ -145,7 +150,8 @@ class _Parts:
     def __init__(
         self, version: int, heads: list[bytes], topics: list[ProduceTopic], partitions: list[TopicPartition]
     ) -> None:
-        """``heads`` has of each topic the name or the id, and the number of partitions, as the request has them."""
+        """``heads`` has of each topic the name or the id, and the number of partitions,
+        as the request has them."""
         self._version = version
         self._heads = heads
         self._topics = topics

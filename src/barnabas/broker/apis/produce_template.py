@@ -1,11 +1,16 @@
-"""The first reader of Produce requests: those that differ from an earlier one in a few numbers only.
+"""The first reader of Produce requests: those that differ from an earlier one in a
+few numbers only.
 
 Requests of one producer for one partition are the same but for these::
 
-    length  api key, version  correlation id | client id ... partition | records' size  batch header  records | tagged fields
+    length  api key, version  correlation id
+    | client id ... partition
+    | records' size  batch header  records
+    | tagged fields
 
-The bytes between the first two bars are the request's prefix. A `Template` holds what the second reader (`produce_parts`) read
-from one prefix. A request with a known prefix and one batch is unpacked in two steps, and answered by filling in numbers, too.
+The bytes between the first two bars are the request's prefix. A `Template` holds what the second
+reader (`produce_parts`) read from one prefix. A request with a known prefix and one batch is
+unpacked in two steps, and answered by filling in numbers, too.
 
 In Kafka: the generated `ProduceRequestData.read`, and `ProduceResponseData.write`.
 """
@@ -33,7 +38,8 @@ _SHORT = struct.Struct(">h")
 _NO_TAGGED_FIELDS = b"\0\0\0"
 """The tagged fields of the partition, the topic and the request: none."""
 _WIDTH_LIMITS = (127, 16_384, 2_097_153)
-"""Size limits of records, with their length field, for a length field of one, two and three bytes."""
+"""Size limits of records, with their length field, for a length field of one, two
+and three bytes."""
 _MOST_TEMPLATES = 4_096
 _MISSES_PER_TEMPLATE = 64
 """While there are `_MOST_TEMPLATES`, one in this many requests without a template replaces the
@@ -43,7 +49,9 @@ _MOST_PREFIX_BYTES = 512
 
 @lru_cache(1024)
 def _shape(prefix_bytes: int, size_bytes: int) -> struct.Struct:
-    """A request from its start to the end of its batch's header; the records' size has so many bytes."""
+    """A request from its start to the end of its batch's header.
+
+    The records' size has so many bytes."""
     return struct.Struct(f">ii{prefix_bytes}s{size_bytes}s{HEADER.format[1:]}")
 
 
@@ -149,7 +157,8 @@ class Templates:
         self._misses = 0
 
     def read(self, data: memoryview, start: int, stop: int) -> ReadProduce | None:
-        """The request in ``data[start:stop]``, if there is a template for it and it is usual otherwise."""
+        """The request in ``data[start:stop]``, if there is a template for it and it
+        is usual otherwise."""
         template = self._last
         read = None if template is None else template.read(data, start, stop)
         if read is None:
@@ -178,14 +187,18 @@ class Templates:
 
 # The prefix, before and since version 9 (sizes in bytes; (n) is a length and what it counts):
 #
-#   client id (2+n) | transactional id -1 (2) | acks (2) | timeout (4) | topics 1 (4) | name (2+n) | partitions 1 (4) | index (4)
+#   client id (2+n) | transactional id -1 (2) | acks (2) | timeout (4) | topics 1 (4)
+#   | name (2+n) | partitions 1 (4) | index (4)
 #
-#   client id (2+n) | tagged fields 0 (1) | transactional id 0 (1) | acks (2) | timeout (4) | topics 2 (1)
+#   client id (2+n) | tagged fields 0 (1) | transactional id 0 (1) | acks (2) | timeout (4)
+#   | topics 2 (1)
 #   | name (1+n), or topic id (16) since version 13 | partitions 2 (1) | index (4)
 
 
 def _prefix(data: memoryview, start: int) -> bytes:
-    """The version and the prefix of a request for one partition. What it is for others is no template's."""
+    """The version and the prefix of a request for one partition.
+
+    What it is for others is no template's."""
     try:
         _, version, _, client_id_bytes = REQUEST_START.unpack_from(data, start)
         stop: int = start + REQUEST_START.size + max(client_id_bytes, 0)

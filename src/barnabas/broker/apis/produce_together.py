@@ -1,13 +1,15 @@
-"""Produce requests that arrived together on one connection: read from their bytes, appended and answered together.
+"""Produce requests that arrived together on one connection: read from their bytes,
+appended and answered together.
 
-They are read by the first reader that understands them (`produce_template`, `produce_parts`), and appended as the requests of
-the third are (`barnabas.broker.replication.produce_append`). What no reader here understands is left as it came: the dispatcher has it
-decoded (`produce`).
+They are read by the first reader that understands them (`produce_template`, `produce_parts`), and
+appended as the requests of the third are (`barnabas.broker.replication.produce_append`). What no
+reader here understands is left as it came: the dispatcher has it decoded (`produce`).
 
-- Answers leave in the order of the requests. One that waits holds those behind it, and while it waits its connection delivers no
-  other. So with acks=all the followers fetch all these records at once.
-- What is too much for one turn of the event loop, or is checked in a thread, is appended in slices. The requests behind it are left
-  until it is answered.
+- Answers leave in the order of the requests. One that waits holds those behind it, and while
+  it waits its connection delivers no other. So with acks=all the followers fetch all these
+  records at once.
+- What is too much for one turn of the event loop, or is checked in a thread, is appended in slices.
+  The requests behind it are left until it is answered.
 - The answer is the template's, or that of the parts, if all has succeeded, else the message's.
 
 In Kafka: `KafkaApis.handleProduceRequest` and its callback.
@@ -60,7 +62,8 @@ def _frames(data: memoryview, start: int, stop: int, max_frame_bytes: int) -> li
 
 
 class ProduceTogether:
-    """Serves usual requests of all connections of a broker (`barnabas.broker.requests.dispatch.FastPath`)."""
+    """Serves usual requests of all connections of a broker
+    (`barnabas.broker.requests.dispatch.FastPath`)."""
 
     __slots__ = ("_services", "_templates", "_versions", "served_count")
 
@@ -127,7 +130,8 @@ class ProduceTogether:
 
 
 class _Unanswered:
-    """Requests whose answers come later, because they or one before them wait (`barnabas.broker.requests.dispatch.Unanswered`)."""
+    """Requests whose answers come later, because they or one before them wait
+    (`barnabas.broker.requests.dispatch.Unanswered`)."""
 
     __slots__ = ("_close", "_delayed", "_listener", "_operations", "_requests", "_send", "_services", "_work", "count")
 
@@ -141,7 +145,8 @@ class _Unanswered:
         self._work: Task[None] | None = None
         """What is left of the append, and then to do."""
         self.count = len(self._requests)
-        # These refer to this object. Without them nothing is left for the garbage collector when the last answer has left.
+        # These refer to this object. Without them nothing is left for the garbage collector when
+        # the last answer has left.
         self._send: Callable[[list[bytes], bool], None] | None = None
         self._close: Callable[[], None] | None = None
 
@@ -200,7 +205,8 @@ class _Unanswered:
         self._send_settled()
 
     def _settled(self) -> list[bytes]:
-        """The answers before the first request that waits, or whose only answer is the end of the connection."""
+        """The answers before the first request that waits, or whose only answer is
+        the end of the connection."""
         waiting = self._requests
         answers = []
         while waiting:

@@ -1,7 +1,9 @@
-"""What older releases of Apache Kafka would serve: a broker can be limited to the API versions of one, for tests of clients.
+"""What older releases of Apache Kafka would serve: a broker can be limited to the API versions of
+one, for tests of clients.
 
-The table has the highest version of each API that brokers in ZooKeeper mode had, release by release; APIs among brokers are
-not limited, so that a cluster's brokers understand each other. In Kafka: ApiVersion, ApiKeys.
+The table has the highest version of each API that brokers in ZooKeeper mode had, release by
+release; APIs among brokers are not limited, so that a cluster's brokers understand each other. In
+Kafka: ApiVersion, ApiKeys.
 """
 
 from collections.abc import Mapping
@@ -134,7 +136,9 @@ KAFKA_RELEASES = tuple(_RAISED_IN)
 
 
 def check_release(release: str) -> str:
-    """The name of a release in the table, for one such as 2.4 or 2.4.1. Raises `ConfigError` for one that is not there."""
+    """The name of a release in the table, for one such as 2.4 or 2.4.1.
+
+    Raises `ConfigError` for one that is not there."""
     name = ".".join(release.split(".")[:2])
     if name not in KAFKA_RELEASES:
         raise ConfigError(
@@ -145,7 +149,9 @@ def check_release(release: str) -> str:
 
 
 def limit_to_release(handlers: Mapping[int, ApiHandler], release: str) -> dict[int, ApiHandler]:
-    """The handlers of the APIs that a release had, up to its versions. Raises `ConfigError` for one that is not known."""
+    """The handlers of the APIs that a release had, up to its versions.
+
+    Raises `ConfigError` for one that is not known."""
     release = check_release(release)
     highest = dict(_IN_2_1)
     for each in KAFKA_RELEASES[: KAFKA_RELEASES.index(release) + 1]:

@@ -1,6 +1,7 @@
 """Parts of requests, for readers that make no objects of them.
 
-They raise `MalformedMessageError`, `IndexError`, `struct.error` or `UnicodeDecodeError` where the general decoder has to decide.
+They raise `MalformedMessageError`, `IndexError`, `struct.error` or `UnicodeDecodeError` where the
+general decoder has to decide.
 
 In Kafka: `ByteBufferAccessor`.
 """

@@ -1,7 +1,7 @@
 """SaslAuthenticate (key 36), versions 0 to 2.
 
-Carries the tokens of the mechanism that SaslHandshake named. An authentication that fails is answered after
-connection.failed.authentication.delay.ms, and the connection is closed.
+Carries the tokens of the mechanism that SaslHandshake named. An authentication that fails is
+answered after connection.failed.authentication.delay.ms, and the connection is closed.
 
 - 1: for how long the authentication holds (connections.max.reauth.ms, KIP-368).
 

@@ -1,7 +1,8 @@
 """SaslHandshake (key 17), versions 0 to 1.
 
-Names the SASL mechanism of a client on a listener with SASL, before it authenticates. On other listeners, and on a connection
-that is authenticated already, it is answered with ILLEGAL_SASL_STATE.
+Names the SASL mechanism of a client on a listener with SASL, before it authenticates. On
+other listeners, and on a connection that is authenticated already, it is answered with
+ILLEGAL_SASL_STATE.
 
 - 1: the tokens that follow have the form of SaslAuthenticate; after version 0 they have no header.
 

@@ -1,4 +1,5 @@
-"""The components that the API handlers of a broker use (the constructor arguments of Kafka's `KafkaApis`).
+"""The components that the API handlers of a broker use (the constructor arguments of
+Kafka's `KafkaApis`).
 
 The object is complete when it is made, and it never changes. `barnabas.broker.assembly` makes it.
 """
@@ -45,7 +46,8 @@ class Services:
     clock: Clock
     call_later: CallLater
     start: Callable[[Steps[None]], None]
-    """Perform steps in the background: what waits for the coordination service or for another broker."""
+    """Perform steps in the background: what waits for the coordination service or
+    for another broker."""
     runner: Runner
     """Does what takes long, some milliseconds at a time."""
     control_requests: Lane

@@ -1,13 +1,15 @@
 """SyncGroup (key 14), versions 0 to 5.
 
-The leader of a group sends the assignment, and every member gets its own; answered when the assignment is committed.
+The leader of a group sends the assignment, and every member gets its own; answered when the
+assignment is committed.
 
 - 3: static members (KIP-345).
 - 5: a member says which protocol it believes was chosen (KIP-559).
 
-Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
-FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS; UNKNOWN_SERVER_ERROR for assignments of
-more than 16 MiB, or more than one record of ``__consumer_offsets`` may have, and for a request of more than 16.5 MiB.
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
+UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
+REBALANCE_IN_PROGRESS; UNKNOWN_SERVER_ERROR for assignments of more than 16 MiB, or more than one
+record of ``__consumer_offsets`` may have, and for a request of more than 16.5 MiB.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler

@@ -1,7 +1,8 @@
 """UpdateMetadata (key 6), versions 5 to 8.
 
-The controller reports to every broker which brokers are alive and which replica leads each partition. This is all
-that a broker knows of the cluster, so all responses of Metadata and the like rest on it.
+The controller reports to every broker which brokers are alive and which replica leads each
+partition. This is all that a broker knows of the cluster, so all responses of Metadata and
+the like rest on it.
 
 - 5: the broker epoch (KIP-380), and states grouped by topic.
 - 7: topic ids (KIP-516).

@@ -1,1 +1,2 @@
-"""What brokers share: the znodes (Kafka's `KafkaZkClient`) and the connections between them (`NetworkClient`)."""
+"""What brokers share: the znodes (Kafka's `KafkaZkClient`) and the connections
+between them (`NetworkClient`)."""

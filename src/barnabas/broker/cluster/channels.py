@@ -1,11 +1,12 @@
 """Requests to other brokers, and to ourselves, by broker id.
 
-A `Channels` keeps one connection to each broker, made when it is first needed. Requests are pipelined and answered in
-order; an answer out of order, a timeout or a broken connection fails all requests under way with `ChannelError`. The
-next request connects again, after a back-off that grows with failures. The first request on a connection asks for the
-peer's versions, and where brokers authenticate those that follow prove who this broker is (`ChannelLogin`); each message
-goes in the highest version that both sides know. Requests to the own broker id are a
-direct call of the dispatcher: the same handlers, no bytes.
+A `Channels` keeps one connection to each broker, made when it is first needed. Requests are
+pipelined and answered in order; an answer out of order, a timeout or a broken connection fails all
+requests under way with `ChannelError`. The next request connects again, after a back-off that grows
+with failures. The first request on a connection asks for the peer's versions, and where brokers
+authenticate those that follow prove who this broker is (`ChannelLogin`); each message goes in the
+highest version that both sides know. Requests to the own broker id are a direct call of the
+dispatcher: the same handlers, no bytes.
 
 In Kafka: `BrokerBlockingSender` and `NodeToControllerChannelManager`, each on a `NetworkClient`.
 """
@@ -40,18 +41,22 @@ _FIRST_BACKOFF_S = 0.02
 _MAX_BACKOFF_S = 1.0
 _NAME = "barnabas"
 _API_VERSIONS_VERSION = 3
-_LIFETIME_USED = 0.85  # of what a broker gives an authentication, as Kafka's clients have it (KIP-368)
+# The part of an authentication's lifetime after which it is renewed, as in Kafka's
+# clients (KIP-368)
+_LIFETIME_USED = 0.85
 
 CallSelf = Callable[[ApiKey, Any, Callable[[Any], None]], None]
 """`Dispatcher.call`."""
 
 
 class ChannelError(BarnabasError):
-    """The request was not answered: no connection, a timeout, a broker that is not known, bad bytes."""
+    """The request was not answered: no connection, a timeout, a broker that is not
+    known, bad bytes."""
 
 
 class BrokenConnectionError(ChannelError):
-    """The connection was closed by the other side, or refused: as it is with a process that is gone."""
+    """The connection was closed by the other side, or refused: as it is with a
+    process that is gone."""
 
 
 class ChannelLogin(NamedTuple):
@@ -59,7 +64,8 @@ class ChannelLogin(NamedTuple):
 
     mechanism: str
     conversation: Callable[[], Generator[bytes, bytes, None]]
-    """Begins the client's side of the mechanism (`barnabas.security.sasl_client.login_of_broker`)."""
+    """Begins the client's side of the mechanism
+    (`barnabas.security.sasl_client.login_of_broker`)."""
 
 
 class Channels:
@@ -76,7 +82,9 @@ class Channels:
         self.call_self: CallSelf | None = None
 
     def set_brokers(self, endpoints: Mapping[int, tuple[str, int]]) -> None:
-        """The living brokers and their inter-broker endpoints; connections to others, or elsewhere, are closed."""
+        """The living brokers and their inter-broker endpoints.
+
+        Connections to others, or elsewhere, are closed."""
         for broker_id, channel in tuple(self._channels.items()):
             if endpoints.get(broker_id) != channel.endpoint:
                 channel.close()
@@ -88,7 +96,8 @@ class Channels:
                 )
 
     async def version(self, broker_id: int, api_key: int) -> int:
-        """The highest version of an API that both sides know, for callers whose message depends on it.
+        """The highest version of an API that both sides know, for callers whose
+        message depends on it.
 
         Raises `ChannelError`.
         """
@@ -105,7 +114,8 @@ class Channels:
             raise ChannelError(f"Broker {broker_id} did not answer") from None
 
     def drop(self, broker_id: int) -> None:
-        """Break the connection to a broker: requests under way fail, the next one connects again."""
+        """Break the connection to a broker: requests under way fail, the next one
+        connects again."""
         channel = self._channels.get(broker_id)
         if channel is not None:
             channel.drop()
@@ -113,7 +123,8 @@ class Channels:
     async def send(
         self, broker_id: int, message: Any, *, timeout_ms: int | None = None, version: int | None = None
     ) -> Any:
-        """Send a request message in the highest version that both sides know, and return the response message.
+        """Send a request message in the highest version that both sides know, and
+        return the response message.
 
         ``timeout_ms`` is request.timeout.ms unless given. Raises `ChannelError`.
         """
@@ -203,7 +214,8 @@ class _Channel:
         try:
             return await answer
         finally:
-            del answer  # its exception holds this frame: a cycle, which only a collection of garbage would free
+            # Its exception holds this frame: only the garbage collector would free that cycle.
+            del answer
 
     async def _connect(self) -> None:
         host, port = self.endpoint

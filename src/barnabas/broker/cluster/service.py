@@ -1,11 +1,13 @@
-"""The interpreter of `steps`: here the broker waits for the coordination service and for other brokers.
+"""The interpreter of `steps`: here the broker waits for the coordination service and
+for other brokers.
 
-Deciding generators yield what is to be done; `Interpreter.perform` does it and resumes them with the outcome, or raises
-in them what went wrong. Many reads or writes travel in one round trip. Writes of the controller are fenced by the version
-of ``/controller_epoch`` (Kafka's `KafkaZkClient` and its `retryRequestsUntilConnected` with the expected epoch).
+Deciding generators yield what is to be done; `Interpreter.perform` does it and resumes them with
+the outcome, or raises in them what went wrong. Many reads or writes travel in one round trip.
+Writes of the controller are fenced by the version of ``/controller_epoch`` (Kafka's `KafkaZkClient`
+and its `retryRequestsUntilConnected` with the expected epoch).
 
-`ensure_top_level_paths`, `ensure_cluster_id` and `generate_broker_id` are for the start of a broker, before it performs
-steps.
+`ensure_top_level_paths`, `ensure_cluster_id` and `generate_broker_id` are for the start of a
+broker, before it performs steps.
 """
 
 import asyncio
@@ -89,7 +91,8 @@ class Channel(Protocol):
 
 
 class ControllerTerm(Protocol):
-    """What performs the two steps that only the active controller may yield, for one controller epoch."""
+    """What performs the two steps that only the active controller may yield, for one
+    controller epoch."""
 
     @property
     def epoch_version(self) -> int:
@@ -119,7 +122,9 @@ class Interpreter:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         runner: Runner,
     ) -> None:
-        """``runner`` has the turns of all deciding generators; what clients ask for should have another one."""
+        """``runner`` has the turns of all deciding generators.
+
+        What clients ask for should have another one."""
         self._client = client
         self._channel = channel
         self._spawn = spawn
@@ -238,7 +243,8 @@ class Interpreter:
         ]
 
     async def _write(self, ops: Sequence[WriteOp], epoch_version: int) -> list[Written]:
-        """Many ops travel in one multi under our fence; if one of them fails, each goes for itself."""
+        """Many ops travel in one multi under our fence; if one of them fails, each
+        goes for itself."""
         check = fence(epoch_version)
         groups = grouped(ops)
         results = await self._client.batch([multi([check, *map(operation, group)]) for group in groups])

@@ -1,26 +1,34 @@
 """The vocabulary of deciding generators: what they ask to be done, and what they get back.
 
-Deciding code yields these values and is resumed with the outcome. `cluster.service.Interpreter` performs them on the
-coordination service and on connections to brokers; tests perform them on a dictionary.
+Deciding code yields these values and is resumed with the outcome.
+`cluster.service.Interpreter` performs them on the coordination service and on connections to
+brokers; tests perform them on a dictionary.
 
-    yield Read([path, ...])               -> [Znode | None, ...]      None where there is no znode
-    yield ReadAllowed([path, ...])        -> [Znode | KeeperError | None, ...]   the error where ACLs forbid to read
-    yield Children(path)                  -> [name, ...]              empty where there is no znode
-    yield Watch([path, ...])              -> None
-    yield Write([op, ...])                -> [Written, ...]           fenced, each op succeeds or fails for itself
-    yield WriteUnfenced([op, ...])        -> [Written, ...]           the same without a fence, for any broker
-    yield Transact([[op, ...], ...])      -> [Committed | Refused, ...]   each group of ops as a whole or not at all
-    yield CreateOwn(path, data)           -> its czxid, or None       an ephemeral znode; None where another session has it
-    yield Send([(broker, request), ...])  -> None                     queued in order, not waited for; controller only
-    yield Ask(broker, request)            -> the response             raises `ChannelError`
-    yield Wait(begin)                     -> what ``done`` is called with
-    yield Pause(ms)                       -> None
-    yield Beside(work)                    -> None                     done in a thread
-    yield None                            -> None                     where everything else may have its turn
+    step                             resumed with         remarks
+    Read([path, ...])                [Znode | None, ...]  None where there is no znode
+    ReadAllowed([path, ...])         the same, or a       the error where ACLs forbid to read
+                                     KeeperError for each
+    Children(path)                   [name, ...]          empty where there is no znode
+    Watch([path, ...])               None
+    Write([op, ...])                 [Written, ...]       fenced, each op succeeds or
+                                                          fails for itself
+    WriteUnfenced([op, ...])         [Written, ...]       the same without a fence, for any broker
+    Transact([[op, ...], ...])       [Committed |         each group of ops as a whole or not at all
+                                     Refused, ...]
+    CreateOwn(path, data)            its czxid, or None   an ephemeral znode; None where another
+                                                          session has it
+    Send([(broker, request), ...])   None                 queued in order, not waited
+                                                          for; controller only
+    Ask(broker, request)             the response         raises `ChannelError`
+    Wait(begin)                      what ``done`` is called with
+    Pause(ms)                        None
+    Beside(work)                     None                 done in a thread
+    None                             None                 everything else may have its turn
 
-Every op of a `Write` happens only if ``/controller_epoch`` still has the version of this controller's election. If it
-has not, another controller is active: the interpreter raises `ControllerMovedError` in the generator, and nothing was
-written. Any step may raise `KeeperError` in the generator when the coordination service cannot be reached.
+Every op of a `Write` happens only if ``/controller_epoch`` still has the version of this
+controller's election. If it has not, another controller is active: the interpreter raises
+`ControllerMovedError` in the generator, and nothing was written. Any step may raise `KeeperError`
+in the generator when the coordination service cannot be reached.
 
 In Kafka: `AsyncRequest` and its kinds, such as `CreateRequest` and `SetDataRequest`.
 """
@@ -84,7 +92,9 @@ class Create(NamedTuple):
 
 
 class SetData(NamedTuple):
-    """New contents, if the version is still ``version`` (-1: any version). The new version is one more."""
+    """New contents, if the version is still ``version`` (-1: any version).
+
+    The new version is one more."""
 
     path: str
     data: bytes | None
@@ -135,13 +145,17 @@ class Written:
 
 
 class Committed(NamedTuple):
-    """A transaction's outcome: all its ops are done. The versions of their znodes, -1 where there is none."""
+    """A transaction's outcome: all its ops are done.
+
+    The versions of their znodes, -1 where there is none."""
 
     versions: Sequence[int]
 
 
 class Refused(NamedTuple):
-    """A transaction's outcome: none of its ops is done. ``op`` is the first that could not be, -1 if not known."""
+    """A transaction's outcome: none of its ops is done.
+
+    ``op`` is the first that could not be, -1 if not known."""
 
     error: KeeperError
     op: int = -1
@@ -163,7 +177,8 @@ class Znode(NamedTuple):
 class Read(NamedTuple):
     """Contents of znodes, all in one round trip.
 
-    Where the caller watches, a znode that exists is watched. ``watch_absent``: one that does not exist, too.
+    Where the caller watches, a znode that exists is watched. ``watch_absent``: one
+    that does not exist, too.
     """
 
     paths: Sequence[str]
@@ -173,7 +188,8 @@ class Read(NamedTuple):
 class ReadAllowed(NamedTuple):
     """Contents of znodes, in this order and in one round trip; again after a lost connection.
 
-    A znode that this broker may not read (NO_AUTH) costs the others nothing: the error stands in its place.
+    A znode that this broker may not read (NO_AUTH) costs the others nothing: the
+    error stands in its place.
     """
 
     paths: Sequence[str]
@@ -198,7 +214,9 @@ class Write(NamedTuple):
 
 
 class WriteUnfenced(NamedTuple):
-    """Independent conditional writes. ``repeat``: again after a lost connection, where a second time does no harm."""
+    """Independent conditional writes.
+
+    ``repeat``: again after a lost connection, where a second time does no harm."""
 
     ops: Sequence[WriteOp]
     repeat: bool = False
@@ -212,7 +230,8 @@ class Transact(NamedTuple):
 
 
 class CreateOwn(NamedTuple):
-    """An ephemeral znode that is certain to be this session's, whatever connections are lost meanwhile."""
+    """An ephemeral znode that is certain to be this session's, whatever connections
+    are lost meanwhile."""
 
     path: str
     data: bytes
@@ -232,7 +251,8 @@ class Ask(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Something that another component does in its turn: ``begin`` starts it, and calls ``done`` when it is over."""
+    """Something that another component does in its turn: ``begin`` starts it, and calls
+    ``done`` when it is over."""
 
     begin: Callable[[Done], None]
 
@@ -244,7 +264,8 @@ class Pause(NamedTuple):
 
 
 ITEMS_A_TURN = 256
-"""So many things are asked for or decided about at a time: what they need travels in one round trip, or in one request."""
+"""So many things are asked for or decided about at a time: what they need travels in one round
+trip, or in one request."""
 
 
 Step = Read | ReadAllowed | Children | Watch | Write | WriteUnfenced | Transact | CreateOwn | Send | Ask | Wait | Pause

@@ -1,6 +1,7 @@
 """Translates write steps into operations of the coordination client, and their results back.
 
-Many ops of the controller travel in one multi. A multi stays far below ``jute.maxbuffer``, which bounds a request.
+Many ops of the controller travel in one multi. A multi stays far below
+``jute.maxbuffer``, which bounds a request.
 
 In Kafka: `KafkaZkClient.retryRequestsUntilConnected` and its `MultiRequest`.
 """
@@ -57,12 +58,14 @@ _RESULTS = {
 
 
 def fence(epoch_version: int) -> Operation:
-    """The first part of every multi of a controller: nothing happens when another one was elected since."""
+    """The first part of every multi of a controller: nothing happens when another
+    one was elected since."""
     return check(CONTROLLER_EPOCH, epoch_version)
 
 
 def raise_if_moved(error: KeeperError) -> None:
-    """Raise what ends a term as controller: an expired session, or `ControllerMovedError` when the fence failed."""
+    """Raise what ends a term as controller: an expired session, or
+    `ControllerMovedError` when the fence failed."""
     if error.code is Keeper.SESSION_EXPIRED:
         raise error
     if isinstance(error, MultiError) and error.errors[0] is not Keeper.OK:

@@ -1,8 +1,10 @@
-"""The znodes of a Kafka cluster: their paths and contents, as Apache Kafka 3.9 writes them in ZooKeeper mode.
+"""The znodes of a Kafka cluster: their paths and contents, as Apache Kafka 3.9
+writes them in ZooKeeper mode.
 
-Contents are JSON with Apache's keys, versions and key order, so that either kind of broker reads the other's. Decoders
-take what older versions wrote too, and raise `ZnodeFormatError` for anything else: a znode is written by any client of
-the ensemble, so its bytes are not to be trusted. A znode without data holds ``None``.
+Contents are JSON with Apache's keys, versions and key order, so that either kind of broker reads
+the other's. Decoders take what older versions wrote too, and raise `ZnodeFormatError` for anything
+else: a znode is written by any client of the ensemble, so its bytes are not to be trusted. A znode
+without data holds ``None``.
 
 In Kafka: `ZkData`.
 """
@@ -148,7 +150,9 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A broker as it registered. ``epoch`` is the znode's czxid (KIP-380), -1 before it is known."""
+    """A broker as it registered.
+
+    ``epoch`` is the znode's czxid (KIP-380), -1 before it is known."""
 
     id: int
     endpoints: tuple[Endpoint, ...]
@@ -166,9 +170,10 @@ class BrokerInfo:
 
 
 class ReplicaAssignment(NamedTuple):
-    """A partition's replicas, the preferred leader first; the last two are those of a reassignment under way.
+    """A partition's replicas, the preferred leader first.
 
-    While one is, ``replicas`` are those that stay or come, in the order wanted, and then those that go.
+    The last two are those of a reassignment under way. While one is, ``replicas`` are those that
+    stay or come, in the order wanted, and then those that go.
     """
 
     replicas: tuple[int, ...]
@@ -206,14 +211,17 @@ class ReplicaAssignment(NamedTuple):
 
 
 class TopicAssignment(NamedTuple):
-    """A topic's znode: its id (None in znodes older than Kafka 2.8) and its partitions' assignments."""
+    """A topic's znode: its id (None in znodes older than Kafka 2.8) and its
+    partitions' assignments."""
 
     topic_id: Uuid | None
     partitions: dict[int, ReplicaAssignment]
 
 
 class LeaderAndIsr(NamedTuple):
-    """Who leads a partition. ``version`` is the state znode's version, which Kafka calls the partition epoch."""
+    """Who leads a partition.
+
+    ``version`` is the state znode's version, which Kafka calls the partition epoch."""
 
     leader: int
     leader_epoch: int
@@ -311,7 +319,9 @@ def _ints(what: str, value: Any) -> tuple[int, ...]:
 
 
 def encode_broker(info: BrokerInfo, timestamp_ms: int) -> bytes:
-    """Version 5. ``host`` and ``port`` are those of the first PLAINTEXT listener, for clients older than 0.9."""
+    """Version 5.
+
+    ``host`` and ``port`` are those of the first PLAINTEXT listener, for clients older than 0.9."""
     plaintext = next((end for end in info.endpoints if end.security_protocol == "PLAINTEXT"), None)
     value: dict[str, Any] = {
         "features": {name: dict(versions) for name, versions in info.features.items()},
@@ -404,12 +414,15 @@ def decode_controller_epoch(data: bytes | None) -> int:
 
 
 def encode_topic(topic_id: Uuid | None, partitions: Mapping[int, ReplicaAssignment]) -> bytes:
-    """Version 3, with the topic's id (KIP-516). 20,000 partitions take 4 ms, a third of what json takes for them."""
+    """Version 3, with the topic's id (KIP-516).
+
+    20,000 partitions take 4 ms, a third of what json takes for them."""
     items = sorted(partitions.items())
     texts: dict[tuple[int, ...], str] = {}
     current: list[str] = []
     for index, (replicas, _, _) in items:
-        text = texts.get(replicas)  # a cluster has few brokers, so many partitions have the same ones
+        # A cluster has few brokers, so many partitions have the same ones.
+        text = texts.get(replicas)
         if text is None:
             text = texts[replicas] = ",".join(map(str, replicas))
         current.append(f'"{index}":[{text}]')
@@ -463,16 +476,19 @@ def decode_topic_in_slices(topic: str, data: bytes | None) -> Task[TopicAssignme
 
 
 def _plain_partitions(what: str, data: bytes) -> Task[tuple[bytes, dict[int, ReplicaAssignment] | None]]:
-    """The partitions of a znode in the form in which controllers write it, and the rest of the znode; None in other forms.
+    """The partitions of a znode in the form in which controllers write it, and the rest of the
+    znode; None in other forms.
 
-    To make Python objects of the JSON of 20,000 partitions takes 6 to 10 ms that cannot be interrupted.
+    To make Python objects of the JSON of 20,000 partitions takes 6 to 10 ms that
+    cannot be interrupted.
     """
     start = data.find(_PARTITIONS) + len(_PARTITIONS)
     end = data.find(b"}", start)
     if start < len(_PARTITIONS) or end < 0 or b'"partitions"' in data[end:]:
         return data, None
     partitions: dict[int, ReplicaAssignment] = {}
-    shared: dict[bytes, ReplicaAssignment] = {}  # a cluster has few brokers, so many partitions have the same ones
+    # A cluster has few brokers, so many partitions have the same ones.
+    shared: dict[bytes, ReplicaAssignment] = {}
     position = start
     for entry in _PARTITION.finditer(data, start, end):
         yield None
@@ -528,7 +544,8 @@ def decode_partitions(what: str, data: bytes | None) -> list[TopicPartition]:
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, Iterable[int]]) -> bytes:
-    """Version 1: the reassignments in ``/admin/reassign_partitions``, which tools older than Kafka 2.4 write."""
+    """Version 1: the reassignments in ``/admin/reassign_partitions``, which tools
+    older than Kafka 2.4 write."""
     partitions = [{"topic": p.topic, "partition": p.partition, "replicas": list(r)} for p, r in targets.items()]
     return _dump({"version": 1, "partitions": partitions})
 

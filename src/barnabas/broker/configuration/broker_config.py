@@ -1,4 +1,5 @@
-"""The configuration of this broker as it holds now (Kafka's `KafkaConfig` under its `DynamicBrokerConfig`)."""
+"""The configuration of this broker as it holds now (Kafka's `KafkaConfig` under its
+`DynamicBrokerConfig`)."""
 
 from typing import Any
 
@@ -8,10 +9,11 @@ __all__ = ["BrokerConfig"]
 
 
 class BrokerConfig:
-    """The broker's settings: those of the properties file, under the dynamic ones of the cluster and of this broker.
+    """The broker's settings: those of the properties file, under the dynamic ones of the
+    cluster and of this broker.
 
-    Components keep the object and read it each time, so they see dynamic changes. Only the configuration service calls
-    `replace`.
+    Components keep the object and read it each time, so they see dynamic changes. Only the
+    configuration service calls `replace`.
     """
 
     __slots__ = ("_values",)

@@ -1,7 +1,9 @@
-"""Log levels of this process's loggers as BROKER_LOGGER resources (Kafka's `Log4jController`, KIP-412).
+"""Log levels of this process's loggers as BROKER_LOGGER resources (Kafka's
+`Log4jController`, KIP-412).
 
-Names are those of Python's loggers, and ``root`` is the one above all of Barnabas: the loggers of an application that
-embeds a broker are not for clients to see or change. Levels have Kafka's names. They last until the process ends.
+Names are those of Python's loggers, and ``root`` is the one above all of Barnabas: the loggers of
+an application that embeds a broker are not for clients to see or change. Levels have Kafka's names.
+They last until the process ends.
 """
 
 import logging

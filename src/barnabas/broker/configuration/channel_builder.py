@@ -1,5 +1,5 @@
-"""What each connection becomes: the handler of a client's frames, behind SASL where its listener has it, and the login of this
-broker's connections to others.
+"""What each connection becomes: the handler of a client's frames, behind SASL where its listener
+has it, and the login of this broker's connections to others.
 
 A listener with TLS and without SASL names its clients by their certificates.
 

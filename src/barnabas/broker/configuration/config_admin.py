@@ -1,12 +1,16 @@
-"""Changes of configuration by clients: of topics, brokers and the levels of loggers. Kafka: ConfigAdminManager.
+"""Changes of configuration by clients: of topics, brokers and the levels of loggers.
 
-`ConfigAdmin` checks a request, and `ConfigRepository` checks the values and writes the changes. The modules of dynamic
-configuration, in the order of a change:
+Kafka: ConfigAdminManager.
+
+`ConfigAdmin` checks a request, and `ConfigRepository` checks the values and writes the changes. The
+modules of dynamic configuration, in the order of a change:
 
 - `operations`: what set, delete, append and subtract do to an entity's texts.
 - `rules`, `refused`: which changes of a broker's settings are refused.
-- `repository`: the znodes, written with a version check, and the notifications of changes to all brokers.
-- `dynamic_config`: the values that are in effect; components subscribe to them in `broker/assembly.py`.
+- `repository`: the znodes, written with a version check, and the notifications of
+  changes to all brokers.
+- `dynamic_config`: the values that are in effect; components subscribe to them in
+  `broker/assembly.py`.
 - `config_helper`: what DescribeConfigs shows of them.
 - `service`: the edge, which watches the notifications.
 """
@@ -37,7 +41,8 @@ class ResourceChange(NamedTuple):
     resource_name: str
     operations: Sequence[AlterConfigOp]
     replaces_all: bool
-    """Whether the settings replace all that there are (AlterConfigs); otherwise the operations change some of them."""
+    """Whether the settings replace all that there are (AlterConfigs); otherwise the
+    operations change some of them."""
 
     def texts_after(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The texts of the resource's entity after the change. Raises `KafkaError`."""
@@ -81,7 +86,8 @@ class ConfigAdmin:
                 else:
                     yield from self._alter_one(change, validate_only=validate_only)
             except (KafkaError, KeeperError) as error:
-                failures.append(error.with_traceback(None))  # a traceback takes more memory than what it is about
+                # A traceback takes more memory than what it is about.
+                failures.append(error.with_traceback(None))
             else:
                 failures.append(None)
         return failures
@@ -131,7 +137,9 @@ def _check_names_and_values(operations: Sequence[AlterConfigOp]) -> Steps[None]:
 
 
 def broker_of(own_id: int, resource_name: str, *, to_alter: bool = False) -> int | None:
-    """This broker's id, None for all brokers; raises `KafkaError` for another broker's, in the words of either use."""
+    """This broker's id, None for all brokers.
+
+    Raises `KafkaError` for another broker's, in the words of either use."""
     if not resource_name:
         return None
     try:

@@ -1,7 +1,9 @@
-"""The configurations of topics, brokers and loggers as clients see them: values, sources, synonyms. Kafka: ConfigHelper.
+"""The configurations of topics, brokers and loggers as clients see them: values, sources, synonyms.
 
-A value's synonyms are all the places that could give it, the strongest first; the first one does (KIP-226). Values of
-passwords, and of names that no definition knows, are never shown.
+Kafka: ConfigHelper.
+
+A value's synonyms are all the places that could give it, the strongest first; the first one does
+(KIP-226). Values of passwords, and of names that no definition knows, are never shown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,7 +62,9 @@ class ConfigHelper:
         with_synonyms: bool,
         with_documentation: bool,
     ) -> list[DescribeConfigsResourceResult]:
-        """All configurations of a topic whose own are ``texts``; only ``keys`` if given. Raises `KafkaError`."""
+        """All configurations of a topic whose own are ``texts``; only ``keys`` if given.
+
+        Raises `KafkaError`."""
         try:
             config = self._configs.config_of(texts)
         except ConfigError as error:
@@ -91,7 +95,9 @@ class ConfigHelper:
     def describe_broker(
         self, keys: frozenset[str] | None, *, per_broker: bool, with_synonyms: bool, with_documentation: bool
     ) -> list[DescribeConfigsResourceResult]:
-        """The configurations of this broker, or those that are set for all brokers; only ``keys`` if given."""
+        """The configurations of this broker, or those that are set for all brokers.
+
+        Only ``keys`` if given."""
         entries = []
         for name, value in self._broker_values(per_broker=per_broker):
             if keys is not None and name not in keys:
@@ -115,7 +121,9 @@ class ConfigHelper:
         return entries
 
     def describe_loggers(self, resource_name: str, keys: frozenset[str] | None) -> list[DescribeConfigsResourceResult]:
-        """The levels of this broker's loggers (KIP-412). Raises `KafkaError` for the name of another broker."""
+        """The levels of this broker's loggers (KIP-412).
+
+        Raises `KafkaError` for the name of another broker."""
         if not resource_name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         if not resource_name.removeprefix("-").isdecimal():
@@ -132,7 +140,9 @@ class ConfigHelper:
         ]
 
     def _broker_chain(self, name: str) -> list[DescribeConfigsSynonym]:
-        """Where a broker property takes its value from; synonyms before its own name are left out, as Kafka does."""
+        """Where a broker property takes its value from.
+
+        Synonyms before its own name are left out, as Kafka does."""
         static = self._configs.static.texts
         if name == "node.id":
             static = {name: str(self._broker_id)}  # both ids are one, which is always known

@@ -1,8 +1,9 @@
-"""Every broker property of Kafka 3.9, with its default and what it does here (Kafka's `KafkaConfig`).
+"""Every broker property of Kafka 3.9, with its default and what it does here
+(Kafka's `KafkaConfig`).
 
-What has an effect is defined here; `without_effect` has the names that are accepted and change nothing, `refused` those that
-are refused. A name that is in none of them is kept, shown by DescribeConfigs and reported. `UPDATE_MODES` says which may change while the broker
-runs (KIP-226).
+What has an effect is defined here; `without_effect` has the names that are accepted and change
+nothing, `refused` those that are refused. A name that is in none of them is kept, shown by
+DescribeConfigs and reported. `UPDATE_MODES` says which may change while the broker runs (KIP-226).
 """
 
 from collections.abc import Collection, Mapping
@@ -364,7 +365,8 @@ NOT_DESCRIBED = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 )
-"""Properties that Kafka's DescribeConfigs lists only while they are set, as it does unknown ones; none is updatable."""
+"""Properties that Kafka's DescribeConfigs lists only while they are set, as it does unknown
+ones; none is updatable."""
 
 UPDATE_MODES: dict[str, UpdateMode] = {
     row.setting.name: row.mode for row in _ROWS if row.mode is not UpdateMode.READ_ONLY
@@ -382,7 +384,9 @@ def settings_without_effect(values: Values) -> dict[str, str]:
 
 
 def check_thread_counts(before: Values, after: Values, changed: Collection[str]) -> None:
-    """Refuse to change a number of threads by more than Kafka does in one step; raises `ConfigError`."""
+    """Refuse to change a number of threads by more than Kafka does in one step.
+
+    Raises `ConfigError`."""
     for name in changed:
         if name == "log.cleaner.threads":
             too_few, too_many = (
@@ -419,6 +423,7 @@ def log_dirs(values: Values) -> list[str]:
 
 
 def connection_caps(values: Values) -> Mapping[str, int]:
-    """Caps of max.connections.per.ip.overrides by host name or address, as they are spelled there."""
+    """Caps of max.connections.per.ip.overrides by host name or address, as they are
+    spelled there."""
     items = filter(None, map(str.strip, values["max.connections.per.ip.overrides"].split(",")))
     return {host: int(count) for host, _, count in (item.rpartition(":") for item in items)}

@@ -1,10 +1,12 @@
-"""All configuration as it holds on this broker now: of topics, of this broker, of all brokers (KIP-226).
+"""All configuration as it holds on this broker now: of topics, of this broker, of
+all brokers (KIP-226).
 
 A broker's property takes its value from the first of these that has it:
 
     dynamic for this broker  >  dynamic for all brokers  >  its properties file  >  the default
 
-and a topic's from its own configuration, then the broker's property that gives its default (`log.settings`).
+and a topic's from its own configuration, then the broker's property that gives its
+default (`log.settings`).
 
 In Kafka: `DynamicBrokerConfig`, and the configurations that `LogManager` keeps.
 """
@@ -28,9 +30,10 @@ class DynamicConfig:
     """The configuration as read from the znodes, and the resulting values."""
 
     def __init__(self, config: BrokerConfig, replicated_topics: Callable[[], Iterable[str]]) -> None:
-        """``config`` holds the properties file's values; it is replaced when dynamic ones change them.
+        """``config`` holds the properties file's values.
 
-        ``replicated_topics`` are those of which this broker has logs.
+        It is replaced when dynamic ones change them. ``replicated_topics`` are those of
+        which this broker has logs.
         """
         self._config = config
         self._replicated_topics = replicated_topics
@@ -73,8 +76,8 @@ class DynamicConfig:
     def log_config(self, topic: str) -> LogConfig:
         """A topic's configuration, for its log.
 
-        If it is not known yet, the listeners of `on_unknown_topic` are called, so that it is read. Until then the defaults
-        are in effect.
+        If it is not known yet, the listeners of `on_unknown_topic` are called, so that it is read.
+        Until then the defaults are in effect.
         """
         if topic not in self._topics and topic not in self._unknown:
             self._unknown.add(topic)
@@ -89,14 +92,17 @@ class DynamicConfig:
             try:
                 kept = self.config_of(texts or {})
             except ConfigError as error:
-                # Only a hand-written znode gets here. The log must still exist, under what is certain.
+                # Only a hand-written znode gets here. The log must still exist,
+                # under what is certain.
                 logger.error("The configuration of topic %s is left out: %s", topic, error)
                 return self.config_of({})
             self._built[topic] = kept
         return kept
 
     def config_of(self, texts: Mapping[str, str]) -> LogConfig:
-        """The configuration of a topic with these texts of its own. Raises `ConfigError`. Topics without any share one object."""
+        """The configuration of a topic with these texts of its own.
+
+        Raises `ConfigError`. Topics without any share one object."""
         if texts:
             return LogConfig(texts, self._defaults)
         if self._plain is None:
@@ -110,7 +116,9 @@ class DynamicConfig:
         self._topic_listeners.append(listener)
 
     def on_settings(self, listener: Callable[[Values], None]) -> None:
-        """Call ``listener`` when this broker's settings changed; the `BrokerConfig` has the new values by then."""
+        """Call ``listener`` when this broker's settings changed.
+
+        The `BrokerConfig` has the new values by then."""
         self._settings_listeners.append(listener)
 
     def on_unknown_topic(self, listener: Callable[[str], None]) -> None:
@@ -120,7 +128,8 @@ class DynamicConfig:
     # Updates
 
     def update_topic_config(self, topic: str, texts: Mapping[str, str]) -> None:
-        """Take over the topic's configuration, as read from its znode or as this broker wrote it for a new topic."""
+        """Take over the topic's configuration, as read from its znode or as this broker
+        wrote it for a new topic."""
         self._topics[topic] = dict(texts)
         self._unknown.discard(topic)
 
@@ -136,7 +145,9 @@ class DynamicConfig:
             listener(topic, config)
 
     def update_broker_config(self, cluster_texts: dict[str, str], broker_texts: dict[str, str]) -> None:
-        """Apply the configuration of all brokers and of this broker, as read from the znodes. Invalid values are left out."""
+        """Apply the configuration of all brokers and of this broker, as read from the znodes.
+
+        Invalid values are left out."""
         self.cluster_texts, self.broker_texts = cluster_texts, broker_texts
         accepted = self.static
         for texts, per_broker in ((cluster_texts, False), (broker_texts, True)):

@@ -11,7 +11,9 @@ __all__ = ["refuse_kraft"]
 
 
 def refuse_kraft(path: str, texts: Mapping[str, str]) -> None:
-    """Raise `ConfigError` that says what a configuration of KRaft mode lacks; Kafka 4 has no other."""
+    """Raise `ConfigError` that says what a configuration of KRaft mode lacks.
+
+    Kafka 4 has no other."""
     found = [name for name in texts if name == "process.roles" or name.startswith("controller.quorum.")]
     if found and ("process.roles" in texts or "zookeeper.connect" not in texts):
         raise ConfigError(

@@ -1,9 +1,12 @@
-"""How each listener is secured: TLS, SASL mechanisms, and how this broker proves who it is to others.
+"""How each listener is secured: TLS, SASL mechanisms, and how this broker proves who
+it is to others.
 
-Whatever is missing or cannot be done is an error that names the property. So no listener is less secure than its protocol
-says, and a property that asks for security is never without effect: one that no listener can use is an error too.
+Whatever is missing or cannot be done is an error that names the property. So no listener is less
+secure than its protocol says, and a property that asks for security is never without effect: one
+that no listener can use is an error too.
 
-In Kafka: `ChannelBuilders`, `KafkaConfig.valuesWithPrefixOverride`, `JaasContext.loadServerContext`.
+In Kafka: `ChannelBuilders`, `KafkaConfig.valuesWithPrefixOverride`,
+`JaasContext.loadServerContext`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -99,7 +102,8 @@ def check_listener_security(values: Values) -> None:
 
 
 def security_without_effect(values: Values) -> dict[str, str]:
-    """The given properties that no listener uses, each with the reason: they ask for nothing, or the start would end."""
+    """The given properties that no listener uses, each with the reason: they ask for
+    nothing, or the start would end."""
     found = dict(_unusable(values))
     among_brokers = next(each for each in listeners(values) if each.name == inter_broker_listener(values))
     for name in values.texts:
@@ -153,7 +157,9 @@ def _missing(name: str, addresses: list[ListenerAddress]) -> str | None:
 
 
 def read_listener_security(values: Values, jaas_text: str | None) -> dict[str, ListenerSecurity]:
-    """How each listener is secured, by its name; ``jaas_text`` is that of the JAAS file. Raises `ConfigError`."""
+    """How each listener is secured, by its name; ``jaas_text`` is that of the JAAS file.
+
+    Raises `ConfigError`."""
     among_brokers = inter_broker_listener(values)
     found = {}
     for address in listeners(values):
@@ -209,9 +215,10 @@ class _ListenerView:
 
 
 def effective_text(values: Values, name: str) -> str:
-    """What holds for a property of listeners under any of its names; the default for a listener that cannot use it.
+    """What holds for a property of listeners under any of its names.
 
-    Raises `ConfigError` for listeners that cannot be.
+    The default for a listener that cannot use it. Raises `ConfigError` for listeners
+    that cannot be.
     """
     found = listener_setting(name)
     if found is None:
@@ -250,7 +257,9 @@ def _stores(view: _ListenerView, has_sasl: bool) -> SslSettings:
 
 
 def _store(view: _ListenerView, store: str, texts: Mapping[str, str]) -> KeyStore | None:
-    """The file of a key store or trust store, None if there is none. Raises `ConfigError` for what cannot be together."""
+    """The file of a key store or trust store, None if there is none.
+
+    Raises `ConfigError` for what cannot be together."""
     location, password, kind = view(f"{store}.location"), view(f"{store}.password") or "", view(f"{store}.type")
     given = [name for name, text in texts.items() if text]
     if location and given:
@@ -277,13 +286,15 @@ def _name_of(view: _ListenerView, name: str) -> str:
 
 
 def _client_auth(view: _ListenerView, has_sasl: bool) -> str:
-    """What the property of all listeners asks is not asked of clients that authenticate with SASL, as in Kafka."""
+    """What the property of all listeners asks is not asked of clients that
+    authenticate with SASL, as in Kafka."""
     own = view.name("ssl.client.auth") != "ssl.client.auth"
     return str(view("ssl.client.auth")) if own or not has_sasl else "none"
 
 
 def _login_modules(view: _ListenerView, jaas_text: str | None) -> dict[str, tuple[str, LoginModule]]:
-    """The JAAS entry of each mechanism, with the place where it stands: its own property, or the JAAS file."""
+    """The JAAS entry of each mechanism, with the place where it stands: its own
+    property, or the JAAS file."""
     mechanisms = view("sasl.enabled.mechanisms")
     name = view.name("sasl.enabled.mechanisms")
     unsupported = [each for each in mechanisms if each not in SASL_MECHANISMS]
@@ -314,7 +325,8 @@ def _login_modules(view: _ListenerView, jaas_text: str | None) -> dict[str, tupl
 
 
 def _check_module(mechanism: str, place: str, module: LoginModule) -> None:
-    """Errors name positions only: where a quotation mark is missing, any word may be a piece of a password."""
+    """Errors name positions only: where a quotation mark is missing, any word may be
+    a piece of a password."""
     if module.name != LOGIN_MODULES[mechanism]:
         raise ConfigError(f"{place} names another login module: {mechanism} has {LOGIN_MODULES[mechanism]}")
     if module.control.lower() not in _CONTROLS:

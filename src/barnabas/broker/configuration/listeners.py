@@ -1,4 +1,5 @@
-"""Listeners: where a broker is reached, by clients and by other brokers (Kafka's `EndPoint` and `ListenerName`)."""
+"""Listeners: where a broker is reached, by clients and by other brokers (Kafka's
+`EndPoint` and `ListenerName`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,9 +75,11 @@ def listeners(values: Values) -> list[ListenerAddress]:
 def advertised_listeners(
     values: Values, bound: list[ListenerAddress], own_host: Callable[[], str]
 ) -> list[ListenerAddress]:
-    """The addresses that other brokers and clients connect to, given the listeners with their real ports.
+    """The addresses that other brokers and clients connect to, given the listeners
+    with their real ports.
 
-    The answer of ``own_host`` stands for listeners on all interfaces; a port of 0 stands for the real one.
+    The answer of ``own_host`` stands for listeners on all interfaces; a port of 0
+    stands for the real one.
     """
     if values["advertised.listeners"] is None:
         given = bound
@@ -104,7 +107,9 @@ def advertised_listeners(
 
 
 def inter_broker_listener(values: Values) -> str:
-    """The name of the listener that brokers use among themselves; raises `ConfigError` when there is none."""
+    """The name of the listener that brokers use among themselves.
+
+    Raises `ConfigError` when there is none."""
     name = values["inter.broker.listener.name"]
     if name is not None and values.is_set("security.inter.broker.protocol"):
         raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
@@ -123,7 +128,8 @@ def inter_broker_listener(values: Values) -> str:
 
 
 def metrics_address(values: Values) -> tuple[str, int] | None:
-    """Where Prometheus gets the metrics: host (empty for all interfaces) and port; None for nowhere. Raises `ConfigError`."""
+    """Where Prometheus gets the metrics: host (empty for all interfaces) and port; None for
+    nowhere. Raises `ConfigError`."""
     address = values["metrics.http.address"]
     if address is None:
         return None

@@ -18,7 +18,9 @@ AlterConfigOp = tuple[str, int, str | None]
 def change_texts(
     texts: Mapping[str, str], operations: Iterable[AlterConfigOp], definitions: Definitions
 ) -> dict[str, str]:
-    """Texts after the operations of IncrementalAlterConfigs; raises `KafkaError` with Kafka's words."""
+    """Texts after the operations of IncrementalAlterConfigs.
+
+    Raises `KafkaError` with Kafka's words."""
     changed = dict(texts)
     for name, operation, value in operations:
         if operation == SET:

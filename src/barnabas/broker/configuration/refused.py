@@ -1,8 +1,9 @@
-"""Properties that ask for protection which this version does not have: a value other than the default is refused.
+"""Properties that ask for protection which this version does not have: a value other
+than the default is refused.
 
-A broker that ignored them would look protected and be open. So the start ends with an error that names the property, and
-a dynamic change is answered with the same error. Names and defaults are Kafka 3.9's. What listeners can have is in
-`security_settings`.
+A broker that ignored them would look protected and be open. So the start ends with an error that
+names the property, and a dynamic change is answered with the same error. Names and defaults are
+Kafka 3.9's. What listeners can have is in `security_settings`.
 
 Kafka has no counterpart.
 """
@@ -270,10 +271,11 @@ _NEAR_MISS = 0.92
 
 
 def wrong_unlisted(name: str, text: str) -> str | None:
-    """The error of a property that is in no table, if its name shows that it asks for protection; None otherwise.
+    """The error of a property that is in no table, if its name shows that it asks for protection.
 
-    A name with capitals, or with _ or - for a dot as environment variables and YAML have it, is no property of Kafka's,
-    which ignores it. Here it is refused as the one that was meant.
+    None otherwise. A name with capitals, or with _ or - for a dot as environment variables
+    and YAML have it, is no property of Kafka's, which ignores it. Here it is refused as the
+    one that was meant.
     """
     lower = name.lower()
     dotted = lower.replace("_", ".").replace("-", ".")
@@ -317,7 +319,8 @@ def is_refused(name: str) -> bool:
 
 
 def asks_for_protection(name: str, text: str) -> bool:
-    """Whether a property that listeners do not have cannot have this value because it asks for protection."""
+    """Whether a property that listeners do not have cannot have this value because
+    it asks for protection."""
     if name not in _SETTINGS:
         return wrong_unlisted(name, text) is not None
     try:

@@ -1,8 +1,9 @@
-"""The znodes of dynamic configuration: read, changed, and followed, as steps (Kafka's `ZkConfigRepository`).
+"""The znodes of dynamic configuration: read, changed, and followed, as steps
+(Kafka's `ZkConfigRepository`).
 
-Texts live in ``/config/topics/NAME``, ``/config/brokers/ID`` and ``/config/brokers/<default>``. A broker that changes
-them leaves a sequential note in ``/config/changes``. Every broker watches that place (Kafka's
-`ZkNodeChangeNotificationListener`), reads the entity again and applies it at once.
+Texts live in ``/config/topics/NAME``, ``/config/brokers/ID`` and ``/config/brokers/<default>``. A
+broker that changes them leaves a sequential note in ``/config/changes``. Every broker watches that
+place (Kafka's `ZkNodeChangeNotificationListener`), reads the entity again and applies it at once.
 """
 
 import logging
@@ -62,7 +63,8 @@ _NOTES_A_PAUSED_MS = 50
 """To list a note takes 1 us, so the looks take a twentieth of the time."""
 
 ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
-"""Makes the new texts of an entity from its old ones. Raises `KafkaError`, or `ConfigError` for values."""
+"""Makes the new texts of an entity from its old ones. Raises `KafkaError`, or
+`ConfigError` for values."""
 
 
 class ConfigRepository:
@@ -106,7 +108,8 @@ class ConfigRepository:
         credentials.keep(users)
 
     def reload_users(self) -> Steps[None]:
-        """Read the credentials of all users again: notes may have come and gone while there was no session."""
+        """Read the credentials of all users again: notes may have come and gone
+        while there was no session."""
         if self._credentials is not None:
             yield from self._load_all_users(self._credentials)
 
@@ -152,9 +155,11 @@ class ConfigRepository:
         return cluster_texts, broker_texts
 
     def process_changes(self) -> Steps[None]:
-        """Look for notes, work through those that are new, and delete those that all brokers must have seen.
+        """Look for notes, work through those that are new, and delete those that all
+        brokers must have seen.
 
-        Each look lists all notes of the last fifteen minutes. With thousands of them, the notes of a time are looked at together.
+        Each look lists all notes of the last fifteen minutes. With thousands of them, the notes of
+        a time are looked at together.
         """
         if self._notes > ITEMS_A_TURN:
             yield Pause(self._notes // _NOTES_A_PAUSED_MS)
@@ -204,7 +209,8 @@ class ConfigRepository:
             kind, _, name = entity.partition("/")
             if kind == "topics":
                 topics.append(name)
-            elif kind == "users" and "/" not in name:  # what a user has for one client alone is a quota
+            elif kind == "users" and "/" not in name:
+                # What a user has for a single client is a quota.
                 users.append(name)
             elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
                 configs.update_broker_config(*(yield from self._read_broker()))
@@ -234,7 +240,9 @@ class ConfigRepository:
         yield from self._alter("topics", topic, checked, validate_only)
 
     def alter_broker(self, broker: int | None, change: ConfigChange, *, validate_only: bool) -> Steps[None]:
-        """Replace the dynamic texts of this broker, or of all brokers (None); raises `KafkaError`."""
+        """Replace the dynamic texts of this broker, or of all brokers (None).
+
+        Raises `KafkaError`."""
         configs, per_broker = self._configs, broker is not None
         removed: list[str] = []
 
@@ -272,7 +280,8 @@ class ConfigRepository:
 
 
 def alter_entity(kind: str, name: str, change: ConfigChange, *, validate_only: bool = False) -> Steps[None]:
-    """Replace the texts of an entity's znode by ``change(texts)``, and leave a note for all brokers. Raises `KafkaError`."""
+    """Replace the texts of an entity's znode by ``change(texts)``, and leave a note for all
+    brokers. Raises `KafkaError`."""
     path = config_path(kind, name)
     while True:
         znodes: list[Znode | None] = yield Read([path])
@@ -296,7 +305,8 @@ def alter_entity(kind: str, name: str, change: ConfigChange, *, validate_only: b
         encode_config_change(f"{kind}/{name}"),
         CreateMode.PERSISTENT_SEQUENTIAL,
     )
-    noted: list[Written] = yield WriteUnfenced([note], repeat=True)  # a second note does no harm, a missing one does
+    # A second note does no harm, a missing one does.
+    noted: list[Written] = yield WriteUnfenced([note], repeat=True)
     noted[0].or_raise()
 
 

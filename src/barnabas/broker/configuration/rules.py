@@ -1,4 +1,5 @@
-"""Validates changes of the dynamic configuration of brokers (the validation in Kafka's `DynamicBrokerConfig`)."""
+"""Validates changes of the dynamic configuration of brokers (the validation in
+Kafka's `DynamicBrokerConfig`)."""
 
 from collections.abc import Mapping
 
@@ -17,12 +18,15 @@ _DYNAMIC_IN_KAFKA = frozenset(("listeners", "advertised.listeners", "listener.se
 
 
 def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_broker: bool) -> Values:
-    """The settings under new dynamic texts; raises `ConfigError` for what cannot change, or not to that."""
+    """The settings under new dynamic texts.
+
+    Raises `ConfigError` for what cannot change, or not to that."""
     fixed = sorted(name for name in texts if name in DEFINITIONS and name not in UPDATE_MODES)
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
     if not per_broker:
-        # Brokers may have other listeners, or other values for them: what is no change to one is a change to another.
+        # Brokers may have other listeners, or other values for them: what is no change to
+        # one is a change to another.
         single = sorted(
             name
             for name in texts
@@ -40,7 +44,9 @@ def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_br
 
 
 def names_left_out(settings: Values, texts: Mapping[str, str], *, per_broker: bool) -> set[str]:
-    """The names of dynamic texts without effect: each would be refused now. It was written by hand or by another version."""
+    """The names of dynamic texts without effect: each would be refused now.
+
+    It was written by hand or by another version."""
     names = set()
     for name, text in texts.items():
         try:
@@ -53,9 +59,10 @@ def names_left_out(settings: Values, texts: Mapping[str, str], *, per_broker: bo
 def is_removed(name: str, *, per_broker: bool) -> bool:
     """Whether the next change removes this text, which has no effect, as Apache's brokers do.
 
-    So it is with passwords that cannot be decoded (here all, for there is no password.encoder.secret), settings that no broker
-    can change, those of one broker given for all, those of listeners without a listener's name, and values that cannot be. The
-    others may have effect on Apache's brokers in the same cluster, so they stay.
+    So it is with passwords that cannot be decoded (here all, for there is no
+    password.encoder.secret), settings that no broker can change, those of one broker given for all,
+    those of listeners without a listener's name, and values that cannot be. The others may have
+    effect on Apache's brokers in the same cluster, so they stay.
     """
     setting = security_setting(name)
     if setting is not None:
@@ -66,10 +73,11 @@ def is_removed(name: str, *, per_broker: bool) -> bool:
 
 
 def _refuse_changed_security(settings: Values, texts: Mapping[str, str]) -> None:
-    """Raises `ConfigError` for a property of listeners with another value than it has: they are read at the start.
+    """Raises `ConfigError` for a property of listeners with another value than it has:
+    they are read at the start.
 
-    A password is refused whatever its value, for a comparison would say who guesses it, and the znode would hold it. A key
-    store's file too: with the same name Kafka reads the file again.
+    A password is refused whatever its value, for a comparison would say who guesses it, and the
+    znode would hold it. A key store's file too: with the same name Kafka reads the file again.
     """
     for name, text in texts.items():
         setting = security_setting(name)
@@ -92,8 +100,9 @@ def _changes_security(settings: Values, setting: Setting, name: str, text: str) 
 
 
 def check_protection(entity: str, static: Values, texts: Mapping[str, str]) -> None:
-    """Raises `ConfigError` when a dynamic property of brokers asks for protection that does not exist, or changes what
-    ``static``, the properties file, says. What `validate_broker_config` accepts is no reason."""
+    """Raises `ConfigError` when a dynamic property of brokers asks for protection that does
+    not exist, or changes what ``static``, the properties file, says. What
+    `validate_broker_config` accepts is no reason."""
     for name, text in texts.items():
         setting = security_setting(name)
         if setting is not None and name == name.lower():

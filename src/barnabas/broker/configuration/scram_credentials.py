@@ -1,11 +1,12 @@
-"""Users' SCRAM credentials: as the znodes ``/config/users/NAME`` have them, as brokers keep them, and how they are changed.
+"""Users' SCRAM credentials: as the znodes ``/config/users/NAME`` have them, as brokers keep them,
+and how they are changed.
 
 A znode holds, beside other settings of the user, one text for each mechanism:
-``salt=BASE64,stored_key=BASE64,server_key=BASE64,iterations=4096``. Changes are noted and followed as those of topics are
-(`repository`), so every broker knows a changed password after a moment.
+``salt=BASE64,stored_key=BASE64,server_key=BASE64,iterations=4096``. Changes are noted and followed
+as those of topics are (`repository`), so every broker knows a changed password after a moment.
 
-In Kafka: `CredentialProvider`, `ScramCredentialUtils`, `ScramMechanism`, `Sanitizer`, and `alterUserScramCredentials` of
-`ZkAdminManager`.
+In Kafka: `CredentialProvider`, `ScramCredentialUtils`, `ScramMechanism`, `Sanitizer`, and
+`alterUserScramCredentials` of `ZkAdminManager`.
 """
 
 import base64
@@ -76,7 +77,9 @@ def _parse(text: str) -> ScramCredential:
 
 
 def credentials_of(user: str, texts: Mapping[str, str]) -> dict[str, ScramCredential]:
-    """A user's credentials by mechanism, from the texts of its znode. One that cannot be read is left out and logged."""
+    """A user's credentials by mechanism, from the texts of its znode.
+
+    One that cannot be read is left out and logged."""
     found = {}
     for mechanism in SCRAM_MECHANISMS:
         if text := texts.get(mechanism):
@@ -141,8 +144,9 @@ class ScramChange(NamedTuple):
 def check_changes(changes: Sequence[ScramChange]) -> None:
     """Check all changes of one user in a request, deletions first. Raises `KafkaError`.
 
-    A user has one error: that of a wrong change before that of a duplicate. Of several wrong changes the last one counts, and
-    one that sets a credential before a deletion, because Apache's broker fills its map of errors in this order.
+    A user has one error: that of a wrong change before that of a duplicate. Of several wrong
+    changes the last one counts, and one that sets a credential before a deletion, because Apache's
+    broker fills its map of errors in this order.
     """
     wrong: KafkaError | None = None
     for change in changes:

@@ -1,7 +1,9 @@
-"""The properties of listeners with TLS and SASL, and the names under which a single listener has its own values.
+"""The properties of listeners with TLS and SASL, and the names under which a single
+listener has its own values.
 
-A property such as ``ssl.keystore.location`` is for all listeners; ``listener.name.internal.ssl.keystore.location`` for the one
-with the name INTERNAL; ``listener.name.internal.plain.sasl.jaas.config`` for one of its mechanisms. They are read at the
+A property such as ``ssl.keystore.location`` is for all listeners;
+``listener.name.internal.ssl.keystore.location`` for the one with the name INTERNAL;
+``listener.name.internal.plain.sasl.jaas.config`` for one of its mechanisms. They are read at the
 start. None changes while the broker runs.
 
 In Kafka: `BrokerSecurityConfigs`, `SslConfigs`, `SaslConfigs`, `ListenerName.configPrefix`.
@@ -105,7 +107,9 @@ def listener_setting(name: str) -> ListenerSetting | None:
 
 
 def security_setting(name: str) -> Setting | None:
-    """The property of listeners that a name stands for, with or without a prefix; None for another name."""
+    """The property of listeners that a name stands for, with or without a prefix.
+
+    None for another name."""
     found = listener_setting(name)
     return SECURITY_SETTINGS.get(name) if found is None else found.setting
 

@@ -79,7 +79,8 @@ class ConfigManager:
                     self._reads_users = False
                 again = self._changed_meanwhile
         except KeeperError as error:
-            # The next connection, or the next try, reads it all again: notes stay for fifteen minutes.
+            # The next connection, or the next try, reads it all again: notes stay
+            # for fifteen minutes.
             logger.warning("Changes of configuration could not be read; trying again: %s", error)
             self._call_later(_RETRY_MS, lambda: self._changes_noted(None))
         finally:

@@ -1,4 +1,5 @@
-"""The tables of broker properties, whose own column says who may change one while the broker runs (KIP-226).
+"""The tables of broker properties, whose own column says who may change one while
+the broker runs (KIP-226).
 
 The column is ``-`` for read-only, ``broker`` or ``cluster``. The other columns are those of
 `barnabas.base.setting_tables`.
@@ -39,6 +40,7 @@ def read_broker_table(
     checks: Mapping[str, ValueCheck] | None = None,
     check_of: Callable[[Setting], ValueCheck] | None = None,
 ) -> Iterator[BrokerRow]:
-    """The properties of a table, with the arguments of `barnabas.base.setting_tables.read_table`."""
+    """The properties of a table, with the arguments of
+    `barnabas.base.setting_tables.read_table`."""
     for row in setting_tables.read_table(text, checks, check_of):
         yield BrokerRow(row.setting, _MODES[row.column])

@@ -1,7 +1,9 @@
-"""How many bytes may wait in memory for a broker's clients together: queued.max.request.bytes, and what holds without it.
+"""How many bytes may wait in memory for a broker's clients together: queued.max.request.bytes,
+and what holds without it.
 
-The connections of brokers have a limit of their own, so that clients cannot stop the replication: those on a listener that
-only brokers use, and those that authenticate as this broker does. So have connections that have yet to authenticate.
+The connections of brokers have a limit of their own, so that clients cannot stop the replication:
+those on a listener that only brokers use, and those that authenticate as this broker does. So have
+connections that have yet to authenticate.
 
 In Kafka: the memory pool of `SocketServer`, which is unlimited by default.
 """

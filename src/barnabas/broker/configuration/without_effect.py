@@ -1,7 +1,8 @@
 """Properties of Kafka 3.9 that have no effect on this broker, with the reason.
 
-They are accepted, so that Kafka's server.properties works unchanged; DescribeConfigs shows and marks them; those that are
-set are reported at the start. Properties that ask for protection are not here but in `refused`: they are refused.
+They are accepted, so that Kafka's server.properties works unchanged; DescribeConfigs shows and
+marks them; those that are set are reported at the start. Properties that ask for protection are not
+here but in `refused`: they are refused.
 
 Kafka has no counterpart.
 """

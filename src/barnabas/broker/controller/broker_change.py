@@ -1,10 +1,12 @@
 """Brokers come, go, change their registration, shut down, and lose log dirs.
 
-Kafka's `KafkaController`: `processBrokerChange`, `onBrokerStartup`, `onBrokerFailure`, `processBrokerModification`,
-`processControlledShutdown`, `processLogDirEventNotification`, `processLeaderAndIsrResponseReceived`.
+Kafka's `KafkaController`: `processBrokerChange`, `onBrokerStartup`, `onBrokerFailure`,
+`processBrokerModification`, `processControlledShutdown`, `processLogDirEventNotification`,
+`processLeaderAndIsrResponseReceived`.
 
-Each function brings the context from what it was to what the znodes say now, and sends the brokers what they must know.
-Each may be called again at any time, also when nothing changed: an event is a hint to look, not a fact.
+Each function brings the context from what it was to what the znodes say now, and sends the brokers
+what they must know. Each may be called again at any time, also when nothing changed: an event is a
+hint to look, not a fact.
 """
 
 import logging
@@ -102,7 +104,8 @@ def _on_broker_startup(context: ControllerContext, batch: RequestBatch, brokers:
         lambda some: [p for p, known in some if known.leader_and_isr.leader != NO_LEADER],
     )
     batch.keep_topics_whole()
-    for partitions in in_batches(led) if led else [led]:  # the live brokers, where there is no partition
+    # Without partitions, this still updates the live brokers.
+    for partitions in in_batches(led) if led else [led]:
         batch.add_update_metadata(partitions, brokers)
         yield Send(batch.take())
     yield Send(batch.take_rest())
@@ -211,7 +214,8 @@ def process_controlled_shutdown(
 
 
 def process_log_dir_event_notification(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
-    """Brokers reported failed log dirs: send them LeaderAndIsr for all their replicas; the responses say which are lost."""
+    """Brokers reported failed log dirs: send them LeaderAndIsr for all their replicas; the
+    responses say which are lost."""
     names: list[str] = yield Children(LOG_DIR_EVENTS)
     paths = [f"{LOG_DIR_EVENTS}/{name}" for name in names]
     znodes: list[Znode | None] = yield Read(paths)
@@ -232,7 +236,8 @@ def process_log_dir_event_notification(context: ControllerContext, batch: Reques
 def process_leader_and_isr_response(
     context: ControllerContext, batch: RequestBatch, broker: int, errors: Mapping[TopicPartition, int]
 ) -> Steps[None]:
-    """A broker became leader and follower as it should, or reports which replicas are on failed log dirs."""
+    """A broker became leader and follower as it should, or reports which replicas
+    are on failed log dirs."""
     before = context.offline_dirs.get(broker, set())
     now = before - {p for p, code in errors.items() if code == ErrorCode.NONE}
     now |= {p for p, code in errors.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}

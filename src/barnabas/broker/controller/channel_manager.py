@@ -1,8 +1,9 @@
-"""The controller's requests on their way (Kafka's `ControllerChannelManager`): one queue for each broker.
+"""The controller's requests on their way (Kafka's `ControllerChannelManager`): one
+queue for each broker.
 
-A broker must get every request in the order of the decisions, or miss all from some point on because it is gone. So
-a request that fails is sent again as long as its broker is registered under the same epoch. Brokers reject what is older
-than what they know, so a repetition does no harm.
+A broker must get every request in the order of the decisions, or miss all from some point on
+because it is gone. So a request that fails is sent again as long as its broker is registered under
+the same epoch. Brokers reject what is older than what they know, so a repetition does no harm.
 """
 
 import logging
@@ -36,7 +37,9 @@ OnResponse = Callable[[int, int, Any, Any], None]
 
 
 class ControllerChannelManager:
-    """All queues of one term as controller; `open` begins a term, `close` ends it and forgets what was not sent."""
+    """All queues of one term as controller.
+
+    `open` begins a term, `close` ends it and forgets what was not sent."""
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class ControllerChannelManager:
             request = queue.popleft()
             if term == self._term:
                 self._on_response(broker, context.epoch, request, response)
-            await self._sleep(0)  # this broker answers itself at once: let the loop have its turn between two requests
+            # This broker answers itself at once: let the loop have its turn between two requests.
+            await self._sleep(0)
         if term == self._term and self._queues.get(key) is queue:
             del self._queues[key]

@@ -1,7 +1,8 @@
-"""The requests of this broker's other components to the controller, each an event in the controller's queue.
+"""The requests of this broker's other components to the controller, each an event in
+the controller's queue.
 
-A command is a generator of steps for the `Interpreter`. All raise `KafkaError` NOT_CONTROLLER when this broker is not
-controller, or ceases to be before the command is done.
+A command is a generator of steps for the `Interpreter`. All raise `KafkaError` NOT_CONTROLLER when
+this broker is not controller, or ceases to be before the command is done.
 
 In Kafka: the public methods of `KafkaController` that put an event into its queue.
 """
@@ -55,7 +56,9 @@ class ControllerCommands:
             yield from self._command(_nothing)
 
     def create_topics(self, topics: Mapping[str, TopicAssignment]) -> Steps[None]:
-        """Elect leaders of topics whose znodes this broker just wrote. Done when the requests to brokers are queued."""
+        """Elect leaders of topics whose znodes this broker just wrote.
+
+        Done when the requests to brokers are queued."""
         self.require_active()
         yield Wait(lambda done: self._put(TopicsCreated(dict(topics), [done])))
 
@@ -68,7 +71,9 @@ class ControllerCommands:
         )
 
     def delete_topics(self) -> Steps[None]:
-        """Look at the requests for deletion that this broker has just written. Done when the requests to brokers are queued."""
+        """Look at the requests for deletion that this broker has just written.
+
+        Done when the requests to brokers are queued."""
         return (yield from self._command(topic_change.process_topic_deletion))
 
     def shut_down_broker(self, broker: int, broker_epoch: int) -> Steps[list[TopicPartition]]:
@@ -87,7 +92,8 @@ class ControllerCommands:
             lambda context, batch: isr_change.process_alter_partition(context, batch, broker, broker_epoch, changes)
         )
         if not self._context().reassigning.isdisjoint(answers):
-            self._put(Hint("reassigned", reassignment.maybe_complete))  # the leader need not wait for that
+            # The leader need not wait for this.
+            self._put(Hint("reassigned", reassignment.maybe_complete))
         return answers
 
     def elect_leaders(

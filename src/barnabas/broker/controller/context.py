@@ -1,7 +1,8 @@
-"""The controller's knowledge of the cluster (Kafka's `ControllerContext`), and the states of partitions and replicas.
+"""The controller's knowledge of the cluster (Kafka's `ControllerContext`), and the states of
+partitions and replicas.
 
-`ControllerContext` is a cache: the znodes are the truth, and a new controller builds it from them alone. It decides
-nothing; the other modules of this folder do.
+`ControllerContext` is a cache: the znodes are the truth, and a new controller builds it from them
+alone. It decides nothing; the other modules of this folder do.
 """
 
 from collections.abc import Iterable, Iterator
@@ -84,26 +85,33 @@ class ControllerContext:
 
     broker_id: int
     epoch: int = 0
-    epoch_version: int = 0  # of the znode /controller_epoch: what every write of this controller is conditional on
+    # The version of the znode /controller_epoch: every write of this controller is
+    # conditional on it.
+    epoch_version: int = 0
     delete_topic_enabled: bool = True
     feature_versioning: FeatureVersioning = CURRENT
     features: FeatureCache = field(default_factory=FeatureCache)
     """The broker's own: what is finalized while it is controller."""
     has_read_znodes: bool = False
-    """Whether all znodes have been read since the election: before that, what is missing here may exist."""
-    unclean_default: bool = False  # whether a replica out of sync may lead, where the topic says nothing
-    brokers: dict[int, BrokerInfo] = field(default_factory=dict)  # live, shutting down ones included
+    """Whether all znodes have been read since the election: before that, what is
+    missing here may exist."""
+    # Whether a replica out of sync may lead, where the topic says nothing.
+    unclean_default: bool = False
+    # Live brokers, including those that are shutting down.
+    brokers: dict[int, BrokerInfo] = field(default_factory=dict)
     shutting_down: set[int] = field(default_factory=set)
     topics: dict[str, dict[int, ReplicaAssignment]] = field(default_factory=dict)
     topic_ids: dict[str, Uuid] = field(default_factory=dict)
     reassigning: set[TopicPartition] = field(default_factory=set)  # those whose assignment says so
     leadership: dict[TopicPartition, LeaderIsrAndControllerEpoch] = field(default_factory=dict)
-    offline_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)  # replicas whose log dir failed
+    # Replicas whose log dir failed.
+    offline_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)
     partition_states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     replica_states: dict[TopicPartition, dict[int, ReplicaState]] = field(default_factory=dict)
     """For reading; `set_replica_state` and `drop_replica` change it."""
     replica_counts: dict[str, dict[ReplicaState, int]] = field(default_factory=dict)
-    """How many replicas of a topic are in each state, so that no response of a broker has to look at all of them."""
+    """How many replicas of a topic are in each state, so that no response of a broker
+    has to look at all of them."""
     to_delete: set[str] = field(default_factory=set)
     deletion_started: set[str] = field(default_factory=set)
     ineligible_for_deletion: set[str] = field(default_factory=set)

@@ -1,7 +1,9 @@
-"""The election of a controller, as steps (Kafka's `KafkaController.elect` and `KafkaZkClient`'s part in it).
+"""The election of a controller, as steps (Kafka's `KafkaController.elect` and
+`KafkaZkClient`'s part in it).
 
-The controller holds the ephemeral ``/controller``. In the transaction that creates it ``/controller_epoch`` is raised;
-the version of that znode fences the controllers before: every write of a controller depends on it.
+The controller holds the ephemeral ``/controller``. In the transaction that creates it
+``/controller_epoch`` is raised; the version of that znode fences the controllers before: every
+write of a controller depends on it.
 """
 
 import logging
@@ -64,13 +66,16 @@ class StillController:
 
 
 class MustElect(NamedTuple):
-    """This broker must try to become controller. ``is_znode_ours``: its session created the znode before a lost connection."""
+    """This broker must try to become controller.
+
+    ``is_znode_ours``: its session created the znode before a lost connection."""
 
     is_znode_ours: bool
 
 
 class Term(NamedTuple):
-    """An election that was won: the controller epoch, and the version of its znode that every write depends on."""
+    """An election that was won: the controller epoch, and the version of its znode
+    that every write depends on."""
 
     epoch: int
     epoch_version: int
@@ -93,7 +98,8 @@ def find_controller(*, is_active: bool) -> Steps[OtherController | StillControll
 
 
 def register_controller(broker: int, wall_ms: Callable[[], int], *, is_znode_ours: bool) -> Steps[Term]:
-    """Write ``/controller``, unless this session did so already, and raise the epoch, in one transaction.
+    """Write ``/controller``, unless this session did so already, and raise the
+    epoch, in one transaction.
 
     Raises `ControllerMovedError` when another broker was first, or when the outcome is not known.
     """
@@ -119,7 +125,8 @@ def register_controller(broker: int, wall_ms: Callable[[], int], *, is_znode_our
 
 
 def resign(epoch_version: int) -> Steps[None]:
-    """Remove ``/controller``, if this term has not ended yet, so that the next election begins at once."""
+    """Remove ``/controller``, if this term has not ended yet, so that the next
+    election begins at once."""
     outcomes: list[Committed | Refused] = yield Transact(
         [[Check(CONTROLLER_EPOCH, epoch_version), Delete(CONTROLLER)]], repeat=True
     )

@@ -1,7 +1,9 @@
-"""The wait of ElectLeaders until this broker knows the new leaders (KIP-460). In Kafka: `DelayedElectLeader`.
+"""The wait of ElectLeaders until this broker knows the new leaders (KIP-460).
 
-The controller has elected them already. The response waits until its UpdateMetadata has reached this broker, so that a client
-that asks this broker next finds the new leaders.
+In Kafka: `DelayedElectLeader`.
+
+The controller has elected them already. The response waits until its UpdateMetadata has reached
+this broker, so that a client that asks this broker next finds the new leaders.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +25,8 @@ def wait_for_leaders(
     respond: Callable[[Results], None],
     timeout_ms: int,
 ) -> DelayedOperation | None:
-    """Call ``respond`` when the leaders in ``elected`` are known here, or at the timeout with REQUEST_TIMED_OUT for the rest.
+    """Call ``respond`` when the leaders in ``elected`` are known here, or at the timeout with
+    REQUEST_TIMED_OUT for the rest.
 
     Returns the wait, or None if there is nothing to wait for.
     """

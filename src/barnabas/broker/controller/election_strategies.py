@@ -1,6 +1,7 @@
 """Which election is held on which occasion (Kafka's `PartitionLeaderElectionStrategy`).
 
-A strategy gets from the context what its election needs: which replicas are online, and which of them stay.
+A strategy gets from the context what its election needs: which replicas are online,
+and which of them stay.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +29,8 @@ __all__ = [
 ]
 
 Choose = Callable[[ControllerContext, TopicPartition, LeaderAndIsr, bool], LeaderAndIsr | None]
-"""``(context, partition, its leadership, unclean) -> the next leadership``, or None when no replica qualifies."""
+"""``(context, partition, its leadership, unclean) -> the next leadership``, or None
+when no replica qualifies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class ElectionStrategy:
 
     choose: Choose
     obeys_unclean_setting: bool = False
-    """Whether ``unclean.leader.election.enable`` of the topic, or of the cluster, is looked up for `choose`."""
+    """Whether ``unclean.leader.election.enable`` of the topic, or of the cluster, is
+    looked up for `choose`."""
     notifies_leaving_brokers: bool = False
     """Whether brokers in a controlled shutdown get LeaderAndIsr too."""
 
@@ -107,13 +110,15 @@ def _controlled_shutdown(
 OFFLINE = ElectionStrategy(_offline, obeys_unclean_setting=True)
 """The leader is gone, or there was none yet."""
 UNCLEAN = ElectionStrategy(_unclean)
-"""As `OFFLINE`, but if no live replica is in sync another one becomes leader, whatever the topic's setting is."""
+"""As `OFFLINE`, but if no live replica is in sync another one becomes leader,
+whatever the topic's setting is."""
 PREFERRED = ElectionStrategy(_preferred)
 """Make the first replica the leader."""
 REASSIGNMENT = ElectionStrategy(_reassignment)
 """At the end of a reassignment, make a replica that stays the leader."""
 RETIREMENT = ElectionStrategy(_retirement)
-"""As `REASSIGNMENT`, for leaders that are removed at once: the original replicas are candidates too."""
+"""As `REASSIGNMENT`, for leaders that are removed at once: the original replicas are
+candidates too."""
 CONTROLLED_SHUTDOWN = ElectionStrategy(_controlled_shutdown, notifies_leaving_brokers=True)
 """Before brokers stop, make a replica on another broker the leader."""
 LEADER_EPOCH_ONLY = ElectionStrategy(_leader_epoch_only)

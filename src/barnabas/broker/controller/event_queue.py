@@ -1,8 +1,9 @@
-"""The controller's events, and the queue in which they wait (Kafka's `ControllerEventManager` and its `ControllerEvent`s).
+"""The controller's events, and the queue in which they wait (Kafka's `ControllerEventManager` and
+its `ControllerEvent`s).
 
-All events of a controller are handled one after another, in the order in which they came. Most are hints to look: of
-equal hints that wait, one is enough, because a look finds everything that happened before. An event with a ``done`` is
-a command: its sender waits for the result.
+All events of a controller are handled one after another, in the order in which they came. Most are
+hints to look: of equal hints that wait, one is enough, because a look finds everything that
+happened before. An event with a ``done`` is a command: its sender waits for the result.
 """
 
 from collections import deque
@@ -30,12 +31,15 @@ __all__ = [
 ]
 
 Decide = Callable[[ControllerContext, RequestBatch], Steps[Any]]
-"""Makes the steps of one decision, from what the controller knows and the requests that it gathers."""
+"""Makes the steps of one decision, from what the controller knows and the requests
+that it gathers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """The broker is registered: take part in the first election. ``done`` is called when that is over."""
+    """The broker is registered: take part in the first election.
+
+    ``done`` is called when that is over."""
 
     done: Done
     key: ClassVar[Hashable | None] = None
@@ -72,7 +76,9 @@ class AutoPreferredLeaderElection:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """A broker's response to a request of the controller epoch ``epoch``; later controllers ignore it."""
+    """A broker's response to a request of the controller epoch ``epoch``.
+
+    Later controllers ignore it."""
 
     epoch: int
     decide: Decide
@@ -90,7 +96,9 @@ class Command:
 
 @dataclass(slots=True)
 class TopicsCreated:
-    """This broker wrote the znodes of new topics. Topics that come while the event waits are handled with it."""
+    """This broker wrote the znodes of new topics.
+
+    Topics that come while the event waits are handled with it."""
 
     topics: dict[str, TopicAssignment]
     done: list[Done] = field(default_factory=list)
@@ -133,7 +141,9 @@ class ControllerEventQueue:
             waiting.done += event.done
 
     def take(self) -> ControllerEvent | None:
-        """Remove the first event; None when there is none. A hint that comes from now on is added again, even if it is equal."""
+        """Remove the first event; None when there is none.
+
+        A hint that comes from now on is added again, even if it is equal."""
         if not self._events:
             return None
         event = self._events.popleft()
@@ -142,7 +152,9 @@ class ControllerEventQueue:
         return event
 
     def withdraw_created_topics(self) -> list[Done]:
-        """The controller resigned: drop the topics that wait. Returns what is to be called with the error."""
+        """The controller resigned: drop the topics that wait.
+
+        Returns what is to be called with the error."""
         waiting = self._waiting.get(TopicsCreated.key)
         if not isinstance(waiting, TopicsCreated):
             return []

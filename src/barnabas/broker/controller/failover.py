@@ -1,4 +1,5 @@
-"""The first steps of a newly elected controller (Kafka's `onControllerFailover` and `initializeControllerContext`)."""
+"""The first steps of a newly elected controller (Kafka's `onControllerFailover` and
+`initializeControllerContext`)."""
 
 from collections.abc import Sequence
 
@@ -68,10 +69,12 @@ def _leaderless_first(context: ControllerContext) -> list[TopicPartition]:
 def _bring_up_to_date(
     context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
-    """Elect leaders where they are gone, remove dead replicas from their ISRs, and inform all live replicas, once.
+    """Elect leaders where they are gone, remove dead replicas from their ISRs, and inform
+    all live replicas, once.
 
-    Kafka moves all replicas, then all partitions, and so writes the state of a partition whose leader died twice, and sends
-    up to three LeaderAndIsr for each replica. The outcome is the same, but for a leader epoch that is one lower.
+    Kafka moves all replicas, then all partitions, and so writes the state of a partition whose
+    leader died twice, and sends up to three LeaderAndIsr for each replica. The outcome is the same,
+    but for a leader epoch that is one lower.
     """
     waiting = [
         topic_partition

@@ -1,4 +1,5 @@
-"""In-sync sets change: leaders send AlterPartition (KIP-497), or, older ones, write the znode and leave a notification.
+"""In-sync sets change: leaders send AlterPartition (KIP-497), or, older ones, write the znode
+and leave a notification.
 
 Kafka's `processAlterPartition` and `processIsrChangeNotification`.
 """
@@ -32,13 +33,16 @@ class IsrChange(NamedTuple):
     recovery_state: int
     partition_epoch: int
     broker_epochs: tuple[int, ...] = ()
-    """The broker epoch under which each member fetched, in the order of isr (KIP-903); -1 or an empty tuple: unknown."""
+    """The broker epoch under which each member fetched, in the order of isr (KIP-903); -1 or
+    an empty tuple: unknown."""
 
 
 def process_alter_partition(
     context: ControllerContext, batch: RequestBatch, broker: int, broker_epoch: int, changes: Sequence[IsrChange]
 ) -> Steps[dict[TopicPartition, LeaderAndIsr | ErrorCode]]:
-    """Leaders change their ISRs (KIP-497). Raises `KafkaError` STALE_BROKER_EPOCH for the whole request."""
+    """Leaders change their ISRs (KIP-497).
+
+    Raises `KafkaError` STALE_BROKER_EPOCH for the whole request."""
     info = context.brokers.get(broker)
     if info is None or info.epoch != broker_epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
@@ -53,8 +57,8 @@ def process_alter_partition(
         else:
             answers[change.topic_partition] = answer
     done, changed_meanwhile = yield from update_leadership(context, proposals)
-    # A write that is repeated after a lost connection finds its own version: the change is done, and the leader waits for
-    # an answer that only this controller can give.
+    # A write that is repeated after a lost connection finds its own version: the change is done,
+    # and the leader waits for an answer that only this controller can give.
     yield from read_leadership(context, changed_meanwhile)
     for topic_partition, proposal in proposals.items():
         found = context.leadership[topic_partition].leader_and_isr if topic_partition in context.leadership else None
@@ -72,13 +76,16 @@ def process_alter_partition(
 
 
 def _validate_isr_change(context: ControllerContext, broker: int, change: IsrChange) -> LeaderAndIsr | ErrorCode | None:
-    """None if the change is to be written; otherwise the response: an error, or the state if it is already as requested."""
+    """None if the change is to be written.
+
+    Otherwise the response: an error, or the state if it is already as requested."""
     known = context.leadership.get(change.topic_partition)
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     current = known.leader_and_isr
     if change.partition_epoch > current.version or change.leader_epoch > current.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the leader has a newer state, so another controller is active
+        # The leader has a newer state, so another controller is active.
+        return ErrorCode.NOT_CONTROLLER
     if change.leader_epoch < current.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if (broker, change.isr, change.recovery_state) == (current.leader, current.isr, current.recovery_state):

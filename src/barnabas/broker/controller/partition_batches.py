@@ -1,11 +1,13 @@
 """How many partitions a decision takes at once.
 
-Work in proportion to partitions is done in batches: some partitions are read, decided, written and sent, then the next.
-Between two steps the event loop serves everything else, so neither clients nor the session wait for a topic of 10,000
-partitions, and brokers begin with the first batch while the next is decided. A batch is also what one request carries, and
-what its receiver decodes in one piece; only UpdateMetadata may name a whole topic (`RequestBatch.keep_topics_whole`). A
-controller that dies between two batches leaves the same as one that dies between two writes: its successor finds in the
-znodes what is done. A decision that writes and sends nothing between two batches yields None.
+Work in proportion to partitions is done in batches: some partitions are read, decided, written
+and sent, then the next. Between two steps the event loop serves everything else, so neither
+clients nor the session wait for a topic of 10,000 partitions, and brokers begin with the first
+batch while the next is decided. A batch is also what one request carries, and what its receiver
+decodes in one piece; only UpdateMetadata may name a whole topic
+(`RequestBatch.keep_topics_whole`). A controller that dies between two batches leaves the same as
+one that dies between two writes: its successor finds in the znodes what is done. A decision that
+writes and sends nothing between two batches yields None.
 
 Kafka has no counterpart: its requests name all partitions of a decision.
 """

@@ -1,10 +1,11 @@
 """Moves partitions from one state to another (Kafka's `PartitionStateMachine`).
 
-    ABSENT -> NEW -> ONLINE <-> OFFLINE -> ABSENT      NEW: assigned; ONLINE: it has a leader; OFFLINE: its leader is gone
+    ABSENT -> NEW -> ONLINE <-> OFFLINE -> ABSENT      NEW: assigned; ONLINE: it has a leader;
+                                                       OFFLINE: its leader is gone
 
-The legal moves are `context.PARTITION_STATE_SOURCES`; an illegal one is logged and left out, the others are made. Requests
-gather in the `RequestBatch` that is passed in. Callers send it when the whole move is done, so that a broker learns of a
-thousand partitions in one request.
+The legal moves are `context.PARTITION_STATE_SOURCES`; an illegal one is logged and left out, the
+others are made. Requests gather in the `RequestBatch` that is passed in. Callers send it when the
+whole move is done, so that a broker learns of a thousand partitions in one request.
 """
 
 import logging
@@ -81,7 +82,9 @@ def bring_online(
 
 
 def trigger_online(context: ControllerContext, batch: RequestBatch) -> Steps[set[TopicPartition]]:
-    """Try to give a leader to every new and offline partition, those of topics being deleted aside; brokers are informed."""
+    """Try to give a leader to every new and offline partition, those of topics being deleted aside.
+
+    Brokers are informed."""
     waiting = yield from find_in_turns(
         list(context.partition_states.items()),
         lambda some: [p for p, state in some if state in _WITHOUT_LEADER and not context.is_deleting(p.topic)],
@@ -110,7 +113,8 @@ def _legal_partitions(
 def _initialize(
     context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Steps[set[TopicPartition]]:
-    """The first leadership of new partitions: all live replicas are in sync, the first of them leads."""
+    """The first leadership of new partitions: all live replicas are in sync, the
+    first of them leads."""
     first: dict[TopicPartition, LeaderAndIsr] = {}
     nowhere: list[TopicPartition] = []
     for topic_partition in partitions:
@@ -125,7 +129,8 @@ def _initialize(
                      nowhere[0], context.assignment(nowhere[0]).replicas, len(nowhere) - 1)  # fmt: skip
     if not first:
         return set()
-    # A topic that has led partitions has their parent too; to create it again would only make the batch fail.
+    # A topic that has led partitions has their parent too; to create it again would
+    # only make the batch fail.
     topics = dict.fromkeys(p.topic for p in first)
     grown = {t for t in topics if any((t, index) in context.leadership for index in context.topics[t])}
     parents_of = [topic for topic in topics if topic not in grown]
@@ -138,7 +143,8 @@ def _initialize(
         )
     written: list[Written] = yield Write(ops)
     taken = {p: None for p, w in zip(first, written[parents + 1 :: 2], strict=True) if w.result is WriteResult.EXISTS}
-    # A state that is there already was written by this controller before a lost connection, or by its predecessor.
+    # A state that is there already was written by this controller before a lost
+    # connection, or by its predecessor.
     for topic_partition, known in (yield from read_states(taken)).items():
         if known.controller_epoch <= context.epoch:
             first[topic_partition] = known.leader_and_isr
@@ -158,7 +164,9 @@ def _initialize(
 def elect(
     context: ControllerContext, batch: RequestBatch, partitions: Iterable[TopicPartition], election: ElectionStrategy
 ) -> Steps[set[TopicPartition]]:
-    """Elect a leader for each partition and notify its replicas; returns the partitions that got one."""
+    """Elect a leader for each partition and notify its replicas.
+
+    Returns the partitions that got one."""
     elected: set[TopicPartition] = set()
     leaderless: list[TopicPartition] = []
     remaining = list(partitions)
@@ -180,7 +188,8 @@ def elect(
                 proposal = election.choose(
                     context, topic_partition, known.leader_and_isr, topic_partition.topic in unclean
                 )
-                # The state that this controller knows may be old: read it before a partition is given up.
+                # The state that this controller knows may be old: read it before a
+                # partition is given up.
                 if proposal is None and not attempt:
                     to_read.append(topic_partition)
                 elif proposal is None:

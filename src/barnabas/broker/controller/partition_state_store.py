@@ -1,6 +1,8 @@
-"""Reads and writes the state znodes of partitions: leader, in-sync set, epochs (Kafka's `updateLeaderAndIsr`).
+"""Reads and writes the state znodes of partitions: leader, in-sync set, epochs
+(Kafka's `updateLeaderAndIsr`).
 
-Brokers and earlier controllers write them too, so every write is conditional on the version that was read.
+Brokers and earlier controllers write them too, so every write is conditional on the
+version that was read.
 """
 
 import logging
@@ -23,7 +25,8 @@ __all__ = ["MAX_ROUNDS", "read_leadership", "read_states", "states_for_attempt",
 logger = logging.getLogger(__name__)
 
 MAX_ROUNDS = 10
-"""Attempts to read, decide and write conditionally, while a leader changes the in-sync set at the same time."""
+"""Attempts to read, decide and write conditionally, while a leader changes the
+in-sync set at the same time."""
 
 
 def read_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, LeaderIsrAndControllerEpoch]]:
@@ -46,10 +49,11 @@ def read_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartiti
 def states_for_attempt(
     context: ControllerContext, partitions: Iterable[TopicPartition], attempt: int
 ) -> Steps[dict[TopicPartition, LeaderIsrAndControllerEpoch]]:
-    """The states to decide by: in attempt 0 as this controller knows them; those that it does not know are read.
+    """The states to decide by: in attempt 0 as this controller knows them; those that
+    it does not know are read.
 
-    The first attempt may use them: if another writer has changed the znode, its version differs and the write fails.
-    Later attempts use `read_states`.
+    The first attempt may use them: if another writer has changed the znode, its version differs and
+    the write fails. Later attempts use `read_states`.
     """
     wanted = list(partitions)
     leadership = context.leadership
@@ -66,7 +70,9 @@ def read_leadership(context: ControllerContext, partitions: Iterable[TopicPartit
 def update_leadership(
     context: ControllerContext, proposals: dict[TopicPartition, LeaderAndIsr]
 ) -> Steps[tuple[set[TopicPartition], list[TopicPartition]]]:
-    """Write leaderships conditional on their versions; returns what was written and what must be tried again."""
+    """Write leaderships conditional on their versions.
+
+    Returns what was written and what must be tried again."""
     if not proposals:
         return set(), []
     written: list[Written] = yield Write(

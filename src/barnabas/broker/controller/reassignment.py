@@ -1,24 +1,32 @@
-"""Partitions move to other replicas (KIP-455): started, resumed after any crash, cancelled, replaced by another move.
+"""Partitions move to other replicas (KIP-455): started, resumed after any crash, cancelled,
+replaced by another move.
 
-Kafka's `onPartitionReassignment`, `processApiPartitionReassignment`, `processZkPartitionReassignment` and
-`maybeCompleteReassignment`. The topic's znode holds the whole reassignment: all replicas, those that are added (``adding``) and
-those that are removed (``removing``); the next controller finds it there and continues. For a move from {1,2,3} to {4,5,6}:
+Kafka's `onPartitionReassignment`, `processApiPartitionReassignment`,
+`processZkPartitionReassignment` and `maybeCompleteReassignment`. The topic's znode holds the
+whole reassignment: all replicas, those that are added (``adding``) and those that are removed
+(``removing``); the next controller finds it there and continues. For a move from {1,2,3} to
+{4,5,6}:
 
     replicas        adding   removing  leader  in sync
     1,2,3                              1       1,2,3
     4,5,6,1,2,3     4,5,6    1,2,3     1       1,2,3         begun: the reassignment is written
-    4,5,6,1,2,3     4,5,6    1,2,3     1       1,2,3,4,5,6   the leader took the new replicas in, one by one
+    4,5,6,1,2,3     4,5,6    1,2,3     1       1,2,3,4,5,6   the leader took the new
+                                                             replicas in, one by one
     4,5,6,1,2,3     4,5,6    1,2,3     4       1,2,3,4,5,6   ended: one that stays leads ...
-    4,5,6,1,2,3     4,5,6    1,2,3     4       4,5,6         ... the others are out of sync, stopped and deleted ...
-    4,5,6                              4       4,5,6         ... and the reassignment is removed, as the last write
+    4,5,6,1,2,3     4,5,6    1,2,3     4       4,5,6         ... the others are out of
+                                                             sync, stopped and deleted ...
+    4,5,6                              4       4,5,6         ... and the reassignment is
+                                                             removed, as the last write
 
-Brokers get each new assignment under a raised leader epoch, because they ignore one that comes under an epoch they
-know. When a move is cancelled or replaced by another, the replicas that are no longer wanted end in the same way: they
-are deleted before the new reassignment is written, so that no crash leaves a replica behind that no znode names.
+Brokers get each new assignment under a raised leader epoch, because they ignore one that comes
+under an epoch they know. When a move is cancelled or replaced by another, the replicas that are no
+longer wanted end in the same way: they are deleted before the new reassignment is written, so that
+no crash leaves a replica behind that no znode names.
 
 No reassignment may lose records: one that leaves no replica in sync is refused.
 
-Older tools write reassignments into ``/admin/reassign_partitions`` instead; an entry stays there until its move has ended.
+Older tools write reassignments into ``/admin/reassign_partitions`` instead; an entry stays there
+until its move has ended.
 """
 
 import logging
@@ -81,7 +89,9 @@ _MOST_NAMED = 20
 
 
 def process_api_reassignment(context: ControllerContext, batch: RequestBatch, targets: Targets) -> Steps[Answers]:
-    """Begin, replace or cancel moves; each partition's error, or None where its move began (or ended at once)."""
+    """Begin, replace or cancel moves.
+
+    Each partition's error, or None where its move began (or ended at once)."""
     answers: Answers = {}
     wanted: dict[TopicPartition, ReplicaAssignment] = {}
     for topic_partition, target in targets.items():
@@ -106,9 +116,9 @@ def process_list_reassignments(
 
 
 def process_znode_reassignment(context: ControllerContext, batch: RequestBatch) -> Steps[set[TopicPartition]]:
-    """Begin what ``/admin/reassign_partitions`` asks for and was not begun before; returns those partitions.
+    """Begin what ``/admin/reassign_partitions`` asks for and was not begun before.
 
-    What cannot be done is removed from the znode.
+    Returns those partitions. What cannot be done is removed from the znode.
     """
     znodes: list[Znode | None] = yield Read([REASSIGN_PARTITIONS], watch_absent=True)
     if znodes[0] is None:
@@ -286,7 +296,8 @@ def _send_assignments(
     for topic_partition in sorted(notified | born):
         assignment = context.assignment(topic_partition)
         batch.add_leader_and_isr(assignment.origin, topic_partition, is_new=False)
-        # Where a log dir failed, an old replica must not be created again in another dir; one that is added may.
+        # Where a log dir failed, an old replica must not be created again in another
+        # dir; one that is added may.
         batch.add_leader_and_isr(assignment.adding, topic_partition, is_new=True)
         known = context.replica_states.get(topic_partition, {})
         new += [PartitionAndReplica(topic_partition, broker) for broker in assignment.adding if broker not in known]
@@ -347,7 +358,9 @@ def _settle(
 def _settle_leaders(
     context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Steps[set[TopicPartition]]:
-    """Let a replica that stays lead, under a new leader epoch; returns the partitions where one does."""
+    """Let a replica that stays lead, under a new leader epoch.
+
+    Returns the partitions where one does."""
     staying: list[TopicPartition] = []
     leaving: list[TopicPartition] = []
     for topic_partition in partitions:
@@ -362,7 +375,9 @@ def _settle_leaders(
 def _retire(
     context: ControllerContext, batch: RequestBatch, removed: Mapping[TopicPartition, Sequence[int]]
 ) -> Steps[None]:
-    """Remove replicas from the ISR, stop and delete them; the context's assignments lack them already."""
+    """Remove replicas from the ISR, stop and delete them.
+
+    The context's assignments lack them already."""
     losing = [p for p, brokers in removed.items() if brokers and _is_led_by_one_of(context, p, brokers)]
     if losing:
         yield from bring_online(context, batch, losing, RETIREMENT)
@@ -377,7 +392,8 @@ def _retire(
         return
     yield from move_replicas(context, batch, replicas, ReplicaState.OFFLINE)
     yield Send(batch.take())
-    # The responses are not waited for: a broker that is away keeps its copy, which no assignment names any more.
+    # The responses are not waited for: a broker that is away keeps its copy, which no
+    # assignment names any more.
     for step in (ReplicaState.DELETING, ReplicaState.DELETED, ReplicaState.ABSENT):
         yield from move_replicas(context, batch, replicas, step)
     yield Send(batch.take())
@@ -394,9 +410,9 @@ def _is_led_by_one_of(context: ControllerContext, topic_partition: TopicPartitio
 def _write_assignments(
     context: ControllerContext, partitions: Iterable[TopicPartition]
 ) -> Steps[dict[str, KafkaError]]:
-    """Write these partitions' assignments of the context into the topics' znodes; the rest of them stays as it is.
+    """Write these partitions' assignments of the context into the topics' znodes.
 
-    Returns the topics that could not be written.
+    The rest of them stays as it is. Returns the topics that could not be written.
     """
     indexes: dict[str, list[int]] = {}
     for topic_partition in partitions:

@@ -1,6 +1,7 @@
 """Leaders are elected on demand or to balance the cluster: preferred ones, unclean ones (KIP-460).
 
-Kafka's `processReplicaLeaderElection`, `checkAndTriggerAutoLeaderRebalance` and `processUncleanLeaderElectionEnable`.
+Kafka's `processReplicaLeaderElection`, `checkAndTriggerAutoLeaderRebalance` and
+`processUncleanLeaderElectionEnable`.
 """
 
 import logging
@@ -30,10 +31,12 @@ logger = logging.getLogger(__name__)
 def process_replica_leader_election(
     context: ControllerContext, batch: RequestBatch, partitions: Iterable[TopicPartition], *, unclean: bool
 ) -> Steps[dict[TopicPartition, int | KafkaError]]:
-    """Elect the preferred replica where another leads, or with ``unclean`` any live replica where there is no leader.
+    """Elect the preferred replica where another leads, or with ``unclean`` any live replica
+    where there is no leader.
 
-    Each partition's new leader, or error: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (it is being deleted),
-    ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    Each partition's new leader, or error: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (it
+    is being deleted), ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
+    ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     results: dict[TopicPartition, int | KafkaError] = {}
     wanted: list[TopicPartition] = []
@@ -110,7 +113,8 @@ def process_unclean_leader_election_enable(context: ControllerContext, batch: Re
 def process_auto_preferred_leader_election(
     context: ControllerContext, batch: RequestBatch, imbalance_percent: int
 ) -> Steps[None]:
-    """Give leadership back to preferred replicas of brokers that lack more than their share of it."""
+    """Give leadership back to preferred replicas of brokers that lack more than
+    their share of it."""
     preferred: dict[int, list[TopicPartition]] = {}
     number = 0
     for topic in list(context.topics):

@@ -1,7 +1,8 @@
-"""Moves replicas from one state to another: what each move writes and sends (Kafka's `ReplicaStateMachine`).
+"""Moves replicas from one state to another: what each move writes and sends (Kafka's
+`ReplicaStateMachine`).
 
-The legal moves are `context.REPLICA_STATE_SOURCES`; an illegal one is logged and left out, the others are made. Requests
-gather in the `RequestBatch` that is passed in, and callers send it.
+The legal moves are `context.REPLICA_STATE_SOURCES`; an illegal one is logged and left out, the
+others are made. Requests gather in the `RequestBatch` that is passed in, and callers send it.
 """
 
 import logging
@@ -103,7 +104,8 @@ def _make_online(
 def _make_offline(
     context: ControllerContext, batch: RequestBatch, broker: int, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
-    """Stop the replicas, remove them from the ISR (never its last member), and notify the others."""
+    """Stop the replicas, remove them from the ISR (never its last member), and
+    notify the others."""
     for topic_partition in partitions:
         batch.add_stop_replica([broker], topic_partition, delete=False)
     leaderless = [topic_partition for topic_partition in partitions if topic_partition not in context.leadership]

@@ -1,7 +1,9 @@
-"""Requests about a change, one of each kind for each broker (Kafka's `ControllerBrokerRequestBatch`).
+"""Requests about a change, one of each kind for each broker (Kafka's
+`ControllerBrokerRequestBatch`).
 
-Order matters to brokers: first LeaderAndIsr (become leader or follower), then UpdateMetadata (what clients see), then
-StopReplica. Within a batch the last request for a partition wins, but ``is_new`` and ``delete`` stay once they are set.
+Order matters to brokers: first LeaderAndIsr (become leader or follower), then UpdateMetadata (what
+clients see), then StopReplica. Within a batch the last request for a partition wins, but ``is_new``
+and ``delete`` stay once they are set.
 """
 
 from collections import Counter
@@ -49,10 +51,12 @@ class RequestBatch:
         self._keeps_topics_whole = False
 
     def keep_topics_whole(self) -> None:
-        """Let `take` hold the leaders of a topic back until it has those of all partitions, or until `take_rest`.
+        """Let `take` hold the leaders of a topic back until it has those of all
+        partitions, or until `take_rest`.
 
-        A client that saw the first partitions of a topic alone would take them for the whole of it. Topics of more than
-        2,048 partitions are sent in parts all the same: their request would hold the loop.
+        A client that saw the first partitions of a topic alone would take them for the whole
+        of it. Topics of more than 2,048 partitions are sent in parts all the same: their
+        request would hold the loop.
         """
         self._keeps_topics_whole = True
 
@@ -69,7 +73,8 @@ class RequestBatch:
         self.add_update_metadata([topic_partition])
 
     def add_update_metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Send brokers (all of them by default) the leaders of these partitions, and the live brokers."""
+        """Send brokers (all of them by default) the leaders of these partitions, and
+        the live brokers."""
         self._metadata_brokers.update(self._context.brokers if brokers is None else brokers)
         self._metadata.update(dict.fromkeys(partitions))
 
@@ -160,7 +165,9 @@ class RequestBatch:
         return (endpoint.host, endpoint.port) if endpoint else ("", -1)
 
     def _update_metadata(self) -> list[tuple[int, UpdateMetadataRequest]]:
-        """One message for all brokers but for the epoch that each is addressed with; the parts are shared."""
+        """One message for all brokers but for the epoch that each is addressed with.
+
+        The parts are shared."""
         context = self._context
         topics: dict[str, UpdateMetadataTopicState] = {}
         for topic_partition in sorted(self._metadata):

@@ -1,7 +1,7 @@
 """Reads brokers' responses to the controller's requests, and chooses the decision that follows.
 
-Kafka's `LeaderAndIsrResponseReceived` and `TopicDeletionStopReplicaResponseReceived` events. Most responses ask for
-nothing further.
+Kafka's `LeaderAndIsrResponseReceived` and `TopicDeletionStopReplicaResponseReceived` events. Most
+responses ask for nothing further.
 """
 
 import logging

@@ -1,8 +1,10 @@
-"""The controller of the cluster, as far as it waits (Kafka's `KafkaController` and its event thread).
+"""The controller of the cluster, as far as it waits (Kafka's `KafkaController` and
+its event thread).
 
-Every broker runs a `Controller`. One of them is elected: see `controller_election`. There is one queue of events and one
-task that handles them in order. What an event leads to is decided in the other modules of this folder, as steps; here
-they are performed, under the fence of this broker's controller epoch.
+Every broker runs a `Controller`. One of them is elected: see `controller_election`. There is
+one queue of events and one task that handles them in order. What an event leads to is decided
+in the other modules of this folder, as steps; here they are performed, under the fence of this
+broker's controller epoch.
 """
 
 import asyncio
@@ -80,7 +82,9 @@ class ControllerSettings:
 
 
 class _ActiveTerm:
-    """Performs the steps that only the active controller may yield; ends when the controller's context is another."""
+    """Performs the steps that only the active controller may yield.
+
+    Ends when the controller's context is another."""
 
     def __init__(self, controller: "Controller", context: ControllerContext, listener: str) -> None:
         self._controller = controller
@@ -116,8 +120,8 @@ class Controller:
     ) -> None:
         """``register`` creates this broker's own znode (again) and comes before every candidacy.
 
-        ``settings`` is called at each election and check, because some settings change while the broker runs. The
-        coordination client must call `session_changed`.
+        ``settings`` is called at each election and check, because some settings change while the
+        broker runs. The coordination client must call `session_changed`.
         """
         self._broker_id = broker_id
         self._interpreter = interpreter
@@ -168,11 +172,13 @@ class Controller:
         self._progress_listeners.append(listener)
 
     def register_again(self) -> None:
-        """The broker's own znode was removed though its session lives: create it again, under a new epoch."""
+        """The broker's own znode was removed though its session lives: create it
+        again, under a new epoch."""
         self._queue.put(RegisterBrokerAndReelect())
 
     def retry_leaders(self) -> None:
-        """Unclean elections were allowed by a change of configuration: elect leaders where there are none."""
+        """Unclean elections were allowed by a change of configuration: elect leaders
+        where there are none."""
         self._queue.put(Hint("unclean elections", replica_leader_election.process_unclean_leader_election_enable))
 
     async def shut_down_broker(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
@@ -290,9 +296,11 @@ class Controller:
         return result
 
     async def _abdicate(self) -> None:
-        """Give up the controllership after an error, so that another broker, or this one, takes over from the znodes.
+        """Give up the controllership after an error, so that another broker, or this one,
+        takes over from the znodes.
 
-        A broker whose registration failed tries that again, and takes no part in elections before it succeeds.
+        A broker whose registration failed tries that again, and takes no part in
+        elections before it succeeds.
         """
         was_active, version = self._controller_id == self._broker_id, self._context.epoch_version
         self._resign()
@@ -329,7 +337,9 @@ class Controller:
     # Election
 
     def session_changed(self, event: SessionEvent) -> None:
-        """Take part in the next election when there is a new session. Subscribed to the coordination client."""
+        """Take part in the next election when there is a new session.
+
+        Subscribed to the coordination client."""
         if self._task is None:
             return
         if event is SessionEvent.EXPIRED:
@@ -375,7 +385,8 @@ class Controller:
         )
         logger.info("Broker %d is controller, in epoch %d", self._broker_id, term.epoch)
         self.channel_manager.open()
-        # Active from now on: what clients send as soon as they learn of the new controller waits its turn in the queue.
+        # Active from now on: what clients send as soon as they learn of the new controller
+        # waits its turn in the queue.
         self._active = True
         await self._perform(lambda context, batch: failover.on_controller_failover(context, batch, self._new_topic_id))
         if settings.auto_leader_rebalance:

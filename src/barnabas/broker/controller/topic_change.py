@@ -1,9 +1,10 @@
 """Topics and partitions are created, and topics deleted.
 
-Kafka's `KafkaController`: `processTopicChange`, `processPartitionModifications`, `onNewPartitionCreation`,
-`processTopicDeletion`, `processTopicDeletionStopReplicaResponseReceived`.
+Kafka's `KafkaController`: `processTopicChange`, `processPartitionModifications`,
+`onNewPartitionCreation`, `processTopicDeletion`, `processTopicDeletionStopReplicaResponseReceived`.
 
-Each function may be called again at any time, also when nothing changed: an event is a hint to look, not a fact.
+Each function may be called again at any time, also when nothing changed: an event is a
+hint to look, not a fact.
 """
 
 import logging
@@ -60,7 +61,9 @@ NewTopicId = Callable[[], Uuid]
 def learn_topics(
     context: ControllerContext, topics: Iterable[str], new_topic_id: NewTopicId
 ) -> Steps[list[TopicPartition]]:
-    """Read the assignments of topics, and give an id to those that have none. Returns their partitions."""
+    """Read the assignments of topics, and give an id to those that have none.
+
+    Returns their partitions."""
     learned: list[TopicPartition] = []
     for names in in_batches(list(topics)):
         learned += yield from _learn_some_topics(context, names, new_topic_id)
@@ -119,7 +122,8 @@ def process_topic_change(context: ControllerContext, batch: RequestBatch, new_to
 def process_created_topics(
     context: ControllerContext, batch: RequestBatch, topics: Mapping[str, TopicAssignment]
 ) -> Steps[list[str]]:
-    """Topics that this broker itself just wrote: as `process_topic_change`, without reading them back."""
+    """Topics that this broker itself just wrote: as `process_topic_change`, without
+    reading them back."""
     learned: list[TopicPartition] = []
     new = [topic for topic in topics if topic not in context.topics]
     for topic in new:
@@ -171,7 +175,8 @@ def _on_new_partition_creation(
 
 
 def process_topic_deletion(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
-    """Delete the topics in ``/admin/delete_topics``, or remove the requests when deletion is disabled."""
+    """Delete the topics in ``/admin/delete_topics``, or remove the requests when
+    deletion is disabled."""
     requested: list[str] = yield Children(ADMIN_DELETE_TOPICS)
     known = [topic for topic in requested if topic in context.topics]
     refused = [topic for topic in requested if topic not in context.topics or not context.delete_topic_enabled]

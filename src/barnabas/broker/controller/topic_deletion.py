@@ -1,11 +1,14 @@
-"""The deletion of topics that are queued in ``/admin/delete_topics``, replica by replica (Kafka's `TopicDeletionManager`).
+"""The deletion of topics that are queued in ``/admin/delete_topics``, replica by replica (Kafka's
+`TopicDeletionManager`).
 
-    every replica:  online -> offline -> deleting -> deleted      (StopReplica, then StopReplica with delete)
+    every replica:  online -> offline -> deleting -> deleted
+                    (StopReplica, then StopReplica with delete)
     the topic:      all replicas deleted -> its znodes go, the one in the queue last
 
-While a broker with a replica is away the topic waits: its replicas there are ineligible, and the deletion continues when
-the broker is back. It also waits while replicas of the topic are being reassigned. A controller that takes over finds the
-topic in the queue and begins again; deleting twice is harmless.
+While a broker with a replica is away the topic waits: its replicas there are ineligible, and
+the deletion continues when the broker is back. It also waits while replicas of the topic are
+being reassigned. A controller that takes over finds the topic in the queue and begins again;
+deleting twice is harmless.
 """
 
 import logging
@@ -141,7 +144,8 @@ def _not_in(
 
 
 def _remove_znodes(context: ControllerContext, topics: list[str]) -> Steps[None]:
-    """The topic's subtree, its configuration, and its place in the queue last: until then a successor finds it and continues."""
+    """The topic's subtree, its configuration, and its place in the queue last: until then a
+    successor finds it and continues."""
     ops: list[Delete] = []
     for topic in topics:
         known = set(context.topics.get(topic, ()))

@@ -1,8 +1,9 @@
 """What an OffsetCommit asks for, and its records.
 
-An `OffsetCommit` says what is to be done, whichever reader read it from the request's bytes (`barnabas.broker.apis.offset_commit`). Its
-preparation reads only the request and the metadata, so other requests may run between its slices. What depends on the
-group is decided in one step afterwards (`GroupCoordinator.commit_offsets`).
+An `OffsetCommit` says what is to be done, whichever reader read it from the request's bytes
+(`barnabas.broker.apis.offset_commit`). Its preparation reads only the request and the metadata, so
+other requests may run between its slices. What depends on the group is decided in one step
+afterwards (`GroupCoordinator.commit_offsets`).
 
 In Kafka: the first half of `GroupMetadataManager.storeOffsets`.
 """
@@ -76,7 +77,8 @@ class OffsetCommit:
         self.codes = [code or error for code in self.codes]
 
     def prepare(self, partitions_of: PartitionsOf, max_metadata_bytes: int, wall_ms: int) -> Task[None]:
-        """Find out what is written, in the order of the request: what exists and has no more metadata than it may."""
+        """Find out what is written, in the order of the request: what exists and has no
+        more metadata than it may."""
         kept_ms = self.retention_ms  # a client's number: the sum must fit the record's 64 bits
         expire_ms = NO_EXPIRATION if kept_ms == -1 else min(wall_ms + kept_ms, LARGEST_INT64)
         for topic in self.topics:
@@ -103,7 +105,8 @@ class OffsetCommit:
                 yield None
 
     def _add_plain(self, topic: TopicOffsets, wall_ms: int) -> None:
-        """Add what a commit of partitions writes that all exist, without metadata and expiry: as `_add`, by columns."""
+        """Add what a commit of partitions writes that all exist, without metadata and
+        expiry: as `_add`, by columns."""
         name, _, partitions, offsets, leader_epochs, _ = topic
         first = len(self.values)
         self.codes += [ErrorCode.NONE] * len(partitions)

@@ -1,15 +1,18 @@
 """The group coordinator: for each request and each deadline, what to write and what to answer.
 
-A step (a public method) takes an event and the time and returns effects: `Reply`, `Replies` and `Append`. The edge performs them
-in order and reports the outcome of each append to `committed` or `failed`, which are steps again. Durable state, that
-is committed offsets, assignments and the existence of groups, changes in `committed` only, by applying the records
-that were written; loading a partition applies the same records. The state of a rebalance lives in memory alone, as in
-Apache Kafka: after the coordinator moves to another broker, members join again.
+A step (a public method) takes an event and the time and returns effects: `Reply`, `Replies` and
+`Append`. The edge performs them in order and reports the outcome of each append to `committed` or
+`failed`, which are steps again. Durable state, that is committed offsets, assignments and the
+existence of groups, changes in `committed` only, by applying the records that were written; loading
+a partition applies the same records. The state of a rebalance lives in memory alone. After the
+coordinator moves to another broker, members join again, as in Apache Kafka.
 
-Groups belong to partitions of ``__consumer_offsets``: ``abs(hash(group id)) % partitions``. The steps of a partition
-are loading (`start_loading`, `finish_loading`) and `unload`, each with the leader epoch they are for.
+Groups belong to partitions of ``__consumer_offsets``: ``abs(hash(group id)) % partitions``. The
+steps of a partition are loading (`start_loading`, `finish_loading`) and `unload`, each with the
+leader epoch they are for.
 
-In Kafka: `GroupCoordinator`, and of `GroupMetadataManager` what groups there are and which partitions are loaded.
+In Kafka: `GroupCoordinator`, and of `GroupMetadataManager` what groups there are and
+which partitions are loaded.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,7 +49,8 @@ _OFFSETS_A_STEP = 20_000
 
 _MOST_PROTOCOLS = 100
 _MOST_METADATA_BYTES = 1 << 20
-"""A member's metadata stays in memory while it is in the group. A consumer of 10,000 topics has less."""
+"""A member's metadata stays in memory while it is in the group. A consumer of 10,000
+topics has less."""
 
 _COMMIT_ERRORS = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -62,7 +66,8 @@ _COMMIT_ERRORS = {
 
 
 def _is_too_large(request: JoinGroupRequest) -> bool:
-    """Whether a member's metadata is more than the group's record in ``__consumer_offsets`` could hold by far."""
+    """Whether a member's metadata is more than the group's record in
+    ``__consumer_offsets`` could hold by far."""
     protocols = request.protocols
     return (
         len(protocols) > _MOST_PROTOCOLS
@@ -151,12 +156,14 @@ class GroupCoordinator:
     # Time
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` is to be called next, on the monotonic clock; it may turn out that nothing is due."""
+        """When `tick` is to be called next, on the monotonic clock.
+
+        It may turn out that nothing is due."""
         return self._timers.next_ms()
 
     def tick(self, now: Now) -> list[Effect]:
-        """Do what is due, or a part of it where thousands of members expire at once: `next_deadline_ms` says whether there
-        is more."""
+        """Do what is due, or a part of it where thousands of members expire at once:
+        `next_deadline_ms` says whether there is more."""
         self._out.now = now
         for _ in range(_DEADLINES_A_STEP):
             key = self._timers.pop_due(now.ms)
@@ -209,7 +216,8 @@ class GroupCoordinator:
         self._out.now = now
         group, error = self._member_group(request.group_id)
         if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance was lost with the broker that led it. Old clients do not expect COORDINATOR_LOAD_IN_PROGRESS here.
+            # The rebalance was lost with the broker that led it. Old clients do not expect
+            # COORDINATOR_LOAD_IN_PROGRESS here.
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if group is None:
             self._out.reply(to, sync_error(error))
@@ -227,7 +235,8 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, leaving: Sequence[MemberIdentity], response: LeaveGroupResponse, now: Now
     ) -> list[Effect]:
-        """Let some members leave, and add to ``response`` what becomes of them, or why none can leave here."""
+        """Let some members leave, and add to ``response`` what becomes of them, or
+        why none can leave here."""
         self._out.now = now
         group, error = self._member_group(group_id)
         if group is not None and group.state is GroupState.DEAD:
@@ -285,7 +294,8 @@ class GroupCoordinator:
         self._out.append(group, (), written, commit.encoded, (partitions, values))
 
     def _check_commit(self, request: CommitSender) -> ErrorCode:
-        """Whether the sender may commit: a member of the generation, or any client while the group is empty."""
+        """Whether the sender may commit: a member of the generation, or any client
+        while the group is empty."""
         error = self.check(request.group_id, may_be_empty=True)
         if error:
             return error
@@ -306,7 +316,8 @@ class GroupCoordinator:
         if generation_id != group.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # The member knows the generation but has no assignment in it; it commits again after SyncGroup.
+            # The member knows the generation but has no assignment in it; it commits
+            # again after SyncGroup.
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -322,7 +333,8 @@ class GroupCoordinator:
         return self._out.take()
 
     def delete_group(self, group: Group, done: Callable[[ErrorCode], None], now: Now) -> list[Effect]:
-        """Write tombstones for an empty group and all its offsets, those that are being committed included."""
+        """Write tombstones for an empty group and all its offsets, those that are
+        being committed included."""
         assert group.state is GroupState.EMPTY
         self._out.now = now
         self._write_tombstones(group, list(group.offsets.partitions()), done, dies=True)
@@ -377,7 +389,8 @@ class GroupCoordinator:
         if dies:
             group.transition_to(GroupState.DEAD, self._out.now.wall_ms)
             if group.generation_id > 0:
-                records.append(GroupRecord(group.group_id, None))  # a group of offsets alone was never stored
+                # A group of offsets alone was never stored.
+                records.append(GroupRecord(group.group_id, None))
         if not records:
             if dies:
                 self._forget(group)
@@ -396,14 +409,16 @@ class GroupCoordinator:
     # Outcomes of appends
 
     def committed(self, append: Append, base_offset: int, now: Now) -> list[Effect]:
-        """The records of ``append`` are in the log from ``base_offset`` on, and committed: apply them, then answer."""
+        """The records of ``append`` are in the log from ``base_offset`` on, and committed:
+        apply them, then answer."""
         self._out.now = now
         if self._groups.get(append.group.group_id) is append.group:  # else it is gone
             _apply(append, base_offset, now)
         return self._finish(append, ErrorCode.NONE)
 
     def failed(self, append: Append, error: ErrorCode, now: Now) -> list[Effect]:
-        """The append was refused, or not committed in time (REQUEST_TIMED_OUT: `committed` may still follow)."""
+        """The append was refused, or not committed in time (REQUEST_TIMED_OUT:
+        `committed` may still follow)."""
         self._out.now = now
         return self._finish(append, error)
 
@@ -416,7 +431,9 @@ class GroupCoordinator:
     # Partitions coming and going
 
     def start_loading(self, partition: int, leader_epoch: int) -> bool:
-        """This broker leads the partition now; False when there is nothing to do (an old epoch, or loaded already)."""
+        """This broker leads the partition now.
+
+        False when there is nothing to do (an old epoch, or loaded already)."""
         known = self._partitions.get(partition)
         if known is not None:
             known.leader_epoch = max(known.leader_epoch, leader_epoch)
@@ -430,7 +447,8 @@ class GroupCoordinator:
         return owned is not None and owned.is_loading and owned.loading_epoch == leader_epoch
 
     def finish_loading(self, partition: int, leader_epoch: int, loader: Loader, now: Now) -> list[Effect]:
-        """Serve the groups that the partition's log holds, unless the partition was lost meanwhile."""
+        """Serve the groups that the partition's log holds, unless the partition was
+        lost meanwhile."""
         self._out.now = now
         if not self.is_awaited(partition, leader_epoch):
             return []

@@ -1,4 +1,5 @@
-"""The offsets that groups have for deleted partitions, found in some groups at a time: there may be 100,000 groups.
+"""The offsets that groups have for deleted partitions, found in some groups at a time:
+there may be 100,000 groups.
 
 In Kafka: `GroupMetadataManager.cleanupGroupMetadata`, for deleted partitions.
 """
@@ -20,7 +21,8 @@ _TOMBSTONES_OF_A_GROUP = 16
 
 
 class _Deletion:
-    """Partitions that were deleted together, and the groups that are yet to be looked at, the last one first."""
+    """Partitions that were deleted together, and the groups that are yet to be
+    looked at, the last one first."""
 
     __slots__ = ("end_offsets", "groups", "partitions")
 
@@ -55,7 +57,9 @@ class DeletedPartitions:
     def add(
         self, partitions: Iterable[TopicPartition], end_offsets: Mapping[int, int], groups: Iterable[Group]
     ) -> None:
-        """Partitions were deleted. ``end_offsets`` says where the logs of the groups end, by partition of
+        """Partitions were deleted.
+
+        ``end_offsets`` says where the logs of the groups end, by partition of
         ``__consumer_offsets``: what stands behind is of another topic of the same name."""
         self._deletions.append(_Deletion(partitions, end_offsets, groups))
 

@@ -1,4 +1,5 @@
-"""OffsetDelete and DeleteGroups: which offsets and groups may be deleted, and one answer for all of them.
+"""OffsetDelete and DeleteGroups: which offsets and groups may be deleted, and one
+answer for all of them.
 
 In Kafka: `handleDeleteOffsets` and `handleDeleteGroups` of `GroupCoordinator`.
 """
@@ -31,7 +32,8 @@ __all__ = ["GroupDeletion", "OffsetDeletion", "delete_offsets", "prepare_offset_
 
 
 class OffsetDeletion:
-    """An OffsetDelete request with the answers for its partitions, those that do not exist answered already."""
+    """An OffsetDelete request with the answers for its partitions, those that do not
+    exist answered already."""
 
     __slots__ = ("request", "response", "wanted")
 
@@ -62,7 +64,9 @@ def prepare_offset_deletion(request: OffsetDeleteRequest, partitions_of: Partiti
 
 
 def delete_offsets(coordinator: GroupCoordinator, deletion: OffsetDeletion, to: Any, now: Now) -> list[Effect]:
-    """Delete offsets of topics that no member subscribes to; anything in an empty group (KIP-496)."""
+    """Delete offsets of topics that no member subscribes to.
+
+    Anything in an empty group (KIP-496)."""
     request, response = deletion.request, deletion.response
     group, error = _existing(coordinator, request.group_id)
     if group is None or error:
@@ -89,7 +93,9 @@ def delete_offsets(coordinator: GroupCoordinator, deletion: OffsetDeletion, to: 
 
 
 def _protected_topics(group: Group) -> Callable[[str], bool] | None:
-    """A test for topics whose offsets members depend on; None when that cannot be known, and all are protected."""
+    """A test for topics whose offsets members depend on.
+
+    None when that cannot be known, and all are protected."""
     if group.state is GroupState.EMPTY:
         return lambda _: False
     if group.protocol_type != PROTOCOL_TYPE:
@@ -111,7 +117,9 @@ def _existing(
 
 
 class GroupDeletion:
-    """Deletes groups without members, one at a time; answered when all are named (`end`) and settled."""
+    """Deletes groups without members, one at a time.
+
+    Answered when all are named (`end`) and settled."""
 
     def __init__(self, coordinator: GroupCoordinator, to: Any) -> None:
         self._coordinator = coordinator

@@ -31,7 +31,9 @@ class Reply(NamedTuple):
 
 
 class Replies(NamedTuple):
-    """Answer requests that waited together, of thousands of members. Each response is made when it is sent."""
+    """Answer requests that waited together, of thousands of members.
+
+    Each response is made when it is sent."""
 
     waiting: Sequence[tuple[Any, Any]]
     """The requests, each with what its response depends on."""

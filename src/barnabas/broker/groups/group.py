@@ -1,14 +1,20 @@
-"""A classic group's state in memory: its members, the protocols they support, and the requests that wait.
+"""A classic group's state in memory: its members, the protocols they support, and
+the requests that wait.
 
 The state machine (`GROUP_TRANSITIONS`)::
 
-    Empty --join--> PreparingRebalance --all joined, or time is up--> CompletingRebalance --leader's assignment--> Stable
-                    ^                 \\--no member is left--> Empty   |                                            |
-                    \\--a member joins, leaves, fails or changes what it supports----------------------------------/
+    from                  when                                          to
+    Empty                 a member joins                                PreparingRebalance
+    PreparingRebalance    all have joined, or the time is up            CompletingRebalance
+    PreparingRebalance    no member is left                             Empty
+    CompletingRebalance   the leader's assignment comes                 Stable
+    CompletingRebalance   a member joins, leaves, fails or changes      PreparingRebalance
+    or Stable             what it supports
 
-Every pass through PreparingRebalance ends in a new generation. `GroupCoordinator` decides on transitions. This module
-keeps the tables: members and static members, how many members support which protocol, how many wait for the others to
-join. Requests that wait are opaque tokens, called replies here; only the edge knows what they are.
+Every pass through PreparingRebalance ends in a new generation. `GroupCoordinator` decides on
+transitions. This module keeps the tables: members and static members, how many members support
+which protocol, how many wait for the others to join. Requests that wait are opaque tokens, called
+replies here; only the edge knows what they are.
 
 In Kafka: `GroupMetadata`, `MemberMetadata` and `GroupState`.
 """
@@ -43,8 +49,8 @@ GROUP_TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}),
     GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
     GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-    # Dead is a group that is unloaded, or whose tombstones are on their way to the log. Only the failure to write
-    # them leads back.
+    # Dead is a group that is unloaded, or whose tombstones are on their way to the log. Only the
+    # failure to write them leads back.
     GroupState.DEAD: frozenset({GroupState.EMPTY}),
 }
 
@@ -136,7 +142,8 @@ class Group:
         """The partition of ``__consumer_offsets`` that the group's records are in."""
         self.state = GroupState.EMPTY
         self.state_since_ms = state_since_ms
-        """Wall-clock time of the last transition; None when a record of an old version does not have it."""
+        """Wall-clock time of the last transition; None when a record of an old
+        version does not have it."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -150,11 +157,13 @@ class Group:
         """Members of the generation that have not asked for their assignment."""
         self.awaiting_join = 0
         self.subscribed_topics: frozenset[str] | None = None
-        """The topics that consumers of the generation subscribe to; None when they are not known."""
+        """The topics that consumers of the generation subscribe to; None when they
+        are not known."""
         self.member_added = False
         """Whether a member joined since the initial rebalance delay began."""
         self.initial_join: tuple[int, int] | None = None
-        """While an empty group waits for its first members: this delay and what may follow it, in ms."""
+        """While an empty group waits for its first members: this delay and what may
+        follow it, in ms."""
         self.offsets = GroupOffsets()
         self.join_key = ("join", group_id)
         self.sync_key = ("sync", group_id)
@@ -242,7 +251,8 @@ class Group:
         return waiting
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether the sender is a member, and the current one of its instance id: NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
+        """Whether the sender is a member, and the current one of its instance id: NONE,
+        FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
             if current is None:
@@ -263,7 +273,8 @@ class Group:
     # Protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can be in the group: one is known to all its members."""
+        """Whether a member with these protocols can be in the group: one is known to
+        all its members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
         member_count = len(self.members)
@@ -272,7 +283,8 @@ class Group:
         )
 
     def select_protocol(self) -> str:
-        """The protocol that most members prefer among those that all support; of equals, the one voted for first."""
+        """The protocol that most members prefer among those that all support; of equals,
+        the one voted for first."""
         member_count = len(self.members)
         candidates = {name for name, supporters in self._supporters.items() if supporters == member_count}
         votes: dict[str, int] = {}
@@ -297,7 +309,9 @@ class Group:
         return True
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Begin the next generation with the members that joined, and choose its protocol. Without members the group is Empty."""
+        """Begin the next generation with the members that joined, and choose its protocol.
+
+        Without members the group is Empty."""
         self.generation_id += 1
         self.pending_sync.clear()
         self.protocol_name = self.select_protocol() if self.members else None
@@ -318,13 +332,15 @@ class Group:
                 topics.update(found)
                 latest = encode_topics(found)
         except MalformedMessageError:
-            return None  # a client's own format under the consumers' name: it then owns all its topics
+            # A client's own format under the consumers' name: it then owns all its topics.
+            return None
         return frozenset(topics)
 
     # Records
 
     def apply_assignment(self, value: GroupValue, wall_ms: int) -> None:
-        """The group's record is committed: if it is of the current generation, the rebalance is complete."""
+        """The group's record is committed: if it is of the current generation, the
+        rebalance is complete."""
         if self.state is not GroupState.COMPLETING_REBALANCE or value.generation != self.generation_id:
             return
         for stored in value.members:

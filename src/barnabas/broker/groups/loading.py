@@ -1,8 +1,9 @@
 """Loads the groups of a partition of ``__consumer_offsets``.
 
-A compacted log still holds many values of a key, so records are kept as bytes while the log is read and only the last
-of each key is decoded. Offsets written in transactions are the exception: they wait for their transaction's marker.
-The work comes in steps, so that an event loop can do other things between them.
+A compacted log still holds many values of a key, so records are kept as bytes while the log is
+read and only the last of each key is decoded. Offsets written in transactions are the exception:
+they wait for their transaction's marker. The work comes in steps, so that an event loop can do
+other things between them.
 
 In Kafka: `GroupMetadataManager.doLoadGroupsAndOffsets`.
 """
@@ -44,10 +45,12 @@ _PARTITION_BYTES = 4
 _PLAIN_FIELDS = 4
 
 _Latest = tuple[Any, ...]
-"""A value and the base offset of its batch, or of a plain offset: the offset, leader epoch, commit timestamp and base offset.
+"""A value and the base offset of its batch, or of a plain offset: the offset, leader epoch, commit
+timestamp and base offset.
 
-A tuple without a class, for there is one for each offset of the partition, and `zip` makes it. Its length says which of the two it
-is (`_PLAIN_FIELDS`); both are in one table, because the later one of a key replaces the other. The base offset is last in both."""
+A tuple without a class, for there is one for each offset of the partition, and `zip` makes it. Its
+length says which of the two it is (`_PLAIN_FIELDS`); both are in one table, because the later one
+of a key replaces the other. The base offset is last in both."""
 
 
 class Loader:
@@ -57,15 +60,18 @@ class Loader:
         self.groups: dict[str, Group] = {}
         """The result, once `steps` is exhausted."""
         self.unreadable: list[str] = []
-        """The errors of records that were skipped. Keys that later versions of Kafka write are skipped without a report."""
+        """The errors of records that were skipped. Keys that later versions of Kafka write are
+        skipped without a report."""
         self._partition = partition
         self._latest: dict[bytes, dict[bytes, _Latest]] = {}
-        """Keyed by all but the last four bytes of the record's key, then by these. For an offset these are its partition, so
-        group and topic are decoded once."""
+        """Keyed by all but the last four bytes of the record's key, then by these. For an offset
+        these are its partition, so group and topic are decoded once."""
         self._transactions: dict[int, dict[bytes, tuple[bytes | None, int]]] = {}
 
     def read(self, batches: Buffer) -> Iterator[int]:
-        """Read a piece of the log; yields, every few milliseconds of work, where to continue reading."""
+        """Read a piece of the log.
+
+        Yields, every few milliseconds of work, where to continue reading."""
         unread_bytes = 0
         for offset, header in read_headers(batches):
             try:
@@ -108,7 +114,8 @@ class Loader:
                 self.add(key, value, base_offset, producer_id)
 
     def _add_plain_offsets(self, data: bytes, count: int, base_offset: int) -> bool:
-        """Add the uniform records of a batch, if they are a group's offsets of one topic, without metadata."""
+        """Add the uniform records of a batch, if they are a group's offsets of one
+        topic, without metadata."""
         found: list[tuple[bytes, tuple[bytes, ...], Iterator[_Latest]]] = []
         for run in uniform_runs(data, count):
             size = run.key_size - _PARTITION_BYTES
@@ -133,7 +140,9 @@ class Loader:
         return True
 
     def add(self, key: bytes | None, value: bytes | None, base_offset: int, producer_id: int | None = None) -> None:
-        """A record of the batch at ``base_offset``; ``producer_id`` is given for those of a transaction."""
+        """A record of the batch at ``base_offset``.
+
+        ``producer_id`` is given for those of a transaction."""
         if key is None:
             self.unreadable.append(f"record without a key in the batch at offset {base_offset}")
         elif producer_id is None:
@@ -148,12 +157,14 @@ class Loader:
             for key, (value, base_offset) in pending.items():
                 table = self._latest.setdefault(key[:-4], {})
                 known = table.get(key[-4:])
-                # A plain commit may have come after the transaction's record: the one written last holds.
+                # A plain commit may have come after the transaction's record: the
+                # one written last holds.
                 if known is None or known[-1] <= base_offset:
                     table[key[-4:]] = value, base_offset
 
     def steps(self) -> Iterator[Beside | None]:
-        """Make the groups; yields every few milliseconds of work, and the groups with thousands of members for a thread."""
+        """Make the groups; yields every few milliseconds of work, and the groups with thousands
+        of members for a thread."""
         latest, self._latest = self._latest, {}
         made = 0
         for head, table in latest.items():
@@ -177,8 +188,10 @@ class Loader:
         yield None
 
     def _apply_many(self, head: bytes, items: list[tuple[bytes, _Latest]]) -> None:
-        """Apply records whose keys begin with the same bytes. Of a plain offset only the partition and the numbers of the value
-        are decoded: the rest of its key is that of all offsets of its group and topic."""
+        """Apply records whose keys begin with the same bytes.
+
+        Of a plain offset only the partition and the numbers of the value are decoded: the rest of
+        its key is that of all offsets of its group and topic."""
         tails: list[bytes] = []
         values: list[CommittedOffset] = []
         record_offsets: list[int] = []

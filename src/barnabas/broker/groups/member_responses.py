@@ -1,6 +1,7 @@
 """The responses to JoinGroup and SyncGroup.
 
-In Kafka: `JoinGroupResult` and `SyncGroupResult`, and the errors of `GroupMetadataManager.storeGroup`.
+In Kafka: `JoinGroupResult` and `SyncGroupResult`, and the errors of
+`GroupMetadataManager.storeGroup`.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,7 +55,9 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
 
 
 def joined(group: Group, member: Member, *, with_members: bool = True) -> JoinGroupResponse:
-    """The answer to a member of the present generation. The leader gets all members, to assign by, if ``with_members``."""
+    """The answer to a member of the present generation.
+
+    The leader gets all members, to assign by, if ``with_members``."""
     rows = _member_rows(group) if with_members and member.member_id == group.leader_id else []
     return _joined_with(
         group.generation_id, group.protocol_type, group.protocol_name, group.leader_id or "", rows, member.member_id
@@ -62,7 +65,9 @@ def joined(group: Group, member: Member, *, with_members: bool = True) -> JoinGr
 
 
 def joined_responses(group: Group) -> Callable[[str], JoinGroupResponse]:
-    """What the members that joined a generation get, by member id; the leader gets all members as they are now."""
+    """What the members that joined a generation get, by member id.
+
+    The leader gets all members as they are now."""
     return partial(
         _joined_with,
         group.generation_id,

@@ -1,15 +1,18 @@
-"""The members of a group: JoinGroup, SyncGroup, heartbeats, LeaveGroup, and the rebalance that each change starts.
+"""The members of a group: JoinGroup, SyncGroup, heartbeats, LeaveGroup, and the rebalance
+that each change starts.
 
-All members join (JoinGroup). The leader among them sends the assignment (SyncGroup), which is stored and then given to
-all. Requests wait for each other on the way, so answers are effects, and requests that wait are kept with their member.
-Every request is answered: one that a newer request of the same member displaces gets REBALANCE_IN_PROGRESS, one whose
-member is removed UNKNOWN_MEMBER_ID.
+All members join (JoinGroup). The leader among them sends the assignment (SyncGroup), which is
+stored and then given to all. Requests wait for each other on the way, so answers are effects,
+and requests that wait are kept with their member. Every request is answered: one that a newer
+request of the same member displaces gets REBALANCE_IN_PROGRESS, one whose member is removed
+UNKNOWN_MEMBER_ID.
 
-Timeouts: a member's session; a new member's whole wait in its first JoinGroup; the rebalance, which continues without
-the members that have not rejoined; and the sync, after which members that never asked for their assignment are removed.
+Timeouts: a member's session; a new member's whole wait in its first JoinGroup; the rebalance, which
+continues without the members that have not rejoined; and the sync, after which members that never
+asked for their assignment are removed.
 
-In Kafka: the join, sync, heartbeat and leave methods of `GroupCoordinator`, with `DelayedJoin`, `DelayedSync` and
-`DelayedHeartbeat`.
+In Kafka: the join, sync, heartbeat and leave methods of `GroupCoordinator`, with `DelayedJoin`,
+`DelayedSync` and `DelayedHeartbeat`.
 """
 
 from functools import partial
@@ -43,9 +46,11 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A new member cannot send heartbeats while it waits; after this long it is considered dead."""
 
 _MOST_ASSIGNMENT_BYTES = 16 << 20
-"""Many times what ``max.message.bytes`` of ``__consumer_offsets`` allows for the record, which may be compressed."""
+"""Many times what ``max.message.bytes`` of ``__consumer_offsets`` allows for the record,
+which may be compressed."""
 _MOST_OF_A_NAME = 255
-"""Characters of a client's name in its member id, which must fit into answers with the rest of it."""
+"""Characters of a client's name in its member id, which must fit into answers with
+the rest of it."""
 _REMOVED_A_STEP = 500
 """Some 2 ms. When thousands of members are late, the others go a millisecond later."""
 _KNOWN_MEMBER_ID_SINCE_VERSION = 4  # KIP-394
@@ -101,7 +106,8 @@ class GroupMembership:
             return True
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Count those that wait, not the members: the limit may have been lowered, and then the last to rejoin are refused.
+            # Count those that wait, not the members: the limit may have been lowered, and then the
+            # last to rejoin are refused.
             return (member is not None and member.join_reply is not None) or (
                 group.awaiting_join < self._settings.max_size
             )
@@ -180,7 +186,8 @@ class GroupMembership:
     def _replace_static(
         self, group: Group, request: JoinGroupRequest, member_id: str, protocols: Protocols, version: int, to: Any
     ) -> None:
-        """A static member's process was restarted: the new member id replaces the old one, which is fenced."""
+        """A static member's process was restarted: the new member id replaces the
+        old one, which is fenced."""
         instance_id = request.group_instance_id
         assert instance_id is not None
         old_leader_id = group.leader_id
@@ -217,7 +224,8 @@ class GroupMembership:
                 response = joined(group, member)
                 response.skip_assignment = member_id == group.leader_id
             else:
-                # With the old leader's id in the answer, a returning leader does not assign: no member would get that assignment.
+                # With the old leader's id in the answer, a returning leader does not assign: no
+                # member would get that assignment.
                 response = joined(group, member, with_members=False)
                 response.leader = old_leader_id or ""
             self._out.reply(to, response)
@@ -333,7 +341,9 @@ class GroupMembership:
             self._prepare_rebalance(group)
 
     def _prepare_rebalance(self, group: Group) -> None:
-        """Make all members join again. The first members of an empty group wait group.initial.rebalance.delay.ms for others."""
+        """Make all members join again.
+
+        The first members of an empty group wait group.initial.rebalance.delay.ms for others."""
         out = self._out
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._fail_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -365,7 +375,9 @@ class GroupMembership:
         self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """Begin the next generation with the members that joined. Static members stay until their session ends."""
+        """Begin the next generation with the members that joined.
+
+        Static members stay until their session ends."""
         out = self._out
         self._timers.cancel(group.join_key)
         group.initial_join = None
@@ -376,7 +388,8 @@ class GroupMembership:
             self._timers.set(group.join_key, out.now.ms + 1)
             return
         if group.members and not group.elect_leader():
-            # Only static members are left and none joined: their sessions will expire, or they will join.
+            # Only static members are left and none joined: their sessions will
+            # expire, or they will join.
             self._timers.set(group.join_key, out.now.ms + group.rebalance_timeout_ms)
             return
         group.begin_generation(out.now.wall_ms)
@@ -394,7 +407,8 @@ class GroupMembership:
     def _on_sync_expired(self, group: Group) -> None:
         """Remove the members that did not ask for their assignment, some at a time.
 
-        The rebalance begins with the first of them: those that are still there cannot go on with the old generation.
+        The rebalance begins with the first of them: those that are still there cannot go on
+        with the old generation.
         """
         if group.state in (GroupState.EMPTY, GroupState.DEAD):
             return
@@ -440,7 +454,8 @@ class GroupMembership:
             self._try_complete_join(group)
 
     def timer_fired(self, group: Group, kind: str, member_id: str) -> None:
-        """A deadline of the group is over: ``session`` (of a member or pending member), ``join`` or ``sync``."""
+        """A deadline of the group is over: ``session`` (of a member or pending
+        member), ``join`` or ``sync``."""
         if kind == "join":
             self._on_join_expired(group)
         elif kind == "sync":
@@ -449,7 +464,8 @@ class GroupMembership:
             member = group.members.get(member_id)
             if member is None or member.is_new or (member.join_reply is None and member.sync_reply is None):
                 self._remove_and_rebalance(group, member_id)
-            # Otherwise it waits for our answer and cannot send heartbeats: the answer restarts its session.
+            # Otherwise it waits for our answer and cannot send heartbeats: the
+            # answer restarts its session.
 
     # Loading and unloading
 
@@ -490,7 +506,9 @@ def _check_sync(group: Group, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _record(group: Group, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-    """The group in the form in which it is stored; members without an assignment get an empty one."""
+    """The group in the form in which it is stored.
+
+    Members without an assignment get an empty one."""
     protocol = group.protocol_name
     members = [
         new_tuple(

@@ -1,9 +1,10 @@
 """A group's committed offsets.
 
-Three tables by partition. ``committed`` holds what records of ``__consumer_offsets`` say, once those are committed;
-only `GroupOffsets.apply`, its forms for many partitions, and `GroupOffsets.remove` change it. ``_writing`` counts
-the commits on their way to the log: such an offset is not stable (KIP-447), does not expire and keeps its group alive.
-``transactional`` holds, for each producer id, what a transaction has written and not yet committed or aborted.
+Three tables by partition. ``committed`` holds what records of ``__consumer_offsets`` say, once
+those are committed; only `GroupOffsets.apply`, its forms for many partitions, and
+`GroupOffsets.remove` change it. ``_writing`` counts the commits on their way to the log: such an
+offset is not stable (KIP-447), does not expire and keeps its group alive. ``transactional`` holds,
+for each producer id, what a transaction has written and not yet committed or aborted.
 
 In Kafka: the offset tables of `GroupMetadata`.
 """
@@ -16,7 +17,8 @@ from barnabas.base.ids import TopicPartition
 __all__ = ["NO_EXPIRATION", "CommittedOffset", "GroupOffsets"]
 
 NO_EXPIRATION = -1
-"""In place of an expiry time: the offset follows the broker's offsets.retention.minutes (KIP-211)."""
+"""In place of an expiry time: the offset follows the broker's
+offsets.retention.minutes (KIP-211)."""
 
 
 class CommittedOffset(NamedTuple):
@@ -37,7 +39,8 @@ class GroupOffsets:
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, CommittedOffset] = {}
         self.transactional: dict[int, dict[TopicPartition, tuple[CommittedOffset, int]]] = {}
-        self._record_offsets: dict[TopicPartition, int] = {}  # where in the log `committed` was written
+        # Where in the log the values of `committed` were written.
+        self._record_offsets: dict[TopicPartition, int] = {}
         self._last_record_offset = -1  # the largest of them
         self._writing: dict[TopicPartition, int] = {}
         self._under_way = 0  # how often `begin` was called without `end`
@@ -49,7 +52,9 @@ class GroupOffsets:
     # Writing
 
     def begin(self, partitions: Sequence[TopicPartition]) -> None:
-        """Commits of these partitions are on their way to the log; `end` follows whatever becomes of them."""
+        """Commits of these partitions are on their way to the log.
+
+        `end` follows whatever becomes of them."""
         self._under_way += 1
         if self._under_way == 1:
             self._writing = dict.fromkeys(partitions, 1)
@@ -74,8 +79,10 @@ class GroupOffsets:
                 del writing[topic_partition]
 
     def apply(self, topic_partition: TopicPartition, value: CommittedOffset, record_offset: int) -> None:
-        """A record committed ``value``. The record furthest in the log wins: a transaction's offsets take effect at
-        its end, when a later plain commit may be there already."""
+        """A record committed ``value``.
+
+        The record furthest in the log wins: a transaction's offsets take effect at its end, when a
+        later plain commit may be there already."""
         if self._record_offsets.get(topic_partition, -1) <= record_offset:
             self.committed[topic_partition] = value
             self._record_offsets[topic_partition] = record_offset
@@ -84,8 +91,8 @@ class GroupOffsets:
     def apply_batch(
         self, partitions: Sequence[TopicPartition], values: Sequence[CommittedOffset], record_offset: int
     ) -> None:
-        """As `apply` for each of these in their order, all from one batch: a large commit is one step, so it is done by
-        whole columns."""
+        """As `apply` for each of these in their order, all from one batch: a large commit is one
+        step, so it is done by whole columns."""
         if record_offset < self._last_record_offset:
             for topic_partition, value in zip(partitions, values, strict=True):
                 self.apply(topic_partition, value, record_offset)
@@ -97,7 +104,9 @@ class GroupOffsets:
     def apply_loaded(
         self, partitions: list[TopicPartition], values: list[CommittedOffset], record_offsets: list[int]
     ) -> None:
-        """As `apply` for each of these, from batches of their own. A partition may be among them once."""
+        """As `apply` for each of these, from batches of their own.
+
+        A partition may be among them once."""
         if self.committed and not self.committed.keys().isdisjoint(partitions):
             for each in zip(partitions, values, record_offsets, strict=True):
                 self.apply(*each)
@@ -151,8 +160,9 @@ class GroupOffsets:
     ) -> list[TopicPartition]:
         """Partitions whose offset has outlived the retention (KIP-211).
 
-        The retention counts from ``since_ms`` (when the group lost its last member) or, with None, from each commit;
-        an offset with an expiry time of its own (OffsetCommit v2 to v4) goes by that. Topics in ``subscribed`` stay.
+        The retention counts from ``since_ms`` (when the group lost its last member) or, with None,
+        from each commit; an offset with an expiry time of its own (OffsetCommit v2 to v4) goes by
+        that. Topics in ``subscribed`` stay.
         """
         found = []
         for topic_partition, value in self.committed.items():

@@ -1,4 +1,6 @@
-"""Queries about groups: their offsets, a list of them, a group's members. Nothing here changes state.
+"""Queries about groups: their offsets, a list of them, a group's members.
+
+Nothing here changes state.
 
 In Kafka: `handleFetchOffsets`, `handleListGroups` and `handleDescribeGroup` of `GroupCoordinator`.
 """
@@ -35,9 +37,10 @@ def fetch_offsets(
 ) -> Task[OffsetFetchResponseGroup]:
     """Committed offsets of the given partitions, or with None of all that have one.
 
-    Offset -1 stands for none. With ``require_stable`` a partition with an undecided commit is answered with
-    UNSTABLE_OFFSET_COMMIT (KIP-447). The group's own state does not matter. Offsets that are committed between two slices
-    may be in the answer or not, as if each partition had a request of its own.
+    Offset -1 stands for none. With ``require_stable`` a partition with an undecided commit is
+    answered with UNSTABLE_OFFSET_COMMIT (KIP-447). The group's own state does not matter.
+    Offsets that are committed between two slices may be in the answer or not, as if each
+    partition had a request of its own.
     """
     error = coordinator.check(group_id, may_be_empty=True)
     if error:
@@ -80,9 +83,10 @@ def _fetch_offset(group: Group | None, key: TopicPartition, require_stable: bool
 
 
 def list_groups(coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]) -> Task[list[ListedGroup]]:
-    """Groups whose state is among ``states`` and type among ``types``, whatever their case; no names, no filter.
+    """Groups whose state is among ``states`` and type among ``types``, whatever their case.
 
-    Each as it is when its turn comes; groups that begin meanwhile are left out.
+    No names, no filter. Each as it is when its turn comes; groups that begin
+    meanwhile are left out.
     """
     wanted_states = yield from _lower_case(states)
     wanted_types = yield from _lower_case(types)
@@ -115,9 +119,10 @@ def _lower_case(names: Iterable[str]) -> Task[set[str]]:
 
 
 def describe_group(coordinator: GroupCoordinator, group_id: str) -> Task[DescribedGroup]:
-    """A group with its members, as it is when this begins; assignments and what members subscribe to are shown while the group is stable.
+    """A group with its members, as it is when this begins.
 
-    A group that does not exist is Dead, without an error, as it was before KIP-1043 (v6).
+    Assignments and what members subscribe to are shown while the group is stable. A group that does
+    not exist is Dead, without an error, as it was before KIP-1043 (v6).
     """
     described = DescribedGroup(group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[])
     error = coordinator.check(group_id, may_be_empty=True)

@@ -1,10 +1,13 @@
-"""How groups are stored: the records of ``__consumer_offsets``, between the coordinator and their bytes.
+"""How groups are stored: the records of ``__consumer_offsets``, between the
+coordinator and their bytes.
 
-A key is a committed offset's (group, topic, partition) or a group's (group id); a record without a value is a
-tombstone. Versions are those that Apache Kafka 3.9 writes: offsets in 3 (in 1 when they carry an expiry time of their
-own), groups in 3. Older and newer ones are read, and keys of other kinds (Kafka 4's coordinator) are skipped.
+A key is a committed offset's (group, topic, partition) or a group's (group id); a record without a
+value is a tombstone. Versions are those that Apache Kafka 3.9 writes: offsets in 3 (in 1 when they
+carry an expiry time of their own), groups in 3. Older and newer ones are read, and keys of other
+kinds (Kafka 4's coordinator) are skipped.
 
-In Kafka: the encoding and decoding in `GroupMetadataManager` (`offsetCommitKey`, `groupMetadataValue` and so on).
+In Kafka: the encoding and decoding in `GroupMetadataManager` (`offsetCommitKey`,
+`groupMetadataValue` and so on).
 """
 
 from collections.abc import Callable, Sequence
@@ -139,10 +142,11 @@ def add_offset_records(
     values: Sequence[CommittedOffset],
     first: int,
 ) -> None:
-    """Add committed offsets of one topic to a body for `build_batch_around`; the first of them is its record ``first``.
+    """Add committed offsets of one topic to a body for `build_batch_around`.
 
-    One pass, because consumers commit all the time: of the plain records of a topic, which are almost all, only the
-    offset delta, the partition and the numbers of the value differ.
+    The first of them is its record ``first``. One pass, because consumers commit all the time: of
+    the plain records of a topic, which are almost all, only the offset delta, the partition and the
+    numbers of the value differ.
     """
     key_head = pack_offset_key_head(group_id, topic)
     fixed = varint(len(key_head) + _PARTITION_BYTES) + key_head
@@ -184,7 +188,8 @@ def encode_plain_offsets(
 
 @lru_cache(1024)
 def _plain_record(group_id: str, topic: str) -> tuple[bytes, bytes, Callable[..., bytes]]:
-    """What stands before a record's offset delta and behind it, and how all of the record is packed."""
+    """What stands before a record's offset delta and behind it, and how all of the
+    record is packed."""
     key_head = pack_offset_key_head(group_id, topic)
     fixed = varint(len(key_head) + _PARTITION_BYTES) + key_head
     head = varint(3 + len(fixed) + _PLAIN_TAIL.size) + b"\0\0"
@@ -215,7 +220,9 @@ def _group_metadata(value: GroupValue) -> GroupMetadataValue:
 
 
 def decode_record(key_bytes: bytes, value_bytes: bytes | None) -> StoredRecord | None:
-    """A record from its key and value; None for kinds that we do not know. Raises `MalformedMessageError`."""
+    """A record from its key and value; None for kinds that we do not know.
+
+    Raises `MalformedMessageError`."""
     offset_key = unpack_offset_key(key_bytes)
     if offset_key is not None:
         plain = None if value_bytes is None else unpack_plain_offset(value_bytes)

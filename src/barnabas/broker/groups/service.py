@@ -1,10 +1,11 @@
 """The edge of the group coordinator: requests, effects, one timer, and loading.
 
-`GroupService` passes each request to the pure `GroupCoordinator` with the time, and performs the effects that it returns.
-Records are appended to the local replica of ``__consumer_offsets`` with acks -1, and count when they are committed. One
-timer serves all timeouts. When the controller makes this broker leader of a partition, the partition's log is read and
-its groups are built in steps, between which the event loop is free. They are served when all in-sync replicas have what
-was read. Meanwhile requests get COORDINATOR_LOAD_IN_PROGRESS.
+`GroupService` passes each request to the pure `GroupCoordinator` with the time, and performs the
+effects that it returns. Records are appended to the local replica of ``__consumer_offsets`` with
+acks -1, and count when they are committed. One timer serves all timeouts. When the controller makes
+this broker leader of a partition, the partition's log is read and its groups are built in steps,
+between which the event loop is free. They are served when all in-sync replicas have what was read.
+Meanwhile requests get COORDINATOR_LOAD_IN_PROGRESS.
 
 In Kafka: `GroupCoordinatorAdapter`, and the loading and appending of `GroupMetadataManager`.
 """
@@ -100,8 +101,9 @@ class GroupService:
     def start(self, stored_partitions: int = 0) -> None:
         """Follow the controller's elections from now on.
 
-        ``stored_partitions`` is how many partitions the offsets topic has, 0 when there is none. The first metadata that
-        a broker receives may contain only some of them, but a group's partition must be the same on all brokers.
+        ``stored_partitions`` is how many partitions the offsets topic has, 0 when there is none.
+        The first metadata that a broker receives may contain only some of them, but a group's
+        partition must be the same on all brokers.
         """
         self._stored_partitions = stored_partitions
         self._update_partition_count()
@@ -138,7 +140,9 @@ class GroupService:
         to(response)
 
     def commit_offsets(self, commit: OffsetCommit, to: Callable[[OffsetCommit], None]) -> Task[None]:
-        """Write what a request commits, if its group allows it; ``to`` gets the commit with its outcome."""
+        """Write what a request commits, if its group allows it.
+
+        ``to`` gets the commit with its outcome."""
         max_metadata_bytes = self.coordinator.settings.offset_metadata_max_bytes
         yield from commit.prepare(self._metadata.partitions, max_metadata_bytes, self._clock.wall_ms())
         self._perform(self.coordinator.commit_offsets(commit, to, self._now()))
@@ -149,7 +153,8 @@ class GroupService:
 
     def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> Task[None]:
         deletion = GroupDeletion(self.coordinator, to)
-        # A group is deleted once, however often it is named: the response stays as small as what exists.
+        # A group is deleted once, however often it is named: the response stays as
+        # small as what exists.
         seen = set()
         for group_id in request.groups_names:
             yield None
@@ -184,7 +189,9 @@ class GroupService:
             self._write(append, self._encode(append, wall_ms), wall_ms)
 
     def _append_in_turn(self, append: Append) -> Task[None]:
-        """Encode a large batch in a thread. What is to be appended after it waits for its turn, so records keep their order."""
+        """Encode a large batch in a thread.
+
+        What is to be appended after it waits for its turn, so records keep their order."""
         wall_ms = self._clock.wall_ms()
         made: list[Buffer] = []
         try:
@@ -217,7 +224,8 @@ class GroupService:
                 origin=Origin.COORDINATOR,
             )
         except KafkaError as error:
-            self._replicas.topic_stats.find(OFFSETS_TOPIC).total_produce_requests += 1  # as in Kafka
+            # As in Kafka.
+            self._replicas.topic_stats.find(OFFSETS_TOPIC).total_produce_requests += 1
             self._perform(self.coordinator.failed(append, error.code, self._now()))
             return
         self._await_commit(append, topic_partition, result, self._commit_timeout_ms)
@@ -229,7 +237,8 @@ class GroupService:
             if error:
                 self._perform(self.coordinator.failed(append, error, self._now()))
             if error == ErrorCode.REQUEST_TIMED_OUT:
-                # The records are in the log all the same. Once committed they count, here as after a reload.
+                # The records are in the log all the same. Once committed they count,
+                # here as after a reload.
                 self._await_commit(append, topic_partition, result, _LATE_COMMIT_TIMEOUT_MS)
             elif error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
                 self._perform(self.coordinator.committed(append, result.first_offset, self._now()))
@@ -260,7 +269,8 @@ class GroupService:
         self._timer = None
         now = self._now()
         if now.ms - self._timer_ms > _LATE_MS:
-            # This process was paused. Read the heartbeats that arrived meanwhile before any member expires.
+            # This process was paused. Read the heartbeats that arrived meanwhile
+            # before any member expires.
             self._timer_ms = now.ms + _GRACE_MS
             self._timer = self._call_later(_GRACE_MS, self._tick)
             return
@@ -269,7 +279,8 @@ class GroupService:
     # Partitions coming and going
 
     def metadata_changed(self, changed: set[str], deleted: list[TopicPartition]) -> None:
-        """Go by the partition count of the offsets topic, and forget offsets of deleted partitions."""
+        """Go by the partition count of the offsets topic, and forget offsets of
+        deleted partitions."""
         if OFFSETS_TOPIC in changed:
             self._update_partition_count()
         if deleted:
@@ -280,14 +291,17 @@ class GroupService:
         return 0 if partition is None else partition.log.log_end_offset
 
     def _update_partition_count(self) -> None:
-        """The partition count of the offsets topic; before it exists, the count that it will get."""
+        """The partition count of the offsets topic.
+
+        Before it exists, the count that it will get."""
         self.coordinator.partition_count = (
             max(self._metadata.partition_count(OFFSETS_TOPIC), self._stored_partitions)
             or self._config["offsets.topic.num.partitions"]
         )
 
     def leadership_changed(self, gained: Sequence[Partition], lost: Sequence[Partition]) -> None:
-        """Load groups of partitions that this broker leads from now on, and unload those of partitions that it lost."""
+        """Load groups of partitions that this broker leads from now on, and unload those of
+        partitions that it lost."""
         for partition in lost:
             if partition.topic_partition.topic == OFFSETS_TOPIC:
                 logger.debug("Unloading groups of %s", partition.topic_partition)
@@ -301,13 +315,15 @@ class GroupService:
                     self._spawn(self._load(partition.topic_partition, partition.leader_epoch))
 
     async def _load(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """Read a partition from its start to its end, then serve its groups (`GroupMetadataManager.loadGroupsAndOffsets`)."""
+        """Read a partition from its start to its end, then serve its groups
+        (`GroupMetadataManager.loadGroupsAndOffsets`)."""
         loader = Loader(topic_partition.partition)
         started_ms = self._clock.monotonic_ms()
         try:
             await self._read_log(topic_partition, leader_epoch, loader)
         except (BarnabasError, OSError) as error:
-            # Serve what could be read, as Kafka does, rather than refuse all groups of the partition.
+            # Serve what could be read, as Kafka does, rather than refuse all groups
+            # of the partition.
             logger.error("Groups of %s are incomplete, its log cannot be read: %s", topic_partition, error)
         for step in loader.steps():
             if step is None:
@@ -323,8 +339,9 @@ class GroupService:
     def _serve_when_in_sync(self, loaded: "_Loaded") -> None:
         """Serve the groups as soon as all in-sync replicas have the records that were read.
 
-        A follower that lacks one of them may lead next: without the record it would begin the same generation again, with
-        another assignment. Kafka's coordinator does not wait. No record is appended here before the groups are served.
+        A follower that lacks one of them may lead next: without the record it would begin the same
+        generation again, with another assignment. Kafka's coordinator does not wait. No record is
+        appended here before the groups are served.
         """
         if self._try_to_serve(loaded, None):
             return
@@ -375,7 +392,8 @@ class GroupService:
                 return
             records = piece.records
             if isinstance(records, FileSlice):
-                # The disk may have to be waited for. The slice keeps its file open, whatever becomes of the segment.
+                # The disk may have to be waited for. The slice keeps its file open,
+                # whatever becomes of the segment.
                 records = await future_of(self._runner, _beside(records.read))
                 if not self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
                     return  # and perhaps it was truncated meanwhile
@@ -417,7 +435,9 @@ def _answer(to: ReplyTo, respond: Callable[[Any], Any], about: Any) -> None:
 
 
 class _Loaded:
-    """The groups of a partition that were read, until they are served. In no cycle, for it may hold many offsets."""
+    """The groups of a partition that were read, until they are served.
+
+    In no cycle, for it may hold many offsets."""
 
     __slots__ = ("end_offset", "is_reported", "leader_epoch", "loader", "started_ms", "topic_partition")
 

@@ -1,8 +1,8 @@
 """Deadlines by key, made for deadlines that are mostly postponed.
 
-A heartbeat postpones its member's deadline and nothing expires: that must cost no more than an assignment. So a key has
-one entry in the heap, and postponing its deadline leaves the entry where it is. When the entry comes up, it is put back
-with the deadline that holds by then.
+A heartbeat postpones its member's deadline and nothing expires: that must cost no more than an
+assignment. So a key has one entry in the heap, and postponing its deadline leaves the entry where
+it is. When the entry comes up, it is put back with the deadline that holds by then.
 
 In Kafka: `DelayedOperationPurgatory` on the timing wheel `SystemTimer`.
 """

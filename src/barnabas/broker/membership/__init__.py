@@ -1,1 +1,2 @@
-"""How a broker joins the cluster, stays registered, watches others and leaves (in Kafka: part of `KafkaServer`)."""
+"""How a broker joins the cluster, stays registered, watches others and leaves (in
+Kafka: part of `KafkaServer`)."""

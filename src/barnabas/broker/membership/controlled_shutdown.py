@@ -1,13 +1,16 @@
-"""Controlled shutdown: a broker that stops has the controller move its leaders first, so that clients miss none.
+"""Controlled shutdown: a broker that stops has the controller move its leaders first,
+so that clients miss none.
 
-The controller may stop too (when brokers stop together), or be gone for as long as a session lasts. The broker then asks
-the next one, as often as controlled.shutdown.max.retries allows. Without the coordination service no leader can move:
-when it is away, the broker stops without a controlled shutdown.
+The controller may stop too (when brokers stop together), or be gone for as long as a session
+lasts. The broker then asks the next one, as often as controlled.shutdown.max.retries allows.
+Without the coordination service no leader can move: when it is away, the broker stops without
+a controlled shutdown.
 
 `leave` decides. It yields steps to the edge (`service`) and gets their results:
 
     yield AskController(controller, timeout_ms) -> Answer
-    yield AwaitController(known, timeout_ms) -> None      another controller is known, or the time is over
+    yield AwaitController(known, timeout_ms) -> None      another controller is
+                                                          known, or the time is over
 
 In Kafka: `KafkaServer.controlledShutdown`.
 """

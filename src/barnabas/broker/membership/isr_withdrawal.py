@@ -1,23 +1,27 @@
 """A broker whose logs have lost records leaves the in-sync sets before it registers.
 
-The controller trusts a registered broker: any member of a partition's in-sync set may lead, and the followers of a leader
-truncate to it. A replica that knows that it lost records (`barnabas.log.lost_data`) must therefore not be in the set
-while another member may return. It cannot ask the controller, who may not be there yet, or may be Apache Kafka's. It uses
-what Kafka's protocol has: the znodes.
+The controller trusts a registered broker: any member of a partition's in-sync set may lead, and the
+followers of a leader truncate to it. A replica that knows that it lost records
+(`barnabas.log.lost_data`) must therefore not be in the set while another member may return. It
+cannot ask the controller, who may not be there yet, or may be Apache Kafka's. It uses what Kafka's
+protocol has: the znodes.
 
-- As long as this broker is not registered, no controller elects it. A running controller removes it from every in-sync set
-  that has another member, as it does with every broker that is gone. So while there is a controller, wait for that.
-- Without a controller (all brokers were killed), write the state znode as the controller would: the set without this
-  broker, no leader if this broker led, the next leader epoch. One transaction checks the version of /controller_epoch and
-  of the state: a controller that is elected meanwhile makes it fail, and the broker waits for that controller instead.
-  A controller that is elected later reads the new state.
-- The last member of a set stays in it, for no other replica could lead. It leads with what it has, and logs an error.
-- A state that cannot be read, or must not be written, concerns its own partition only: it is logged, and the broker
-  registers without that step.
+- As long as this broker is not registered, no controller elects it. A running controller removes it
+  from every in-sync set that has another member, as it does with every broker that is gone. So
+  while there is a controller, wait for that.
+- Without a controller (all brokers were killed), write the state znode as the controller would: the
+  set without this broker, no leader if this broker led, the next leader epoch. One transaction
+  checks the version of /controller_epoch and of the state: a controller that is elected meanwhile
+  makes it fail, and the broker waits for that controller instead. A controller that is elected
+  later reads the new state.
+- The last member of a set stays in it, for no other replica could lead. It leads with what
+  it has, and logs an error.
+- A state that cannot be read, or must not be written, concerns its own partition only: it is
+  logged, and the broker registers without that step.
 
-Then the broker registers and follows. Another member leads when it returns, and this replica truncates and copies. If none
-returns, ``unclean.leader.election.enable`` or an operator (`leader-election --election-type unclean`) may let it lead.
-Kafka has no counterpart.
+Then the broker registers and follows. Another member leads when it returns, and this replica
+truncates and copies. If none returns, ``unclean.leader.election.enable`` or an operator
+(`leader-election --election-type unclean`) may let it lead. Kafka has no counterpart.
 
 `leave_in_sync_sets` decides, and yields steps (`barnabas.broker.cluster.steps`).
 """
@@ -93,7 +97,8 @@ def write_stored_states(
 ) -> Steps[None]:
     """Write all or none, if /controller_epoch still has its version.
 
-    A znode that changed meanwhile is no error, for the next read shows it. That ACLs forbid it is logged once.
+    A znode that changed meanwhile is no error, for the next read shows it. That ACLs
+    forbid it is logged once.
     """
     checks = [] if controller_epoch_version is None else [Check(CONTROLLER_EPOCH, controller_epoch_version)]
     outcomes: list[Committed | Refused] = yield Transact([[*checks, *writes]], repeat=True)
@@ -109,10 +114,11 @@ def write_stored_states(
 
 
 def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) -> Steps[None]:
-    """Return when this broker, which is not registered, is in none of the in-sync sets, or alone in them.
+    """Return when this broker, which is not registered, is in none of the in-sync
+    sets, or alone in them.
 
-    The wait for a controller is bounded: it does not touch the partitions of a topic that is being deleted, and they must
-    not keep the broker out of the cluster. So are the attempts to write.
+    The wait for a controller is bounded: it does not touch the partitions of a topic that is being
+    deleted, and they must not keep the broker out of the cluster. So are the attempts to write.
     """
     pending = list(lost)
     waited_ms = 0
@@ -154,7 +160,8 @@ def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) 
 def read_state(
     topic_partition: TopicPartition, znode: Znode | KeeperError | None
 ) -> LeaderIsrAndControllerEpoch | None:
-    """A partition's state; None if the topic is deleted, or if the state says nothing, which is logged."""
+    """A partition's state; None if the topic is deleted, or if the state says
+    nothing, which is logged."""
     if znode is None:
         return None
     path = partition_state_path(topic_partition)

@@ -1,11 +1,11 @@
 """How a broker registers: the order of its steps, and what it does when its registration changes.
 
-The broker is in the cluster when its znode exists, and can serve clients when the controller's first UpdateMetadata that names it has
-arrived. If the log dirs may have lost what was not synced (see `barnabas.log.dirs.boot`), the broker first waits for the end of its last
-life's registration.
+The broker is in the cluster when its znode exists, and can serve clients when the controller's
+first UpdateMetadata that names it has arrived. If the log dirs may have lost what was not synced
+(see `barnabas.log.dirs.boot`), the broker first waits for the end of its last life's registration.
 
-`join` decides, and yields steps (`barnabas.broker.cluster.steps`). What changes in this broker itself it calls: see
-`OwnState`.
+`join` decides, and yields steps (`barnabas.broker.cluster.steps`). What changes in this broker
+itself it calls: see `OwnState`.
 
 In Kafka: the registration in `KafkaServer.startup`, and `BrokerLifecycleManager` in KRaft mode.
 """
@@ -68,19 +68,22 @@ def join(
 ) -> Steps[int]:
     """Register; returns the broker epoch. Raises `BrokerIdTakenError`.
 
-    ``lost`` are the partitions whose logs are known to have lost records: see `isr_withdrawal`. With ``has_new_dir`` a log
-    dir was empty at the start: the broker is new, or a disk was replaced, with all its replicas.
+    ``lost`` are the partitions whose logs are known to have lost records: see `isr_withdrawal`.
+    With ``has_new_dir`` a log dir was empty at the start: the broker is new, or a disk was
+    replaced, with all its replicas.
     """
     if not has_kept_its_pages:
-        # The controller still sends requests to the earlier life. No such request may reach this one.
+        # The controller still sends requests to the earlier life. No such request
+        # may reach this one.
         own.set_epoch(_MAX_BROKER_EPOCH)
         yield from _await_end_of_predecessor(info)
         # Not those that have a log here: a loss of power may have taken whole logs.
         yield from give_up_leaderships(info.id, (yield from read_replicas(info.id)))
         own.set_epoch(_NO_EPOCH)
-    # After a reboot every replica that was busy may have lost a little, on other machines too. If each stepped back
-    # for the others, the last one to start would lead, whatever it has. So this holds for single damaged logs only,
-    # for those that a loss of power cannot have damaged, and for replicas that are gone with their disk.
+    # After a reboot every replica that was busy may have lost a little, on other machines too. If
+    # each stepped back for the others, the last one to start would lead, whatever it has. So this
+    # holds for single damaged logs only, for those that a loss of power cannot have damaged, and
+    # for replicas that are gone with their disk.
     leaving = {name: each for name, each in (lost or {}).items() if has_kept_its_pages or each.is_damage}
     if has_new_dir:
         leaving |= own.note_gone((yield from read_replicas(info.id)))
@@ -99,7 +102,9 @@ def join(
 
 
 def read_replicas(broker_id: int) -> Steps[list[TopicPartition]]:
-    """The partitions that have a replica on a broker. A topic that cannot be read is logged, and left out."""
+    """The partitions that have a replica on a broker.
+
+    A topic that cannot be read is logged, and left out."""
     topics = sorted((yield Children(BROKER_TOPICS)))
     replicas = []
     for first in range(0, len(topics), _READ_AT_ONCE):
@@ -140,7 +145,8 @@ def _is_registered(broker_id: int) -> Steps[bool]:
 
 
 def _await_end_of_predecessor(info: BrokerInfo) -> Steps[None]:
-    """Wait until the earlier life's registration is gone, and a moment more, in which the controller acts on that.
+    """Wait until the earlier life's registration is gone, and a moment more, in which the
+    controller acts on that.
 
     Raises `BrokerIdTakenError` when the registration is another broker's, which may never end.
     """
@@ -162,7 +168,9 @@ class OnChange(Enum):
 
 
 def on_registration_changed(event_type: EventType, *, is_closing: bool) -> OnChange:
-    """A registration that is deleted while the broker runs is made again; a broker that stops lets it go."""
+    """A registration that is deleted while the broker runs is made again.
+
+    A broker that stops lets it go."""
     if is_closing:
         return OnChange.NOTHING
     return OnChange.REGISTER_AGAIN if event_type is EventType.NODE_DELETED else OnChange.WATCH_AGAIN

@@ -1,16 +1,20 @@
-"""After a reboot of its machine, a broker gives up the partitions that its last life led, before it registers.
+"""After a reboot of its machine, a broker gives up the partitions that its last life
+led, before it registers.
 
-A leader that lost what was not synced must not lead on in the same leader epoch: it would write other records at offsets
-and in an epoch in which followers already have some, and no follower would notice, because truncation compares epochs. A
-controller that sees the broker die raises the epoch. If all brokers die there is no controller, and the next one finds a
-leader that is registered and has the epoch of before.
+A leader that lost what was not synced must not lead on in the same leader epoch: it would write
+other records at offsets and in an epoch in which followers already have some, and no follower would
+notice, because truncation compares epochs. A controller that sees the broker die raises the epoch.
+If all brokers die there is no controller, and the next one finds a leader that is registered and
+has the epoch of before.
 
-So the broker reads the states of its partitions while it is not registered. Where it is still the leader:
+So the broker reads the states of its partitions while it is not registered. Where it
+is still the leader:
 
-- With a controller, wait until that has removed it, as it does with every broker that is gone. The wait is bounded: a
-  controller does not touch the partitions of a topic that is being deleted.
-- Without one, write what the controller would: no leader, the next leader epoch, the same in-sync set. The transaction
-  checks the version of /controller_epoch, so it fails when a controller is elected meanwhile.
+- With a controller, wait until that has removed it, as it does with every broker that is gone. The
+  wait is bounded: a controller does not touch the partitions of a topic that is being deleted.
+- Without one, write what the controller would: no leader, the next leader epoch, the same
+  in-sync set. The transaction checks the version of /controller_epoch, so it fails when a
+  controller is elected meanwhile.
 
 Then the controller elects a leader, this broker perhaps, in a new epoch. Kafka has no counterpart.
 

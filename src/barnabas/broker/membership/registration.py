@@ -1,11 +1,14 @@
-"""The ephemeral znodes of a broker's session: ``/brokers/ids/ID`` and, for the controller, ``/controller``.
+"""The ephemeral znodes of a broker's session: ``/brokers/ids/ID`` and, for the
+controller, ``/controller``.
 
-A broker is alive as long as its registration exists, which ends with its session. The czxid of the znode is the broker
-epoch (KIP-380): each registration gets a higher one, so requests meant for an earlier life can be rejected.
+A broker is alive as long as its registration exists, which ends with its session. The czxid of the
+znode is the broker epoch (KIP-380): each registration gets a higher one, so requests meant for an
+earlier life can be rejected.
 
-After a crash the znode of the dead process stays until its session expires. A broker that starts again does not wait for
-that: a registration under its own id *with its own advertised endpoints*, on which it listens at this moment, can only be
-that of its dead predecessor, and is replaced (but see `barnabas.log.dirs.boot`). One with other endpoints belongs to another broker.
+After a crash the znode of the dead process stays until its session expires. A broker that starts
+again does not wait for that: a registration under its own id *with its own advertised endpoints*,
+on which it listens at this moment, can only be that of its dead predecessor, and is replaced (but
+see `barnabas.log.dirs.boot`). One with other endpoints belongs to another broker.
 
 In Kafka: `KafkaZkClient.registerBroker` and `ZkBrokerRegistration`.
 """
@@ -41,7 +44,9 @@ class BrokerIdTakenError(BarnabasError):
 
 
 class SessionZnodes(NamedTuple):
-    """A broker's registration and ``/controller``, read together; None for one that does not exist."""
+    """A broker's registration and ``/controller``, read together.
+
+    None for one that does not exist."""
 
     registration: Znode | None
     controller: Znode | None
@@ -54,7 +59,9 @@ def read_session(broker_id: int) -> Steps[SessionZnodes]:
 
 
 def end_session(removals: Sequence[Delete], *, repeat: bool = False) -> Steps[None]:
-    """Delete all or none; a znode that is gone or changed meanwhile is no error. ``repeat`` as in `Transact`."""
+    """Delete all or none; a znode that is gone or changed meanwhile is no error.
+
+    ``repeat`` as in `Transact`."""
     outcomes: list[Committed | Refused] = yield Transact([removals], repeat)
     outcome = outcomes[0]
     if isinstance(outcome, Refused) and outcome.error.code not in (Keeper.NO_NODE, Keeper.BAD_VERSION):
@@ -62,9 +69,10 @@ def end_session(removals: Sequence[Delete], *, repeat: bool = False) -> Steps[No
 
 
 def removals_of(broker_id: int, found: SessionZnodes) -> list[Delete]:
-    """The znodes to delete, in one transaction, to end a broker's session early; empty without a registration.
+    """The znodes to delete, in one transaction, to end a broker's session early.
 
-    ``/controller`` is included only if the same broker made it in the same session.
+    Empty without a registration. ``/controller`` is included only if the same broker
+    made it in the same session.
     """
     registration, controller = found
     if registration is None:
@@ -81,7 +89,9 @@ def removals_of(broker_id: int, found: SessionZnodes) -> list[Delete]:
 
 
 def replace_predecessor(info: BrokerInfo, found: SessionZnodes) -> list[Delete]:
-    """The znodes to delete so that ``info`` can register. Raises `BrokerIdTakenError` for another broker's registration."""
+    """The znodes to delete so that ``info`` can register.
+
+    Raises `BrokerIdTakenError` for another broker's registration."""
     registration = found.registration
     if registration is None:
         return []
@@ -99,9 +109,10 @@ def replace_predecessor(info: BrokerInfo, found: SessionZnodes) -> list[Delete]:
 
 
 def stored_broker_id(found: Collection[int], *, may_generate: bool) -> int | None:
-    """The broker id that the log dirs' meta.properties agree on; None when the next generated id is to be used.
+    """The broker id that the log dirs' meta.properties agree on.
 
-    Raises `BarnabasError` when they name several, `ConfigError` when there is none and none may be generated.
+    None when the next generated id is to be used. Raises `BarnabasError` when they name several,
+    `ConfigError` when there is none and none may be generated.
     """
     ids = set(found)
     if len(ids) > 1:

@@ -1,6 +1,8 @@
-"""The edge of membership: does what `joining` and `controlled_shutdown` decide, with the interpreter of steps.
+"""The edge of membership: does what `joining` and `controlled_shutdown` decide, with
+the interpreter of steps.
 
-`BrokerLifecycle` keeps this broker registered, waits for the first metadata, and leaves the cluster in order.
+`BrokerLifecycle` keeps this broker registered, waits for the first metadata, and
+leaves the cluster in order.
 
 In Kafka: `KafkaServer`, and `BrokerLifecycleManager` in KRaft mode.
 """
@@ -108,8 +110,8 @@ class BrokerLifecycle:
     async def register(self) -> int:
         """Make the broker's znode (again) and watch it; returns the broker epoch.
 
-        Raises `BrokerIdTakenError`, `BarnabasError` where ACLs forbid it. At the start, a session that expires meanwhile
-        is no end: the first registration begins again in the next one.
+        Raises `BrokerIdTakenError`, `BarnabasError` where ACLs forbid it. At the start, a session
+        that expires meanwhile is no end: the first registration begins again in the next one.
         """
         while True:
             try:
@@ -134,7 +136,8 @@ class BrokerLifecycle:
     async def _join(self) -> int:
         if self._has_kept_its_pages is None:
             self._has_kept_its_pages = has_kept_its_pages(self._files, self._log_dirs())
-        # What is lost was lost before the start: a broker that registers again has been a follower meanwhile.
+        # What is lost was lost before the start: a broker that registers again has
+        # been a follower meanwhile.
         lost = {} if self._has_registered else self._lost_data()
         own = joining.OwnState(
             self._clock.wall_ms, self._set_epoch, self._note_boot, self._note_gone, self._note_dirs_checked
@@ -171,7 +174,8 @@ class BrokerLifecycle:
     async def await_metadata(self, listener: str) -> None:
         """Return when the controller has sent metadata that names this broker.
 
-        ``listener`` is the one that the controller connects to. Raises `BarnabasError` when nothing comes.
+        ``listener`` is the one that the controller connects to. Raises
+        `BarnabasError` when nothing comes.
         """
         try:
             async with asyncio.timeout(_METADATA_TIMEOUT_S):
@@ -252,7 +256,8 @@ class BrokerLifecycle:
                     await self._metadata_changed.wait()
 
     async def _cut_off(self) -> None:
-        """Return when the coordination service cannot be reached any more: no leader can be moved then."""
+        """Return when the coordination service cannot be reached any more: no leader
+        can be moved then."""
         with contextlib.suppress(KeeperError):
             while True:
                 await self._client.wait_connected(_COORDINATION_AWAY_MS)

@@ -1,8 +1,8 @@
 """This broker's metadata of the cluster, from the controller's UpdateMetadata requests alone.
 
-Partition states are kept as they came. The parts of Metadata responses that depend on a topic alone are built once for
-each listener and kept until something that shows in them changes, for clients of large clusters ask for everything and
-often.
+Partition states are kept as they came. The parts of Metadata responses that depend on a topic alone
+are built once for each listener and kept until something that shows in them changes, for clients of
+large clusters ask for everything and often.
 
 In Kafka: `ZkMetadataCache`.
 """
@@ -65,20 +65,23 @@ class MetadataCache:
     # The start
 
     def expect(self, topics: Iterable[str]) -> None:
-        """This broker has logs of ``topics``: until updates have named them all, the cache `is_loading`.
+        """This broker has logs of ``topics``: until updates have named them all, the
+        cache `is_loading`.
 
-        A new controller first sends the live brokers alone, then partitions in batches. What a broker says in between is
-        wrong for those who take a missing topic for a deleted one.
+        A new controller first sends the live brokers alone, then partitions in batches. What a
+        broker says in between is wrong for those who take a missing topic for a deleted one.
         """
         self._expected.update(topics)
 
     def stop_expecting(self) -> None:
-        """The cache is loaded, whatever is missing: a topic may have been deleted while this broker was down."""
+        """The cache is loaded, whatever is missing: a topic may have been deleted
+        while this broker was down."""
         self._expected.clear()
 
     @property
     def is_loading(self) -> bool:
-        """Whether this broker has just started, and the controller has not yet sent all that it will send at once."""
+        """Whether this broker has just started, and the controller has not yet sent all
+        that it will send at once."""
         return not self._brokers or bool(self._expected)
 
     @property
@@ -93,7 +96,9 @@ class MetadataCache:
         self._listeners.append(listener)
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take over what the controller says; returns the partitions that went, with their topics' deletion."""
+        """Take over what the controller says.
+
+        Returns the partitions that went, with their topics' deletion."""
         self._controller_id = request.controller_id if request.controller_id >= 0 else NO_BROKER
         brokers = {
             broker.id: AliveBroker(
@@ -133,10 +138,11 @@ class MetadataCache:
         return deleted
 
     def mark_unreachable(self, broker_id: int) -> None:
-        """Show clients no leader where this broker leads: it seems to be dead, and a new leader will be elected soon.
+        """Show clients no leader where this broker leads: it seems to be dead, and a new
+        leader will be elected soon.
 
-        A client that received a dead leader asks again only after its own timer, seconds later. A client that received
-        none asks again at once.
+        A client that received a dead leader asks again only after its own timer, seconds later. A
+        client that received none asks again at once.
         """
         self._unreachable.add(broker_id)
         self._changes += 1
@@ -201,7 +207,8 @@ class MetadataCache:
         return None if partitions is None else partitions.get(topic_partition.partition)
 
     def may_have(self, topic_partition: TopicPartition) -> bool:
-        """Whether the controller has named the partition, or may still do so: this broker has just started."""
+        """Whether the controller has named the partition, or may still do so: this
+        broker has just started."""
         return self.is_loading or self.partition(topic_partition) is not None
 
     def partitions(self, topic: str) -> Mapping[int, UpdateMetadataPartitionState]:
@@ -240,9 +247,10 @@ class MetadataCache:
     def describe_topic(
         self, topic: str, listener: str, *, knows_listener_not_found: bool
     ) -> Task[MetadataResponseTopic | None]:
-        """A topic for a Metadata response, to be sent and not to be changed; None for one that is not known.
+        """A topic for a Metadata response, to be sent and not to be changed.
 
-        ``knows_listener_not_found``: clients know LISTENER_NOT_FOUND (version 6); others get LEADER_NOT_AVAILABLE instead.
+        None for one that is not known. ``knows_listener_not_found``: clients know
+        LISTENER_NOT_FOUND (version 6); others get LEADER_NOT_AVAILABLE instead.
         """
         partitions = self._topics.get(topic)
         if partitions is None:

@@ -1,12 +1,14 @@
 """What a broker shows to Prometheus: from the state of its parts to the metrics page.
 
-Names are those that the Prometheus JMX exporter makes of Kafka's MBeans, where Kafka has the figure. Gauges are read from the
-state when the page is wanted, in slices; counters are those that each part has of what it does. What there is of a topic is
-shown for the first topics that the broker had: so their number bounds the page, not that of all topics or partitions, and a
+Names are those that the Prometheus JMX exporter makes of Kafka's MBeans, where Kafka has the
+figure. Gauges are read from the state when the page is wanted, in slices; counters are those
+that each part has of what it does. What there is of a topic is shown for the first topics that
+the broker had: so their number bounds the page, not that of all topics or partitions, and a
 topic that is shown stays.
 
-In Kafka: the metrics that `ReplicaManager`, `BrokerTopicStats`, `RequestMetrics`, `KafkaController`, `GroupMetadataManager`,
-`LogManager`, `LogCleanerManager`, `DelayedOperationPurgatory` and `SocketServer` register.
+In Kafka: the metrics that `ReplicaManager`, `BrokerTopicStats`, `RequestMetrics`,
+`KafkaController`, `GroupMetadataManager`, `LogManager`, `LogCleanerManager`,
+`DelayedOperationPurgatory` and `SocketServer` register.
 """
 
 from collections import Counter
@@ -269,7 +271,8 @@ def _controller(page: _Page, controller: Controller) -> Task[None]:
 
 
 def _leadership(context: ControllerContext, topic_partition: TopicPartition) -> tuple[bool, bool]:
-    """Whether a partition is offline, and whether another replica than the preferred one leads it."""
+    """Whether a partition is offline, and whether another replica than the preferred
+    one leads it."""
     known = context.leadership.get(topic_partition)
     replicas = context.assignment(topic_partition).replicas
     is_imbalanced = known is not None and bool(replicas) and known.leader_and_isr.leader != replicas[0]

@@ -1,4 +1,5 @@
-"""The edge of a broker's metrics: an HTTP port for Prometheus, if ``metrics.http.address`` asks for it.
+"""The edge of a broker's metrics: an HTTP port for Prometheus, if
+``metrics.http.address`` asks for it.
 
 The state is walked in slices. A page that is asked for while one is being made is that page.
 

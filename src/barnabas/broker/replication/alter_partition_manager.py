@@ -1,13 +1,17 @@
-"""The in-sync sets that this broker, as leader, asks the controller for (KIP-497; Kafka's AlterPartitionManager).
+"""The in-sync sets that this broker, as leader, asks the controller for (KIP-497;
+Kafka's AlterPartitionManager).
 
-While a change is asked for, the leader waits for the members of the old set and of the new one (`Leader.maximal_isr`), so
-it does not matter when the controller writes it. One request is under way at a time and carries all that was asked
-meanwhile. What the answer means:
+While a change is asked for, the leader waits for the members of the old set and of the new one
+(`Leader.maximal_isr`), so it does not matter when the controller writes it. One request is under
+way at a time and carries all that was asked meanwhile. What the answer means:
 
-- the state as it is now: the change is confirmed (also when an earlier request of ours did it and its answer was lost),
-- INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED: nothing was written; the set stays, and may be asked for again,
-- FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, NEW_LEADER_ELECTED, INVALID_REQUEST and unknown topics: the partition was
-  changed by another request; its LeaderAndIsr is under way, and until then both sets bind us,
+- the state as it is now: the change is confirmed (also when an earlier request of ours did it
+  and its answer was lost),
+- INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED: nothing was written; the set stays,
+  and may be asked for again,
+- FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, NEW_LEADER_ELECTED, INVALID_REQUEST and unknown
+  topics: the partition was changed by another request; its LeaderAndIsr is under way, and
+  until then both sets bind us,
 - anything else, and no answer at all: ask again after a pause.
 
 `replication.service` sends the requests.
@@ -57,7 +61,9 @@ class _Asked(NamedTuple):
 
 
 class AlterPartitionManager:
-    """The in-sync sets that were requested and have no response yet. ``on_pending`` is called when there is something to send."""
+    """The in-sync sets that were requested and have no response yet.
+
+    ``on_pending`` is called when there is something to send."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
@@ -71,7 +77,8 @@ class AlterPartitionManager:
         self.expands = 0
 
     def submit(self, partition: Partition, isr: frozenset[int]) -> None:
-        """Want another in-sync set for a partition that we lead and that has no change under way."""
+        """Want another in-sync set for a partition that we lead and that has no
+        change under way."""
         role = partition.leading()
         role.pending_isr = isr
         self._asked[partition.topic_partition] = _Asked(partition, partition.leader_epoch, isr)
@@ -82,7 +89,9 @@ class AlterPartitionManager:
         return bool(self._asked)
 
     def request(self, version: int, broker_epoch: int) -> AlterPartitionRequest | None:
-        """The next request, None when nothing is to be asked. `handle_response` or `failed` follows."""
+        """The next request, None when nothing is to be asked.
+
+        `handle_response` or `failed` follows."""
         asked, self._asked = self._asked, {}
         self._under_way = {topic_partition: change for topic_partition, change in asked.items() if change.is_current()}
         if not self._under_way:
@@ -117,7 +126,9 @@ class AlterPartitionManager:
         return -1 if progress is None else progress.broker_epoch
 
     def handle_response(self, response: AlterPartitionResponse, version: int) -> list[Partition] | None:
-        """The partitions whose set is settled, changed or not; None when the whole request failed and is asked again."""
+        """The partitions whose set is settled, changed or not.
+
+        None when the whole request failed and is asked again."""
         if response.error_code:
             self.failed()
             return None

@@ -1,4 +1,5 @@
-"""Deleting records, and the wait until every living replica has done so (Kafka's `DelayedDeleteRecords`, KIP-107)."""
+"""Deleting records, and the wait until every living replica has done so (Kafka's
+`DelayedDeleteRecords`, KIP-107)."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
@@ -24,7 +25,8 @@ def delete_records(
     respond: Callable[[Mapping[TopicPartition, LowWatermark]], None],
     timeout_ms: int,
 ) -> Task[DelayedOperation | None]:
-    """Move log start offsets, and call ``respond`` with the low watermarks when all living replicas begin there.
+    """Move log start offsets, and call ``respond`` with the low watermarks when all
+    living replicas begin there.
 
     An offset of -1 stands for the high watermark. Returns the wait, None when it is over.
     """
@@ -70,7 +72,8 @@ class _Deletion:
             self._look_at(topic_partition, self._alive_brokers())  # without followers that is all
 
     def try_complete(self, key: Hashable) -> bool:
-        """Look at the partition that changed, and at all of them when other brokers live than before."""
+        """Look at the partition that changed, and at all of them when other brokers
+        live than before."""
         alive = self._alive_brokers()
         if key is None or alive != self._alive:
             self._alive = alive

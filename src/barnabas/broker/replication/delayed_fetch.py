@@ -1,17 +1,19 @@
-"""One Fetch from its first read to its answer (Kafka's ReplicaManager.fetchMessages and DelayedFetch).
+"""One Fetch from its first read to its answer (Kafka's ReplicaManager.fetchMessages
+and DelayedFetch).
 
-An answer waits until min_bytes can be read, something went wrong, or max_wait_ms is over. It is bounded by max_bytes and
-by each partition's limit, but the first batch is whole, however large (KIP-74). What a reader may see depends on its
-replica id:
+An answer waits until min_bytes can be read, something went wrong, or max_wait_ms is over. It is
+bounded by max_bytes and by each partition's limit, but the first batch is whole, however large
+(KIP-74). What a reader may see depends on its replica id:
 
-- -1, a consumer: up to the high watermark, or to the last stable offset with aborted transactions listed
-  (read_committed). Followers serve those that know of it (version 11); the leader may send a consumer to a follower.
-- a broker's id, a follower: up to the end, from the leader alone. Its offset says how far it has come. While it is out
-  of sync it may be throttled (KIP-73).
+- -1, a consumer: up to the high watermark, or to the last stable offset with aborted transactions
+  listed (read_committed). Followers serve those that know of it (version 11); the leader may send
+  a consumer to a follower.
+- a broker's id, a follower: up to the end, from the leader alone. Its offset says how far it has
+  come. While it is out of sync it may be throttled (KIP-73).
 - -2, a tool that compares replicas: up to the end, from any replica.
 
-With a fetch session only the partitions that may have changed are looked at (see `fetch_sessions`), so a request costs what
-changed and not what exists.
+With a fetch session only the partitions that may have changed are looked at (see `fetch_sessions`),
+so a request costs what changed and not what exists.
 """
 
 import logging
@@ -42,7 +44,9 @@ _PARTITIONS_A_STEP = 32
 
 @dataclass(slots=True)
 class FetchParams:
-    """Who reads, and how much (Kafka's class of this name). Never changed; a frozen dataclass costs more to make."""
+    """Who reads, and how much (Kafka's class of this name).
+
+    Never changed; a frozen dataclass costs more to make."""
 
     replica_id: int
     replica_epoch: int
@@ -77,7 +81,9 @@ class FetchHandler:
         topic_name: Callable[[Uuid], str | None],
         preferred_read_replica: PreferredReadReplica | None,
     ) -> None:
-        """``quota`` throttles what followers out of sync read. ``topic_name`` is the name of a topic id."""
+        """``quota`` throttles what followers out of sync read.
+
+        ``topic_name`` is the name of a topic id."""
         self.replicas = replicas
         self.purgatory = purgatory
         self.clock = clock
@@ -86,15 +92,17 @@ class FetchHandler:
         self.preferred_read_replica = preferred_read_replica
 
     def fetch(self, params: FetchParams, context: FetchContext, respond: Respond) -> Task[DelayedOperation | None]:
-        """Call ``respond`` with the partitions of the response: now, or later. In that case return the delayed operation."""
+        """Call ``respond`` with the partitions of the response: now, or later.
+
+        In that case return the delayed operation."""
         fetch = _DelayedFetch(self, params, context, respond)
         asked = context.to_look_at()
         has_parts = len(asked) > _PARTITIONS_A_STEP
         if not has_parts:
             fetch.read_part(asked)
         else:
-            # Others may have their turn between two parts. The partitions of each are watched before they are read, so that
-            # what changes meanwhile is known.
+            # Others may have their turn between two parts. The partitions of each are watched
+            # before they are read, so that what changes meanwhile is known.
             for first in range(0, len(asked), _PARTITIONS_A_STEP):
                 some = asked[first : first + _PARTITIONS_A_STEP]
                 context.watch_some(some)
@@ -146,8 +154,8 @@ class _DelayedFetch:
         self._has_noted_progress = False
         self._room, self._min_one_batch, self._is_urgent = params.max_bytes, True, False
         self._kept: dict[PartitionKey, FetchPartitionData] = {}
-        """For a large fetch: results without data. Each partition is watched before it is read, so its result holds until it
-        changes."""
+        """For a large fetch: results without data. Each partition is watched before it is read, so
+        its result holds until it changes."""
 
     # Reading
 
@@ -247,9 +255,10 @@ class _DelayedFetch:
         else:
             if not self._has_noted_progress:
                 self._note_progress(topic_partition, wanted)
-                read.high_watermark = log.high_watermark  # return the high watermark that this fetch advanced
-            # Keep checking a follower outside the ISR, because it may join at any time; also uncommitted records, because
-            # they may be committed when a replica leaves the ISR.
+                # Return the high watermark that this fetch has advanced.
+                read.high_watermark = log.high_watermark
+            # Keep checking a follower outside the ISR, because it may join at any time; also
+            # uncommitted records, because they may be committed when a replica leaves the ISR.
             data.can_rest = is_in_sync and read.high_watermark == read.log_end_offset == wanted.fetch_offset
         return data
 
@@ -266,7 +275,8 @@ class _DelayedFetch:
         )
 
     def _is_absent_from(self, wanted: PartitionFetch) -> None:
-        """A follower no longer fetches a partition, or cannot: its fetches of others say nothing about this one."""
+        """A follower no longer fetches a partition, or cannot: its fetches of others
+        say nothing about this one."""
         if self._session_activity is not None and wanted.topic_partition is not None:
             self._handler.replicas.follower_left(
                 wanted.topic_partition, self._params.replica_id, self._session_activity
@@ -356,7 +366,8 @@ class _DelayedFetch:
                     counters.bytes_out += size_bytes
 
     def _without_zstd(self, data: FetchPartitionData) -> FetchPartitionData:
-        """Refuse a topic with compression.type=zstd, whatever its batches are, as Apache's brokers do (KIP-110)."""
+        """Refuse a topic with compression.type=zstd, whatever its batches are, as
+        Apache's brokers do (KIP-110)."""
         topic_partition = data.wanted.topic_partition
         partition = None if topic_partition is None else self._handler.replicas.get(topic_partition)
         if partition is None or partition.log.config.codec != CompressionType.ZSTD:

@@ -1,9 +1,12 @@
-"""The wait for acknowledgements: until the in-sync replicas have what was appended, or the disk, or the time is up.
+"""The wait for acknowledgements: until the in-sync replicas have what was appended, or the
+disk, or the time is up.
 
-`Partition.acknowledgement` says when records may be acknowledged. Here is who waits for that: appends of Produce requests and
-of the group coordinator. Each partition's are looked at whenever it changes, in the order of their offsets.
+`Partition.acknowledgement` says when records may be acknowledged. Here is who waits for that:
+appends of Produce requests and of the group coordinator. Each partition's are looked at whenever it
+changes, in the order of their offsets.
 
-In Kafka: `DelayedProduce`, one for each request; here requests of one connection that were appended together wait together.
+In Kafka: `DelayedProduce`, one for each request; here requests of one connection that were
+appended together wait together.
 """
 
 from collections import deque
@@ -48,7 +51,9 @@ class DelayedProduce:
             settle(code)
 
     def add_request(self, produce: Produce) -> bool:
-        """Wait for what a request has appended. Returns whether it is settled already, with what its outcomes say then."""
+        """Wait for what a request has appended.
+
+        Returns whether it is settled already, with what its outcomes say then."""
         acks = produce.options.acks
         if acks:
             for number, (appended, _, last_offset) in enumerate(produce.outcomes):
@@ -58,7 +63,9 @@ class DelayedProduce:
         return not produce.waiting
 
     def wait(self, purgatory: Purgatory, timeout_ms: int, progress: Callable[[], None]) -> DelayedOperation:
-        """Settle the appends as their partitions change, or at the timeout; ``progress`` is called when some were settled."""
+        """Settle the appends as their partitions change, or at the timeout.
+
+        ``progress`` is called when some were settled."""
 
         def try_complete(key: Hashable) -> bool:
             assert isinstance(key, TopicPartition)
@@ -76,7 +83,9 @@ class DelayedProduce:
         return purgatory.watch(tuple(self._appends), try_complete, on_expiration, timeout_ms, "Produce")
 
     def _settle_first(self, topic_partition: TopicPartition) -> bool:
-        """Settle the appends to a partition up to the first that must wait; whether there were any."""
+        """Settle the appends to a partition up to the first that must wait.
+
+        Whether there were any."""
         appends = self._appends.get(topic_partition)
         has_settled = False
         while appends:

@@ -1,11 +1,14 @@
-"""The follower's side of a fetch session (KIP-227; Kafka's FetchSessionHandler): name only what changed since last time.
+"""The follower's side of a fetch session (KIP-227; Kafka's FetchSessionHandler): name only what
+changed since last time.
 
-The leader's broker keeps what we asked for; a request names partitions that are new or moved on, and those it may
-forget. The session's epoch counts requests. After an error, a lost answer or a broken connection it is not known what the
-other side has: the next request begins again, and names the old session so that it is dropped.
+The leader's broker keeps what we asked for; a request names partitions that are new or moved on,
+and those it may forget. The session's epoch counts requests. After an error, a lost answer or a
+broken connection it is not known what the other side has: the next request begins again, and names
+the old session so that it is dropped.
 
-A request names 1,000 partitions at most that the other side does not know yet, so that thousands cost both sides several short
-steps instead of a long one. Only where the other side keeps no session, or ends the one that grows, does a request name all.
+A request names 1,000 partitions at most that the other side does not know yet, so that thousands
+cost both sides several short steps instead of a long one. Only where the other side keeps no
+session, or ends the one that grows, does a request name all.
 """
 
 from itertools import islice
@@ -102,10 +105,13 @@ class FetchSessionHandler:
         return step
 
     def handle_response(self, session_id: int, error: int) -> bool:
-        """An answer came. False when it is an error of the session: the next request is whole, and can go at once."""
+        """An answer came.
+
+        False when it is an error of the session: the next request is whole, and can go at once."""
         if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._id, self._epoch = NO_SESSION, _INITIAL_EPOCH
-            self._is_refused = self._is_refused or self._has_grown  # else it would grow and end again and again
+            # Otherwise it would grow and end again and again.
+            self._is_refused = self._is_refused or self._has_grown
             return False
         if error != ErrorCode.NONE:
             self.lost()

@@ -1,23 +1,27 @@
-"""The leader's side of fetch sessions (KIP-227; Kafka's FetchSession, FetchSessionCache, FetchContext).
+"""The leader's side of fetch sessions (KIP-227; Kafka's FetchSession,
+FetchSessionCache, FetchContext).
 
-A session holds what a client asked for before, so that a request names changes only, and so does the answer: partitions
-with what the client last asked and what it was last sent. Its epoch counts requests: 0 asks for a new session, -1 ends
-one, any other must be the one after the last. An answer leaves out partitions that have not changed; those with records move to
-the end of the order, so that none starves under a byte limit.
+A session holds what a client asked for before, so that a request names changes only, and so does
+the answer: partitions with what the client last asked and what it was last sent. Its epoch counts
+requests: 0 asks for a new session, -1 ends one, any other must be the one after the last. An answer
+leaves out partitions that have not changed; those with records move to the end of the order, so
+that none starves under a byte limit.
 
-A request does not look at all of a session's partitions either, for a follower has thousands. `_Session.changed` holds those
-that may have changed, in the order in which they are looked at:
+A request does not look at all of a session's partitions either, for a follower has thousands.
+`_Session.changed` holds those that may have changed, in the order in which they are looked at:
 
 - what the request names, and what changed since it was looked at last (the purgatory reports that),
-- what had an error, more records than there was room for, or anything else that a later look may find changed.
+- what had an error, more records than there was room for, or anything else that a
+  later look may find changed.
 
-A partition leaves the list when an answer was given and there is nothing more to report: its reader has all of it, and
-knows that. A watch at the partition brings it back at the first change.
+A partition leaves the list when an answer was given and there is nothing more to report: its reader
+has all of it, and knows that. A watch at the partition brings it back at the first change.
 
-The cache holds max.incremental.fetch.session.cache.slots sessions, with 100,000 partitions in all, of some 450 bytes each,
-because a client may name partitions by ten thousands. A new one gets in by pushing out those that were not used for two
-minutes, or, when all are in use, those that are older than that and smaller than the new one. A follower's counts as larger
-than any consumer's, and need not wait for these to be old. Where that does not make enough room the client is served without a
+The cache holds max.incremental.fetch.session.cache.slots sessions, with 100,000 partitions in all,
+of some 450 bytes each, because a client may name partitions by ten thousands. A new one gets in by
+pushing out those that were not used for two minutes, or, when all are in use, those that are older
+than that and smaller than the new one. A follower's counts as larger than any consumer's, and need
+not wait for these to be old. Where that does not make enough room the client is served without a
 session; one that grows too large ends.
 """
 
@@ -63,7 +67,9 @@ class PartitionFetch:
     is_watched: bool = False
 
     def key_changed(self) -> "_Session | None":
-        """The partition changed since it was watched; the session it belongs to looks at it again."""
+        """The partition changed since it was watched.
+
+        The session it belongs to looks at it again."""
         self.is_watched = False
         session = self.session
         if session is not None:
@@ -73,7 +79,8 @@ class PartitionFetch:
     def ask(self, other: "PartitionFetch") -> None:
         """Take over what a later request asks."""
         if other.fetch_offset == self.fetch_offset or other.leader_epoch != self.leader_epoch:
-            self.sent_high_watermark = -1  # an answer was not taken: the reader had another role by then
+            # The answer was dropped, because the reader had another role by then.
+            self.sent_high_watermark = -1
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.leader_epoch = other.leader_epoch
@@ -98,7 +105,8 @@ class PartitionFetch:
             has_changed = True
             self.sent_log_start_offset = log_start_offset
         if error or is_urgent:
-            # The reader acts on this and takes nothing else: send the rest again, and report when it is over.
+            # The reader acts on this and takes nothing else: send the rest again,
+            # and report when it is over.
             self.sent_high_watermark = -1
             has_changed = True
         return has_changed
@@ -161,7 +169,8 @@ class _Session:
 
 
 class FetchContext:
-    """One request's view: the partitions to look at, those that left, and whether the answer is incremental."""
+    """One request's view: the partitions to look at, those that left, and whether
+    the answer is incremental."""
 
     __slots__ = ("_partitions", "_purgatory", "_session", "forgotten", "incremental", "session_id")
 
@@ -188,7 +197,9 @@ class FetchContext:
         return len(self._partitions)
 
     def belongs_to(self, owner: object) -> FetchSessionActivity | None:
-        """Note who asks; when that is another one than before, all partitions are looked at. None without a session."""
+        """Note who asks; when that is another one than before, all partitions are looked at.
+
+        None without a session."""
         session = self._session
         if session is None:
             return None
@@ -200,7 +211,8 @@ class FetchContext:
         return session.session_activity
 
     def to_look_at(self) -> list[PartitionFetch]:
-        """The partitions that may have changed, in the order in which they get room in the answer."""
+        """The partitions that may have changed, in the order in which they get room
+        in the answer."""
         session = self._session
         return list(self._partitions.values() if session is None else session.changed.values())
 
@@ -219,7 +231,9 @@ class FetchContext:
                     self._watch(partition)
 
     def watch(self) -> object:
-        """Note every change of a partition from now on. Return the key to wait under; None without a session."""
+        """Note every change of a partition from now on.
+
+        Return the key to wait under; None without a session."""
         session = self._session
         if session is not None:
             for partition in session.changed.values():
@@ -232,7 +246,8 @@ class FetchContext:
             self._purgatory.listen(partition.topic_partition, partition)
 
     def rest(self, partition: PartitionFetch) -> None:
-        """There is no more to say of a partition: look at it again when it changes, or when it is asked for again."""
+        """There is no more to say of a partition: look at it again when it changes, or
+        when it is asked for again."""
         session = self._session
         if (
             session is not None
@@ -280,7 +295,9 @@ class FetchSessions:
     def __init__(
         self, max_sessions: int, rng: Random, purgatory: Purgatory, *, max_partitions: int = _MAX_PARTITIONS
     ) -> None:
-        """``purgatory`` informs of changes of partitions; ``max_partitions`` is for all sessions together."""
+        """``purgatory`` informs of changes of partitions.
+
+        ``max_partitions`` is for all sessions together."""
         self._max_sessions = max_sessions
         self._max_partitions = max_partitions
         self._rng = rng
@@ -385,8 +402,9 @@ class FetchSessions:
         return session
 
     def _make_room(self, weight: tuple[bool, int], added: int, now_ms: int, *, growing: _Session | None = None) -> bool:
-        """Make room for a new session of this weight, or for one that is ``growing`` to it; False when others have a better
-        right. ``added`` partitions are new."""
+        """Make room for a new session of this weight, or for one that is ``growing`` to it.
+
+        False when others have a better right. ``added`` partitions are new."""
         slots = len(self._sessions) + (growing is None) - self._max_sessions
         partitions = self._partition_count + added - self._max_partitions
         if slots <= 0 and partitions <= 0:

@@ -1,9 +1,12 @@
-"""Which fetch copies a partition, and what follows when its source cannot be reached. Kafka: AbstractFetcherManager.
+"""Which fetch copies a partition, and what follows when its source cannot be reached.
 
-There are two fetches for each broker that leads partitions of ours. Producers with acks -1 wait for replicas in sync, and
-must not wait for one that copies gigabytes. So partitions that are behind what is committed have a fetch of their own,
-which asks for little at a time. A partition that falls behind goes there at once; one that has caught up comes back
-before the next request for those in sync.
+Kafka: AbstractFetcherManager.
+
+There are two fetches for each broker that leads partitions of ours. Producers with acks -1
+wait for replicas in sync, and must not wait for one that copies gigabytes. So partitions that
+are behind what is committed have a fetch of their own, which asks for little at a time. A
+partition that falls behind goes there at once; one that has caught up comes back before the
+next request for those in sync.
 
 `replication.service` runs the fetches.
 """
@@ -23,14 +26,16 @@ _FIRST_BACKOFF_MS = 20
 
 
 class Wakeup(NamedTuple):
-    """A fetcher has something new to ask for: with its next request, or ``at_once``, without waiting for an answer."""
+    """A fetcher has something new to ask for: with its next request, or ``at_once``,
+    without waiting for an answer."""
 
     fetcher: Fetcher
     at_once: bool
 
 
 class FetchLanes:
-    """The fetcher for what is in sync with one source, and, once there is any, the fetcher for what is behind."""
+    """The fetcher for what is in sync with one source, and, once there is any, the
+    fetcher for what is behind."""
 
     def __init__(self, make: Callable[[bool], Fetcher]) -> None:
         """``make(for_in_sync)`` makes a fetcher."""
@@ -59,7 +64,9 @@ class FetchLanes:
         return any(each.has_leaving for each in (self.fetchers if fetcher is self.in_sync else (fetcher,)))
 
     def exchange(self, fetcher: Fetcher) -> Task[Wakeup | None]:
-        """A fetcher is between two fetches: move what belongs to the other one. Roles may change between two partitions."""
+        """A fetcher is between two fetches: move what belongs to the other one.
+
+        Roles may change between two partitions."""
         in_sync, behind = self.in_sync, self._behind
         if fetcher is not in_sync:
             return Wakeup(in_sync, at_once=False) if fetcher.has_leaving else None
@@ -89,7 +96,9 @@ class FetchSources:
         """By source. For reading."""
 
     def roles_changed(self, outcome: LeadershipOutcome) -> dict[int, Wakeup]:
-        """Fetch for the followers, and stop where this broker leads or has no replica. Returns what to wake, by source."""
+        """Fetch for the followers, and stop where this broker leads or has no replica.
+
+        Returns what to wake, by source."""
         for topic_partition in outcome.stopped:
             self._leave(topic_partition)
         for partition in outcome.gained:
@@ -115,7 +124,8 @@ class FetchSources:
 
 
 class SourceStatus:
-    """Whether a source can be reached, by one of the connections to it, and how long to wait after a failure."""
+    """Whether a source can be reached, by one of the connections to it, and how long
+    to wait after a failure."""
 
     def __init__(self, max_backoff_ms: int) -> None:
         self._max_backoff_ms = max(max_backoff_ms, _FIRST_BACKOFF_MS)
@@ -132,7 +142,8 @@ class SourceStatus:
         self.backoff_ms = min(max(2 * self.backoff_ms, _FIRST_BACKOFF_MS), self._max_backoff_ms)
 
     def connection_broke(self) -> bool:
-        """Returns whether metadata must show clients no leader there: at the first break since the source was reached."""
+        """Returns whether metadata must show clients no leader there: at the first break
+        since the source was reached."""
         is_first = not self.is_unreachable
         self.is_unreachable = True
         return is_first

@@ -1,7 +1,9 @@
-"""Moves the partitions that are copied from one source between their states (Kafka's `AbstractFetcherThread`).
+"""Moves the partitions that are copied from one source between their states (Kafka's
+`AbstractFetcherThread`).
 
-A transition has its effects in one place: only what is FETCHING is in the fetch session, an error that may pass doubles
-the delay, a failed log is not asked for again. The table itself is in `partition_fetch_state`.
+A transition has its effects in one place: only what is FETCHING is in the fetch session, an error
+that may pass doubles the delay, a failed log is not asked for again. The table itself is in
+`partition_fetch_state`.
 """
 
 import logging
@@ -28,7 +30,8 @@ _FIRST_BACKOFF_MS = 20  # a follower often learns of the election before the lea
 
 
 class FetchTransitions:
-    """The states of all partitions of one source, their session, and what a change of state does."""
+    """The states of all partitions of one source, their session, and what a change
+    of state does."""
 
     def __init__(
         self,
@@ -36,7 +39,9 @@ class FetchTransitions:
         truncate: Callable[[TopicPartition, int], None],
         on_change: Callable[[TopicPartition], None],
     ) -> None:
-        """``backoff_ms`` is the longest delay after an error. For ``truncate`` and ``on_change`` see `Fetcher`."""
+        """``backoff_ms`` is the longest delay after an error.
+
+        For ``truncate`` and ``on_change`` see `Fetcher`."""
         self._backoff_ms = backoff_ms
         self.truncate_log = truncate
         self.on_change = on_change
@@ -62,13 +67,15 @@ class FetchTransitions:
         self.leaving.pop(topic_partition, None)
 
     def delay(self, fetch_state: PartitionFetchState, now_ms: int) -> None:
-        """Wait after an error that may pass: each time twice as long, up to replica.fetch.backoff.ms."""
+        """Wait after an error that may pass: each time twice as long, up to
+        replica.fetch.backoff.ms."""
         fetch_state.backoff_ms = min(max(2 * fetch_state.backoff_ms, _FIRST_BACKOFF_MS), self._backoff_ms)
         fetch_state.until_ms = now_ms + fetch_state.backoff_ms
         self.move(fetch_state, FetchEvent.ERROR)
 
     def refused(self, fetch_state: PartitionFetchState, problem: str, now_ms: int) -> None:
-        """What the source has cannot be copied: wait as after any error, and report it now and then with their number."""
+        """What the source has cannot be copied: wait as after any error, and report it now
+        and then with their number."""
         fetch_state.failures += 1
         if now_ms >= fetch_state.report_ms or fetch_state.failures == 1:
             fetch_state.report_ms = now_ms + _REPORT_EVERY_MS
@@ -96,12 +103,14 @@ class FetchTransitions:
         elif code == ErrorCode.KAFKA_STORAGE_ERROR and fetch_state.state is FetchState.FETCHING:
             self.refused(fetch_state, "the leader cannot read it; its log says why", now_ms)
         else:
-            # The leader does not know yet that it leads, or no longer does: LeaderAndIsr is under way.
+            # The leader does not know yet that it leads, or no longer does:
+            # LeaderAndIsr is under way.
             logger.debug("Partition %s cannot be fetched: %s", fetch_state.topic_partition, ErrorCode(code).name)
             self.delay(fetch_state, now_ms)
 
     def report_fenced(self) -> None:
-        """Log in one line which partitions an answer fenced: after an election there may be thousands."""
+        """Log in one line which partitions an answer fenced: after an election there
+        may be thousands."""
         fenced, self._fenced = self._fenced, []
         if fenced:
             logger.info(
@@ -112,7 +121,9 @@ class FetchTransitions:
             )
 
     def log_failed(self, fetch_state: PartitionFetchState, error: KafkaError) -> None:
-        """Stop copying a partition whose log has failed. After an error of another kind, try again."""
+        """Stop copying a partition whose log has failed.
+
+        After an error of another kind, try again."""
         if fetch_state.partition.log.offline is None:
             logger.error("Partition %s is copied again after an error: %s", fetch_state.topic_partition, error)
             fetch_state.until_ms = 0

@@ -1,18 +1,21 @@
-"""Copies partitions from one other broker, with one fetch at a time (Kafka's `AbstractFetcherThread`).
+"""Copies partitions from one other broker, with one fetch at a time (Kafka's
+`AbstractFetcherThread`).
 
-Each partition goes through the states of `partition_fetch_state`. A fetch names the epoch of our last record; a leader
-whose log diverged from ours before that answers where (KIP-595), we truncate, and the next fetch continues from the new
-end. A source that cannot do that (Kafka before 2.7) is asked where our last epoch ended before the first fetch of each
-leader epoch (OffsetForLeaderEpoch, KIP-101 and KIP-279), again and again until both logs are known to agree. So no record
-is ever appended after one that the leader does not have, and nothing is truncated that it does have. The high watermark
-comes with each answer and is kept within our own log.
+Each partition goes through the states of `partition_fetch_state`. A fetch names the epoch of our
+last record; a leader whose log diverged from ours before that answers where (KIP-595), we truncate,
+and the next fetch continues from the new end. A source that cannot do that (Kafka before 2.7) is
+asked where our last epoch ended before the first fetch of each leader epoch (OffsetForLeaderEpoch,
+KIP-101 and KIP-279), again and again until both logs are known to agree. So no record is ever
+appended after one that the leader does not have, and nothing is truncated that it does have. The
+high watermark comes with each answer and is kept within our own log.
 
-A partition that is behind may be held back by a throttle (KIP-73): it is not asked for while the quota is exceeded.
+A partition that is behind may be held back by a throttle (KIP-73): it is not asked for
+while the quota is exceeded.
 
-A `Fetcher` decides and touches logs, never the network: `request` says what to send, `handle_response` and `failed` take
-what came of it, and so do those of its parts `epochs` and `offsets`. Changes of roles come in
-between (`follow`, `unfollow`); an answer to what was asked before such a change is not applied, because each partition
-remembers what it asked.
+A `Fetcher` decides and touches logs, never the network: `request` says what to send,
+`handle_response` and `failed` take what came of it, and so do those of its parts `epochs` and
+`offsets`. Changes of roles come in between (`follow`, `unfollow`); an answer to what was asked
+before such a change is not applied, because each partition remembers what it asked.
 """
 
 import logging
@@ -82,9 +85,10 @@ class Fetcher:
         *,
         for_in_sync: bool | None = None,
     ) -> None:
-        """``truncate`` truncates a log and records that on disk; ``on_change`` wakes requests that wait for a partition.
+        """``truncate`` truncates a log and records that on disk.
 
-        ``for_in_sync`` says that another fetcher takes what is behind (True), or what is in sync (False); see `leaving`.
+        ``on_change`` wakes requests that wait for a partition. ``for_in_sync`` says that another
+        fetcher takes what is behind (True), or what is in sync (False); see `leaving`.
         """
         self._broker_id = broker_id
         self._limits = limits
@@ -97,11 +101,13 @@ class Fetcher:
         self._leaving = transitions.leaving
         self.epochs = EpochAlignment(broker_id, transitions)
         self.offsets = OffsetAlignment(broker_id, transitions)
-        # A work list, so that a fetch looks at what has changed only: those whose log may have to be synced before it.
+        # A work list, so that a fetch looks at what has changed only: those whose log may
+        # have to be synced before it.
         self._unsynced: dict[TopicPartition, None] = {}
         self._with_new_epochs: list[PartitionLog] = []
         self._without_id: set[TopicPartition] = set()
-        self._with_loss: dict[TopicPartition, int] = {}  # the high watermark that the leader named last
+        # The high watermark that the leader named last.
+        self._with_loss: dict[TopicPartition, int] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -126,8 +132,9 @@ class Fetcher:
     def follow(self, partition: Partition) -> None:
         """Copy a partition in its present leader epoch.
 
-        A log without any epoch holds records that cannot be compared: it goes back to its high watermark. No record can be of a
-        later epoch than the partition: those that say so are damaged, and are copied again.
+        A log without any epoch holds records that cannot be compared: it goes back to its high
+        watermark. No record can be of a later epoch than the partition: those that say so are
+        damaged, and are copied again.
         """
         topic_partition = partition.topic_partition
         self.unfollow(topic_partition)
@@ -150,7 +157,9 @@ class Fetcher:
         self._admit(PartitionFetchState(partition))
 
     def take_over(self, other: "Fetcher", topic_partition: TopicPartition) -> None:
-        """Copy what ``other`` copied from the same source until now. An answer on its way there is not applied."""
+        """Copy what ``other`` copied from the same source until now.
+
+        An answer on its way there is not applied."""
         fetch_state = other.unfollow(topic_partition)
         if fetch_state is None:
             raise KeyError(topic_partition)
@@ -178,9 +187,10 @@ class Fetcher:
     # Time
 
     def wake(self, now_ms: int) -> int | None:
-        """End the delays that are over; returns how long until the next is (None: nothing is delayed).
+        """End the delays that are over.
 
-        A partition that is behind and throttled is delayed while the quota is exceeded.
+        Returns how long until the next is (None: nothing is delayed). A partition that is behind
+        and throttled is delayed while the quota is exceeded.
         """
         next_ms = None
         for fetch_state in tuple(self._states.within(FetchState.DELAYED).values()):
@@ -194,7 +204,9 @@ class Fetcher:
         return next_ms
 
     def _throttle(self, now_ms: int) -> bool:
-        """Delay what the next fetch would name and the quota forbids; False when there is nothing of that kind."""
+        """Delay what the next fetch would name and the quota forbids.
+
+        False when there is nothing of that kind."""
         found = False
         for topic_partition in (*self._states.within(FetchState.STARTING), *self._session.changed_partitions()):
             fetch_state = self._states.get(topic_partition)
@@ -219,7 +231,8 @@ class Fetcher:
         return bool(self._states.within(FetchState.FETCHING) or self._states.within(FetchState.STARTING))
 
     def unsynced(self) -> list[PartitionLog]:
-        """The logs to sync before the next `request`: it says that we have what the topic wants on stable storage."""
+        """The logs to sync before the next `request`: it says that we have what the topic
+        wants on stable storage."""
         logs = []
         for topic_partition in tuple(self._unsynced):
             fetch_state = self._states.get(topic_partition)
@@ -231,19 +244,22 @@ class Fetcher:
         return logs
 
     def take_logs_with_new_epochs(self) -> list[PartitionLog]:
-        """The logs to which records of another leader epoch came since the last call: their epochs are to be written."""
+        """The logs to which records of another leader epoch came since the last call: their
+        epochs are to be written."""
         logs, self._with_new_epochs = self._with_new_epochs, []
         return logs
 
     def fetch_version(self, highest: int) -> int:
         """The version of the next fetch, from the highest that the source knows.
 
-        From version 13 on a fetch names topics by their ids, so it needs the id of every partition's topic.
+        From version 13 on a fetch names topics by their ids, so it needs the id of
+        every partition's topic.
         """
         return min(highest, _TOPIC_IDS_VERSION - 1) if self._without_id else highest
 
     def speak(self, version: int) -> None:
-        """The next fetch is of this version: begin with what is STARTING, by fetching or by truncating.
+        """The next fetch is of this version: begin with what is STARTING, by
+        fetching or by truncating.
 
         With the first thousand, if there are more: see `FetchSessionHandler`.
         """
@@ -258,10 +274,11 @@ class Fetcher:
                 self._transitions.move(fetch_state, FetchEvent.DIVERGENCE_IS_UNKNOWN)
 
     def request(self, version: int, broker_epoch: int, wait_ms: int) -> Task[FetchRequest]:
-        """The next fetch, delayed by the leader for ``wait_ms`` at most, or not at all if there is more to ask for.
+        """The next fetch, delayed by the leader for ``wait_ms`` at most, or not at all if
+        there is more to ask for.
 
-        What leaves between two partitions is not named, and forgotten with the next request. One call of `handle_response` or
-        `failed` follows.
+        What leaves between two partitions is not named, and forgotten with the next request. One
+        call of `handle_response` or `failed` follows.
         """
         self.speak(version)
         limits = self._limits
@@ -315,8 +332,9 @@ class Fetcher:
         return request
 
     def handle_response(self, response: FetchResponse, version: int, now_ms: int, wall_ms: int) -> Task[bool]:
-        """Append what came; roles may change between two partitions. False when the source refused the session: the next
-        request goes without it."""
+        """Append what came; roles may change between two partitions.
+
+        False when the source refused the session: the next request goes without it."""
         if not self._session.handle_response(response.session_id, response.error_code):
             return False
         fetching = self._states.within(FetchState.FETCHING)
@@ -378,7 +396,9 @@ class Fetcher:
             self._transitions.succeeded(fetch_state)
 
     def _truncate(self, fetch_state: PartitionFetchState, data: PartitionData) -> bool:
-        """Truncate to where the leader says that our log left its own. Returns whether it says so. Raises `KafkaError`."""
+        """Truncate to where the leader says that our log left its own.
+
+        Returns whether it says so. Raises `KafkaError`."""
         diverging, log = data.diverging_epoch, fetch_state.partition.log
         if diverging is None or diverging.epoch < 0:
             return False
@@ -403,11 +423,13 @@ class Fetcher:
             self._on_change(topic_partition)
 
     def _reconsider_loss(self, fetch_state: PartitionFetchState, data: PartitionData) -> None:
-        """Forget what a log has lost, if the leader's high watermark shows that the log has it again.
+        """Forget what a log has lost, if the leader's high watermark shows that the
+        log has it again.
 
-        The leader's high watermark alone does not say so: one that was elected or started just now may not know it yet. But
-        whenever the high watermark moves, each member of the in-sync set has all below it. So a log that is as long as it
-        once was is whole at a high watermark that has moved since we follow.
+        The leader's high watermark alone does not say so: one that was elected or started just now
+        may not know it yet. But whenever the high watermark moves, each member of the in-sync set
+        has all below it. So a log that is as long as it once was is whole at a high watermark that
+        has moved since we follow.
         """
         log, high_watermark = fetch_state.partition.log, data.high_watermark
         if fetch_state.state is not FetchState.FETCHING or log.lost_data is None or _is_diverging(data):
@@ -422,10 +444,12 @@ class Fetcher:
             self._forget_loss(fetch_state)
 
     def _reconsider_losses(self, response: FetchResponse) -> None:
-        """Forget what logs have lost that end where their leader ends: it had no records for them, and for no other partition.
+        """Forget what logs have lost that end where their leader ends: it had no records for them,
+        and for no other partition.
 
-        Records of other partitions may have left no room for theirs. In a fetch session the response need not name such a
-        log: then its leader's high watermark is the one that the session named last.
+        Records of other partitions may have left no room for theirs. In a fetch session the
+        response need not name such a log: then its leader's high watermark is the one that
+        the session named last.
         """
         if any(data.records for topic in response.responses for data in topic.partitions):
             return
@@ -454,7 +478,9 @@ def _bytes(records: "Buffer | FileSlice") -> Buffer:
 
 
 def _append(partition: Partition, records: Buffer, wall_ms: int, leader_epoch: int) -> int:
-    """Append a leader's batches; returns the epoch of the last. Raises `KafkaError`, `UnexpectedOffsetError`."""
+    """Append a leader's batches; returns the epoch of the last.
+
+    Raises `KafkaError`, `UnexpectedOffsetError`."""
     log = partition.log
     info = log.append_as_follower(records, now_ms=wall_ms, leader_epoch=leader_epoch)
     partition.counters.replication_bytes_in += len(records)

@@ -1,24 +1,30 @@
-"""Whether a follower lets its records go because the leader's log begins later. Kafka: no counterpart.
+"""Whether a follower lets its records go because the leader's log begins later.
 
-A log start rises for a reason: records get old (retention.ms), the log gets large (retention.bytes), or DeleteRecords. While a
-follower fetches, a rise is a thing that its leader does, and is followed at once. But a leader may also begin late when
-it comes to lead: because of what happened while the follower was away, or because its disk has lost the beginning of the
-log. Then the follower's records may be the last that there are. So the first response in each leader epoch is compared
-with the follower's own log:
+Kafka: no counterpart.
+
+A log start rises for a reason: records get old (retention.ms), the log gets large
+(retention.bytes), or DeleteRecords. While a follower fetches, a rise is a thing that its leader
+does, and is followed at once. But a leader may also begin late when it comes to lead: because of
+what happened while the follower was away, or because its disk has lost the beginning of the log.
+Then the follower's records may be the last that there are. So the first response in each leader
+epoch is compared with the follower's own log:
 
     age or size explains the start           followed, as Kafka does
-    it lies inside a segment                 followed, with a warning: DeleteRecords leaves such a start, a lost segment does not
+    it lies inside a segment                 followed, with a warning: DeleteRecords leaves such a
+                                             start, a lost segment does not
     it lies where one of our segments ends   an error counts the records, and they are kept here
     it lies where our log ends               followed, with a warning
 
-The end of our last segment, which is our log's end, is left out on purpose, also once a fetch has moved it on: DeleteRecords up to
-the high watermark, its usual form, leaves that start while a topic is idle, and deleted records must not come back with a
-replica that was away. A leader that has lost the segments before that offset has another start: it finds the loss by its
-leader epochs when it starts, and its log start stays where it was (`barnabas.log.missing_records`).
+The end of our last segment, which is our log's end, is left out on purpose, also once a fetch has
+moved it on: DeleteRecords up to the high watermark, its usual form, leaves that start while a topic
+is idle, and deleted records must not come back with a replica that was away. A leader that has lost
+the segments before that offset has another start: it finds the loss by its leader epochs when it
+starts, and its log start stays where it was (`barnabas.log.missing_records`).
 
-A follower that keeps more than its leader is in sync all the same. It deletes the records when its own retention does, or as
-soon as the leader's start rises further. Without the leader's reason a log that ends before the leader's start cannot be
-continued: it is restarted there, and the error counts what goes.
+A follower that keeps more than its leader is in sync all the same. It deletes the records when
+its own retention does, or as soon as the leader's start rises further. Without the leader's
+reason a log that ends before the leader's start cannot be continued: it is restarted there, and
+the error counts what goes.
 """
 
 import logging
@@ -36,9 +42,10 @@ _LARGER = 4
 
 
 def held_start(log: PartitionLog, leader_start: int, leader_end: int, wall_ms: int) -> int:
-    """The leader's start up to which the follower keeps its records, -1 for none. Reports what is kept or unclear.
+    """The leader's start up to which the follower keeps its records, -1 for none.
 
-    ``leader_end`` is an offset that the leader's log has reached. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+    Reports what is kept or unclear. ``leader_end`` is an offset that the leader's log has reached.
+    Raises `KafkaError` KAFKA_STORAGE_ERROR.
     """
     start, end = log.log_start_offset, log.log_end_offset
     if leader_start <= start or start == end or _is_explained(log, leader_start, leader_end, wall_ms):
@@ -99,7 +106,8 @@ def _is_explained(log: PartitionLog, leader_start: int, leader_end: int, wall_ms
             if log.segments.end_of(at, log.log_end_offset) <= leader_start and segment.size
         ]
         if config.retention_bytes >= 0:
-            # Retention by size leaves at least so many bytes. The leader has what we have not fetched yet, too.
+            # Retention by size leaves at least so many bytes. The leader has what we
+            # have not fetched yet, too.
             kept_bytes = log.segments.size_bytes - sum(segment.size for segment in below)
             if kept_bytes + _missing_bytes(log, leader_end) >= config.retention_bytes:
                 return True
@@ -109,6 +117,7 @@ def _is_explained(log: PartitionLog, leader_start: int, leader_end: int, wall_ms
 
 
 def _missing_bytes(log: PartitionLog, leader_end: int) -> int:
-    """At most how many bytes of the leader's log are not here, by the average size of our records."""
+    """At most how many bytes of the leader's log are not here, by the average size
+    of our records."""
     size_bytes, offsets = log.segments.size_bytes, log.log_end_offset - log.segments.start_offset
     return _LARGER * size_bytes * max(0, leader_end - log.log_end_offset) // max(1, offsets)

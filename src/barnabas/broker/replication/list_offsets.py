@@ -19,15 +19,16 @@ def offset_for_timestamp(
 ) -> Task[TimestampOffset | None]:
     """The record that a reader finds; None when there is none that it may see.
 
-    Right after an election, while the high watermark has not reached the new epoch, only replicas (LOG_END) can know the
-    end. Raises `KafkaError`: OFFSET_NOT_AVAILABLE,
-    NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+    Right after an election, while the high watermark has not reached the new epoch, only replicas
+    (LOG_END) can know the end. Raises `KafkaError`: OFFSET_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER,
+    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
     """
     log = partition.readable_log(current_leader_epoch, only_leader=only_leader)
     found = None
     if timestamp_ms not in (LATEST, LATEST_TIERED):
         found = yield from log.offset_for_timestamp(timestamp_ms)
-        log = partition.readable_log(current_leader_epoch, only_leader=only_leader)  # it may no longer lead
+        # Raises if this broker no longer leads.
+        log = partition.readable_log(current_leader_epoch, only_leader=only_leader)
     role = partition.role
     is_behind = isolation != LOG_END and isinstance(role, Leader) and role.epoch_start_offset > log.high_watermark
     end = upper_bound(log, isolation)

@@ -1,10 +1,13 @@
-"""Brings a follower's log to an offset and an epoch that its leader has, so that fetches can begin or continue.
+"""Brings a follower's log to an offset and an epoch that its leader has, so that
+fetches can begin or continue.
 
-`EpochAlignment` serves partitions that are TRUNCATING: a source that speaks a Fetch before version 12 is asked where our
-last epoch ended (OffsetForLeaderEpoch, KIP-101, KIP-279). `OffsetAlignment` serves those that are LOCATING: the leader does
-not have our offset, and is asked where its log begins and ends (ListOffsets).
+`EpochAlignment` serves partitions that are TRUNCATING: a source that speaks a Fetch before version
+12 is asked where our last epoch ended (OffsetForLeaderEpoch, KIP-101, KIP-279). `OffsetAlignment`
+serves those that are LOCATING: the leader does not have our offset, and is asked where its log
+begins and ends (ListOffsets).
 
-In Kafka: `AbstractFetcherThread.truncateToEpochEndOffsets` and `AbstractFetcherThread.fetchOffsetAndTruncate`.
+In Kafka: `AbstractFetcherThread.truncateToEpochEndOffsets` and
+`AbstractFetcherThread.fetchOffsetAndTruncate`.
 """
 
 import logging
@@ -115,7 +118,9 @@ class OffsetAlignment:
         return bool(self._transitions.states.within(FetchState.LOCATING))
 
     def request(self, timestamp: int) -> ListOffsetsRequest:
-        """Where the leaders' logs end (`LATEST`) or begin (`EARLIEST`); ask in the reverse order of these two."""
+        """Where the leaders' logs end (`LATEST`) or begin (`EARLIEST`).
+
+        Ask in the reverse order of these two."""
         topics: dict[str, ListOffsetsTopic] = {}
         for (name, index), fetch_state in self._transitions.states.within(FetchState.LOCATING).items():
             topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
@@ -127,7 +132,8 @@ class OffsetAlignment:
         return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
 
     def handle_response(self, timestamp: int, response: ListOffsetsResponse, now_ms: int, wall_ms: int) -> None:
-        """Note the leader's start, or, with its end known too, move to an offset from which fetching can continue."""
+        """Note the leader's start, or, with its end known too, move to an offset from
+        which fetching can continue."""
         locating = self._transitions.states.within(FetchState.LOCATING)
         for topic in response.topics:
             for data in topic.partitions:
@@ -150,9 +156,10 @@ class OffsetAlignment:
     def _relocate(self, fetch_state: PartitionFetchState, leader_end: int, wall_ms: int) -> None:
         """Move to an offset that the leader has.
 
-        If the leader's log ends before ours (it lost records, or was elected out of sync), truncate to its end. If it
-        begins after ours ends, restart our log at its start. This is the second place where a follower decides to truncate;
-        the first, by leader epochs, is `offset_truncation`.
+        If the leader's log ends before ours (it lost records, or was elected out of sync),
+        truncate to its end. If it begins after ours ends, restart our log at its start. This
+        is the second place where a follower decides to truncate; the first, by leader epochs,
+        is `offset_truncation`.
         """
         topic_partition, log = fetch_state.topic_partition, fetch_state.partition.log
         try:
@@ -165,7 +172,8 @@ class OffsetAlignment:
                     log.truncate_fully_and_start_at(max(fetch_state.leader_start, 0))
             elif fetch_state.leader_start > log.log_end_offset:
                 report_restart(log, fetch_state.leader_start, leader_end, wall_ms)
-                # First, because this lowers the checkpoints: a crash in the middle of the rest must not look like a loss.
+                # First, because this lowers the checkpoints: a crash in the middle of the rest
+                # must not look like a loss.
                 self._transitions.truncate_log(topic_partition, log.log_start_offset)
                 log.truncate_fully_and_start_at(fetch_state.leader_start)
         except KafkaError as error:

@@ -21,8 +21,8 @@ class ReplicaDescription:
     topic_partition: TopicPartition
     size_bytes: int
     offset_lag: int
-    """How far the log's end is behind the high watermark; a future log's behind the end of the current one. -1 where
-    that is not known."""
+    """How far the log's end is behind the high watermark; a future log's behind the end of the
+    current one. -1 where that is not known."""
     is_future: bool
 
 
@@ -40,7 +40,9 @@ class LogDirDescription:
 def describe_log_dirs(
     replicas: ReplicaManager, log_dirs: LogDirs, files: Files, wanted: AbstractSet[TopicPartition] | None
 ) -> Task[list[LogDirDescription]]:
-    """All log dirs with the wanted replicas, or with all (None). One whose disk cannot be asked goes offline."""
+    """All log dirs with the wanted replicas, or with all (None).
+
+    One whose disk cannot be asked goes offline."""
     found = []
     for described in (yield from log_dirs.describe()):
         is_offline = described.error is not None

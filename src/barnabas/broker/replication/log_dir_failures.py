@@ -1,4 +1,5 @@
-"""The consequences of a failed log dir: its replicas lose their roles, and the controller is informed.
+"""The consequences of a failed log dir: its replicas lose their roles, and the
+controller is informed.
 
 In Kafka: `ReplicaManager.handleLogDirFailure`, the thread `LogDirFailureHandler`, and
 `KafkaZkClient.propagateLogDirEvent`. When the last log dir fails, the broker stops.
@@ -56,11 +57,14 @@ class LogDirFailures:
 
     def _give_up_replicas(self) -> None:
         self._replicas.lose_offline()
-        if self._is_registered():  # otherwise the controller learns it from the response to its first LeaderAndIsr
+        # Otherwise the controller learns it from the response to its first LeaderAndIsr.
+        if self._is_registered():
             self._start(self._report())
 
     def _report(self) -> Steps[None]:
-        """Report to the controller that some of our replicas are offline. Repeated until it succeeds; idempotent."""
+        """Report to the controller that some of our replicas are offline.
+
+        Repeated until it succeeds; idempotent."""
         event = Create(
             f"{LOG_DIR_EVENTS}/log_dir_event_",
             encode_log_dir_event(self._broker_id),

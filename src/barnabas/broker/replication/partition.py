@@ -1,16 +1,21 @@
-"""This broker's replica of a partition, and the role that the controller gave it. Kafka: `kafka.cluster.Partition`.
+"""This broker's replica of a partition, and the role that the controller gave it.
 
-A `Partition` is a log and a role. The role is a `Leader`, which takes appends and moves the high watermark, or a
-`Follower`, which knows the broker to fetch from. LeaderAndIsr changes the role. Three epochs fence stale requests:
+Kafka: `kafka.cluster.Partition`.
 
-- the leader epoch grows with every election; requests of clients and followers with another one are refused,
+A `Partition` is a log and a role. The role is a `Leader`, which takes appends and moves the high
+watermark, or a `Follower`, which knows the broker to fetch from. LeaderAndIsr changes the role.
+Three epochs fence stale requests:
+
+- the leader epoch grows with every election; requests of clients and followers with
+  another one are refused,
 - the partition epoch (the version of the state znode) grows with every write of leader or ISR,
-- the controller epoch grows with every new controller (checked by the `ReplicaManager` for whole requests).
+- the controller epoch grows with every new controller (checked by the
+  `ReplicaManager` for whole requests).
 
-Every member of the ISR has all records below the high watermark. It is the smallest log end offset of the leader, the
-followers in the ISR (including those of a proposed ISR, so the set only becomes stricter while a change is in flight), and
-the followers that are caught up and will join. It never falls while a leader leads. With one replica it is the
-log end offset.
+Every member of the ISR has all records below the high watermark. It is the smallest log end offset
+of the leader, the followers in the ISR (including those of a proposed ISR, so the set only becomes
+stricter while a change is in flight), and the followers that are caught up and will join. It never
+falls while a leader leads. With one replica it is the log end offset.
 """
 
 from collections.abc import Callable
@@ -60,8 +65,9 @@ class StateChange:
 class FetchSessionActivity:
     """When a follower last fetched in a session, for any partition.
 
-    A fetch session skips partitions that have not changed. A follower that had all of such a partition still has all of
-    it at each later fetch that skips it, because an append is a change. So this one time holds for all of them.
+    A fetch session skips partitions that have not changed. A follower that had all of such a
+    partition still has all of it at each later fetch that skips it, because an append is a change.
+    So this one time holds for all of them.
     """
 
     last_fetch_ms: int = 0
@@ -74,7 +80,8 @@ class FollowerProgress:
     log_start_offset: int = -1
     log_end_offset: int = -1
     last_caught_up_ms: int = 0
-    """When it last had all that the leader had, by the fetches that included this partition; see `caught_up_ms`."""
+    """When it last had all that the leader had, by the fetches that included this
+    partition; see `caught_up_ms`."""
     last_fetch_ms: int = 0
     last_fetch_leader_end_offset: int = 0
     broker_epoch: int = -1
@@ -116,7 +123,9 @@ class FollowerProgress:
         self.last_fetch_ms = now_ms
 
     def begin_epoch(self, *, in_sync: bool, leader_end_offset: int, now_ms: int) -> None:
-        """Keep what is known of the follower's log when the same leader has a new epoch; reset the time it was caught up."""
+        """Keep what is known of the follower's log when the same leader has a new epoch.
+
+        Reset the time it was caught up."""
         self.last_caught_up_ms = self.last_fetch_ms = now_ms if in_sync else 0
         self.last_fetch_leader_end_offset = leader_end_offset
         self.session_activity = None
@@ -139,9 +148,9 @@ class Leader:
     leaving: dict[int, int] = field(default_factory=dict)
     """The log end offsets of members of the ISR that are no replicas any more.
 
-    At the end of a reassignment the controller takes them out of the replicas first and out of the ISR in its next write.
-    What commits in between must be in their logs too: a new controller could still elect one of them. (Kafka's leader
-    forgets them at once.)"""
+    At the end of a reassignment the controller takes them out of the replicas first and out of the
+    ISR in its next write. What commits in between must be in their logs too: a new controller could
+    still elect one of them. (Kafka's leader forgets them at once.)"""
 
     @property
     def maximal_isr(self) -> frozenset[int]:
@@ -149,7 +158,8 @@ class Leader:
         return self.isr | self.pending_isr if self.pending_isr else self.isr
 
     def can_join(self, broker_id: int, high_watermark: int) -> bool:
-        """Whether a follower outside the set has all committed records and all records from before this epoch."""
+        """Whether a follower outside the set has all committed records and all
+        records from before this epoch."""
         if self.pending_isr is not None or broker_id in self.isr:
             return False
         end = self.followers[broker_id].log_end_offset
@@ -160,13 +170,15 @@ class Leader:
     ) -> frozenset[int] | None:
         """The set without the members that lag; None when all may stay (Kafka's maybeShrinkIsr).
 
-        `ReplicaManager.shrink_isrs` calls this every half of replica.lag.time.max.ms, `AlterPartitionManager` sends the
-        result to the controller, and `controller.isr_change` writes it. So no set changes before the znode does.
+        `ReplicaManager.shrink_isrs` calls this every half of replica.lag.time.max.ms,
+        `AlterPartitionManager` sends the result to the controller, and `controller.isr_change`
+        writes it. So no set changes before the znode does.
 
         A member also leaves the set without its leader: the controller removes a broker that died
-        (`controller.replica_state_machine`) or shuts down (`elect_for_shutdown`), and an election for an offline partition
-        keeps live members only, or the unclean leader alone (`elect_offline`). A broker that lost records removes itself
-        before it registers (`membership.isr_withdrawal`).
+        (`controller.replica_state_machine`) or shuts down (`elect_for_shutdown`), and an election
+        for an offline partition keeps live members only, or the unclean leader alone
+        (`elect_offline`). A broker that lost records removes itself before it registers
+        (`membership.isr_withdrawal`).
         """
         if len(self.isr) < 2 or self.pending_isr is not None:
             return None
@@ -328,19 +340,25 @@ class Partition:
     # Checks before the log is used
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Reject requests with a different leader epoch (KIP-320). -1 means that the client does not know the epoch."""
+        """Reject requests with a different leader epoch (KIP-320).
+
+        -1 means that the client does not know the epoch."""
         if epoch != NO_LEADER_EPOCH and epoch != self.leader_epoch:
             if epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def check_topic_id(self, topic_id: Uuid) -> None:
-        """Raise INCONSISTENT_TOPIC_ID for the id of another topic of this name; `ZERO_UUID` stands for none."""
+        """Raise INCONSISTENT_TOPIC_ID for the id of another topic of this name.
+
+        `ZERO_UUID` stands for none."""
         if topic_id != ZERO_UUID and self.log.topic_id not in (ZERO_UUID, topic_id):
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
 
     def check_follower(self, replica_id: int, leader_epoch: int) -> bool:
-        """Raise `KafkaError` unless this broker leads and the replica is one, in this leader epoch; returns whether it is in the ISR."""
+        """Raise `KafkaError` unless this broker leads and the replica is one, in this leader epoch.
+
+        Returns whether it is in the ISR."""
         self.check_leader_epoch(leader_epoch)
         role = self.leading()
         if replica_id not in role.followers:
@@ -373,8 +391,8 @@ class Partition:
     def check_append(self, acks: int) -> None:
         """Whether this replica takes appends now. Raises `KafkaError`.
 
-        NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS for acks -1 and an in-sync set below min.insync.replicas.
-        In Kafka: `Partition.appendRecordsToLeader`.
+        NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS for acks -1 and an in-sync set below
+        min.insync.replicas. In Kafka: `Partition.appendRecordsToLeader`.
         """
         role = self.role
         if type(role) is not Leader:
@@ -387,10 +405,12 @@ class Partition:
             )
 
     def acknowledgement(self, last_offset: int, acks: int) -> ErrorCode | None:
-        """NONE when records up to an offset may be acknowledged, None while that must wait, else why they never will be.
+        """NONE when records up to an offset may be acknowledged, None while that must wait,
+        else why they never will be.
 
-        acks -1 waits until all in-sync replicas have them, -1 and 1 for this broker's own disk where the topic's settings ask
-        for a sync. In Kafka: `Partition.checkEnoughReplicasReachOffset`.
+        acks -1 waits until all in-sync replicas have them, -1 and 1 for this broker's own disk
+        where the topic's settings ask for a sync. In Kafka:
+        `Partition.checkEnoughReplicasReachOffset`.
         """
         role, log = self.role, self.log
         if log.offline is not None:
@@ -406,7 +426,8 @@ class Partition:
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.is_under_min_isr(role) else ErrorCode.NONE
 
     def is_under_min_isr(self, role: Leader) -> bool:
-        """Whether the in-sync set is smaller than min.insync.replicas, or than all replicas if there are fewer of them."""
+        """Whether the in-sync set is smaller than min.insync.replicas, or than all replicas if
+        there are fewer of them."""
         return len(role.isr) < min(self.log.config.min_insync_replicas, len(role.followers) + 1)
 
     def is_at_min_isr(self, role: Leader) -> bool:
@@ -418,7 +439,9 @@ class Partition:
     def advance_high_watermark(
         self, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = always_alive
     ) -> bool:
-        """Raise the high watermark as far as the in-sync replicas allow; True when it moved. Leaders only."""
+        """Raise the high watermark as far as the in-sync replicas allow; True when it moved.
+
+        Leaders only."""
         role = self.role
         if type(role) is not Leader:
             return False
@@ -430,7 +453,8 @@ class Partition:
                 return False
             end = role.committable_offset(end, now_ms, lag_time_max_ms, is_alive)
         if log.config.flush_before_ack:
-            # Records that must survive a power failure count only when they are on stable storage here, too.
+            # Records that must survive a power failure count only when they are on
+            # stable storage here, too.
             end = min(end, log.durability.durable_offset)
         if end <= bounds.high_watermark:
             return False
@@ -438,9 +462,11 @@ class Partition:
         return True
 
     def all_in_sync_have(self, end_offset: int) -> bool:
-        """Whether all in-sync replicas have all records below an offset, so that the next leader has them, too.
+        """Whether all in-sync replicas have all records below an offset, so that the
+        next leader has them, too.
 
-        The high watermark says less: it stays where it is below min.insync.replicas. False where another broker leads.
+        The high watermark says less: it stays where it is below min.insync.replicas. False
+        where another broker leads.
         """
         role, log = self.role, self.log
         if type(role) is not Leader:
@@ -457,7 +483,9 @@ class Partition:
         )
 
     def low_watermark(self, alive: frozenset[int] | set[int]) -> int:
-        """The smallest log start offset of the live replicas, which DeleteRecords waits for. Leaders only."""
+        """The smallest log start offset of the live replicas, which DeleteRecords waits for.
+
+        Leaders only."""
         role = self.leading()
         lowest = self.log.log_start_offset
         for broker_id, follower in role.followers.items():

@@ -1,10 +1,13 @@
-"""The state of one partition that this broker copies (Kafka's PartitionFetchState, AbstractFetcherThread).
+"""The state of one partition that this broker copies (Kafka's PartitionFetchState,
+AbstractFetcherThread).
 
-A partition is followed in one leader epoch and goes through the states of `FETCH_TRANSITIONS`. The table is the only place that
-says what may come after what: a transition that it does not have raises `IllegalTransitionError`, and the picture in
-docs/explanation/how-replication-works.md is drawn from it. A new leader epoch begins with a new `PartitionFetchState`.
+A partition is followed in one leader epoch and goes through the states of `FETCH_TRANSITIONS`. The
+table is the only place that says what may come after what: a transition that it does not have
+raises `IllegalTransitionError`, and the picture in docs/explanation/how-replication-works.md is
+drawn from it. A new leader epoch begins with a new `PartitionFetchState`.
 
-`PartitionFetchStates` keeps the partitions of one source by state, so that a fetch costs what has changed and not what exists.
+`PartitionFetchStates` keeps the partitions of one source by state, so that a fetch costs what has
+changed and not what exists.
 """
 
 from collections.abc import Mapping
@@ -31,7 +34,8 @@ class FetchState(Enum):
     STARTING = "Starting"
     """It may be fetched, once it is known which version of Fetch the source speaks."""
     TRUNCATING = "Truncating"
-    """The source is asked where our last epoch ended, because it speaks a Fetch that cannot say where logs diverge."""
+    """The source is asked where our last epoch ended, because it speaks a Fetch that
+    cannot say where logs diverge."""
     FETCHING = "Fetching"
     LOCATING = "Locating"
     """The source is asked where its log begins and ends, because it does not have our offset."""
@@ -92,7 +96,9 @@ FETCH_TRANSITIONS: Mapping[FetchState, Mapping[FetchEvent, FetchState]] = {
 
 
 class PartitionFetchState:
-    """One partition that is copied, in one leader epoch. Only `PartitionFetchStates` changes ``state``."""
+    """One partition that is copied, in one leader epoch.
+
+    Only `PartitionFetchStates` changes ``state``."""
 
     __slots__ = (
         "backoff_ms",
@@ -119,7 +125,8 @@ class PartitionFetchState:
         self.partition = partition
         self.topic_partition = partition.topic_partition
         self.topic_id = partition.topic_id
-        """As the fetch session names it: an id that is learned later counts from the next leader epoch on."""
+        """As the fetch session names it: an id that is learned later counts from the
+        next leader epoch on."""
         self.leader_epoch = partition.leader_epoch
         self.last_epoch = partition.log.leader_epochs.latest_epoch
         self.state = FetchState.STARTING
@@ -131,7 +138,8 @@ class PartitionFetchState:
         self.first_high_watermark: int | None = None
         """The leader's high watermark when our log, which has lost records, first reached it."""
         self.held_start: int | None = None
-        """The leader's start up to which we keep our records (see `leader_start`); None until its first response."""
+        """The leader's start up to which we keep our records (see `leader_start`); None
+        until its first response."""
         self.until_ms = 0
         """The end of the delay, while DELAYED."""
         self.requested_offset = UNKNOWN
@@ -141,10 +149,12 @@ class PartitionFetchState:
         self.requested_epoch = UNKNOWN
         """The epoch whose end the source was asked for, while TRUNCATING."""
         self.is_aligned = False
-        """Whether our log is known to be a prefix of the log of a source that does not report diverging epochs."""
+        """Whether our log is known to be a prefix of the log of a source that does not
+        report diverging epochs."""
         self.is_in_sync = True
-        """Whether the last answer left us at the high watermark. Until the first answer we may be there: a throttle that
-        kept us from fetching would push members out of the in-sync set after an election."""
+        """Whether the last answer left us at the high watermark. Until the first answer we
+        may be there: a throttle that kept us from fetching would push members out of the
+        in-sync set after an election."""
         self.leader_start = UNKNOWN
         """Where the leader's log begins, while LOCATING."""
 
@@ -184,7 +194,9 @@ class PartitionFetchStates:
         return fetch_state
 
     def move(self, fetch_state: PartitionFetchState, event: FetchEvent) -> None:
-        """Make the transition of ``event``; raises `IllegalTransitionError` where the table has none."""
+        """Make the transition of ``event``.
+
+        Raises `IllegalTransitionError` where the table has none."""
         after = FETCH_TRANSITIONS[fetch_state.state].get(event)
         if after is None:
             raise IllegalTransitionError(

@@ -1,15 +1,19 @@
 """What a Produce request asks for, the rules that it must keep, and its appends to the logs.
 
-A `Produce` says what is to be done, whichever reader read it from the request's bytes (`barnabas.broker.apis.produce`). `append` does it,
-for all requests that arrived together, and leaves a `BatchOutcome` for each of their partitions.
+A `Produce` says what is to be done, whichever reader read it from the request's bytes
+(`barnabas.broker.apis.produce`). `append` does it, for all requests that arrived together, and
+leaves a `BatchOutcome` for each of their partitions.
 
-- Each batch is decided here: what the request may ask for (`check_request`), for a topic (`check_topic`) and with a batch
-  (`check_attributes`), whether this broker takes appends there (`ReplicaManager.appendable`), and what the log makes of the batch.
-- The batches of one partition that come one after the other are a run: they become one write. A batch about which the
-  log must decide more than its offsets is appended by itself, behind those before it.
+- Each batch is decided here: what the request may ask for (`check_request`), for a topic
+  (`check_topic`) and with a batch (`check_attributes`), whether this broker takes appends there
+  (`ReplicaManager.appendable`), and what the log makes of the batch.
+- The batches of one partition that come one after the other are a run: they become one write.
+  A batch about which the log must decide more than its offsets is appended by itself, behind
+  those before it.
 - A failure is the outcome of its batch, or of all batches of its write. The others are appended.
-- The records of some batches take long to check. That is done in a thread, after what comes before them has been written. The
-  request keeps its turn: nothing that came behind it on its connection is read meanwhile.
+- The records of some batches take long to check. That is done in a thread, after what comes
+  before them has been written. The request keeps its turn: nothing that came behind it on its
+  connection is read meanwhile.
 
 In Kafka: `ReplicaManager.appendRecords` and `appendToLocalLog`, `ProduceRequest.validateRecords`.
 """
@@ -46,7 +50,8 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _RECORDS_A_TURN = 2_048
-"""Some 2 ms. A count, because what was taken is written before others have their turn: one write for each of them."""
+"""Some 2 ms. A count, because what was taken is written before others have their turn:
+one write for each of them."""
 _A_WRITE = 128
 """A log's first write, which opens files, takes as long as checking this many records."""
 _NO_RECORDS = memoryview(b"")
@@ -103,7 +108,8 @@ class Appended:
         self.log_append_time_ms = -1
         self.log_start_offset = -1
         self.is_durable = False
-        """Whether the records are in the log, as durable as the topic asks for before they are acknowledged."""
+        """Whether the records are in the log, as durable as the topic asks for
+        before they are acknowledged."""
 
 
 BatchOutcome = tuple[Appended, int, int]
@@ -128,7 +134,8 @@ class Produce:
         batches: list[Batch],
         borrows: bool,
     ) -> None:
-        """``borrows`` says whether the batches lie in a connection's buffer, which is used again in the next turn."""
+        """``borrows`` says whether the batches lie in a connection's buffer, which is
+        used again in the next turn."""
         self.options = options
         self.topics = topics
         self.partitions = partitions
@@ -163,7 +170,9 @@ class Produce:
         return True
 
     def own_batches(self) -> bool:
-        """Copy what is not appended yet out of the connection's buffer. Returns whether that was to be done."""
+        """Copy what is not appended yet out of the connection's buffer.
+
+        Returns whether that was to be done."""
         if not self._borrows:
             return False
         self._borrows = False
@@ -176,8 +185,9 @@ class Produce:
 def check_request(options: ProduceOptions) -> None:
     """Whether a request may be served. Raises `KafkaError`.
 
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because no coordinator here could end a transaction; INVALID_REQUIRED_ACKS.
-    In Kafka: the first lines of `KafkaApis.handleProduceRequest`, and `ReplicaManager.isValidRequiredAcks`.
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because no coordinator here could end a transaction;
+    INVALID_REQUIRED_ACKS. In Kafka: the first lines of `KafkaApis.handleProduceRequest`, and
+    `ReplicaManager.isValidRequiredAcks`.
     """
     if options.transactional_id is not None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -186,7 +196,9 @@ def check_request(options: ProduceOptions) -> None:
 
 
 def check_topic(options: ProduceOptions, topic: str) -> None:
-    """Whether a request may append to a topic. Raises `KafkaError`: UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION (internal)."""
+    """Whether a request may append to a topic.
+
+    Raises `KafkaError`: UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION (internal)."""
     if not topic and options.version >= PRODUCE_TOPIC_IDS:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     if topic in INTERNAL_TOPICS and options.client_id != _ADMIN_CLIENT:
@@ -196,8 +208,8 @@ def check_topic(options: ProduceOptions, topic: str) -> None:
 def check_attributes(options: ProduceOptions, header: HeaderFields) -> None:
     """Whether a request may have a batch with attributes. Raises `KafkaError`.
 
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transactional batch; UNSUPPORTED_COMPRESSION_TYPE for zstd in versions that do
-    not have it.
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transactional batch; UNSUPPORTED_COMPRESSION_TYPE
+    for zstd in versions that do not have it.
     """
     attributes = header[5]
     if attributes & TRANSACTIONAL:
@@ -210,10 +222,11 @@ def check_attributes(options: ProduceOptions, header: HeaderFields) -> None:
 
 
 def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -> Task[None]:
-    """Append what requests have, in their order; their outcomes say what came of it. ``now_ms`` is wall time.
+    """Append what requests have, in their order; their outcomes say what came of it.
 
-    Others may have their turn at each yield. What is behind the request under way may be taken from ``requests`` then. Nothing
-    is appended behind a failed request with acks 0, whose answer is the end of its connection.
+    ``now_ms`` is wall time. Others may have their turn at each yield. What is behind the request
+    under way may be taken from ``requests`` then. Nothing is appended behind a failed request with
+    acks 0, whose answer is the end of its connection.
     """
     runs = _Runs(replicas, now_ms)
     opened = runs.opened
@@ -244,7 +257,8 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
                 if first_offset >= 0:
                     outcome = run.appended, first_offset, first_offset + header[6]
                 else:  # the log must decide more than its offsets
-                    records = _NO_RECORDS  # a check may copy them, to give the connection's buffer back
+                    # A check may copy the records, and then the connection's buffer is free.
+                    records = _NO_RECORDS
                     outcome = yield from _append_alone(runs, produce, topic_partition)
                     left -= _A_WRITE
             except KafkaError as error:
@@ -259,7 +273,8 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
                 produce.own_batches()
                 yield None
                 left = _RECORDS_A_TURN
-        produce.batches.clear()  # it lives on while it waits for followers; the memory in which it came does not
+        # The request waits for followers; the memory in which it came must not.
+        produce.batches.clear()
         if not options.acks and produce.has_failed:
             break
     runs.write()
@@ -268,8 +283,8 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
 def _append_alone(runs: "_Runs", produce: Produce, topic_partition: TopicPartition) -> Task[BatchOutcome]:
     """Append the next batch of a request in a write of its own.
 
-    If its records take long to check, that is done in a thread first. What came before it is written before that, because
-    others may append to the same log meanwhile.
+    If its records take long to check, that is done in a thread first. What came before it is
+    written before that, because others may append to the same log meanwhile.
     """
     number, acks = len(produce.outcomes), produce.options.acks
     try:
@@ -318,7 +333,9 @@ class _Runs:
     def append_alone(
         self, topic_partition: TopicPartition, records: memoryview, acks: int, checks: RecordValidator
     ) -> BatchOutcome:
-        """Append a batch in a write of its own, behind its partition's run. Raises `KafkaError` and `LongCheckError`."""
+        """Append a batch in a write of its own, behind its partition's run.
+
+        Raises `KafkaError` and `LongCheckError`."""
         self._write(topic_partition)
         info = self._replicas.append(topic_partition, records, acks=acks, now_ms=self._now_ms, checks=checks)
         appended = Appended()
@@ -341,7 +358,8 @@ class _Runs:
         try:
             _, count, size_bytes = run.batches.write()
         except Exception as error:
-            # An unexpected error, too, is the outcome of these batches, not of the one that came behind them.
+            # An unexpected error, too, is the outcome of these batches, not of the
+            # one that came behind them.
             if not isinstance(error, KafkaError):
                 logger.exception("Records for %s cannot be written", topic_partition)
                 error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -358,6 +376,7 @@ class _Runs:
         counters.total_produce_requests += 1
         if error.code not in _NOT_COUNTED:
             counters.failed_produce_requests += 1
-        # The error is kept until the answer, and would keep the frames that it passed, with the records in them.
+        # The error is kept until the answer, and would keep the frames that it passed,
+        # with the records in them.
         error.__traceback__ = error.__context__ = error.__cause__ = None
         return not_appended(error)

@@ -1,15 +1,19 @@
-"""Replication throttles: how fast replicas that are behind are copied (KIP-73). Kafka: `ReplicationQuotaManager`.
+"""Replication throttles: how fast replicas that are behind are copied (KIP-73).
 
-An operator who moves partitions lists the replicas in motion (``leader.replication.throttled.replicas`` and
-``follower.replication.throttled.replicas`` of the topic, each a list of partition:broker, or ``*``) and how many bytes a
-second a broker may send or take for them (``leader.replication.throttled.rate``, ``follower.replication.throttled.rate``
-of the broker, changed while it runs). All traffic of the listed partitions counts. Above the limit, a leader sends
-nothing of them to replicas that are out of sync, and a follower does not fetch those that are behind. Replicas in sync
-continue, so a throttle never removes one from the in-sync set.
+Kafka: `ReplicationQuotaManager`.
 
-The rate is measured as in Kafka: bytes fall into samples of ``replication.quota.window.size.seconds``,
-of which ``replication.quota.window.num`` and the one before them are kept; the rate is their sum over the time since the
-oldest began, but at least over one window. So a pause follows a burst, and the average stays within the limit.
+An operator who moves partitions lists the replicas in motion
+(``leader.replication.throttled.replicas`` and ``follower.replication.throttled.replicas`` of the
+topic, each a list of partition:broker, or ``*``) and how many bytes a second a broker may send or
+take for them (``leader.replication.throttled.rate``, ``follower.replication.throttled.rate`` of the
+broker, changed while it runs). All traffic of the listed partitions counts. Above the limit, a
+leader sends nothing of them to replicas that are out of sync, and a follower does not fetch those
+that are behind. Replicas in sync continue, so a throttle never removes one from the in-sync set.
+
+The rate is measured as in Kafka: bytes fall into samples of
+``replication.quota.window.size.seconds``, of which ``replication.quota.window.num`` and the one
+before them are kept; the rate is their sum over the time since the oldest began, but at least over
+one window. So a pause follows a burst, and the average stays within the limit.
 """
 
 from collections import deque
@@ -27,7 +31,9 @@ _UNLIMITED = (1 << 63) - 1
 
 
 def throttled_partitions(replicas: list[str], broker_id: int) -> frozenset[int] | None:
-    """The partitions of ``partition:broker`` texts that a broker holds in; None for all of them (``*``)."""
+    """The partitions of ``partition:broker`` texts that a broker holds in.
+
+    None for all of them (``*``)."""
     if replicas == [ALL_REPLICAS]:
         return None
     pairs = (replica.split(":") for replica in replicas if replica)
@@ -57,7 +63,9 @@ class ReplicationQuota:
         self._bytes_per_s = bytes_per_s
 
     def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """Replace a topic's throttled partitions; None stands for all, the empty set for no throttle."""
+        """Replace a topic's throttled partitions.
+
+        None stands for all, the empty set for no throttle."""
         if partitions is not None and not partitions:
             self._topics.pop(topic, None)
         else:

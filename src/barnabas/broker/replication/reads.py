@@ -1,4 +1,5 @@
-"""Reading a replica's log for a consumer, a follower or a tool (Kafka's Partition.fetchRecords and FetchIsolation)."""
+"""Reading a replica's log for a consumer, a follower or a tool (Kafka's
+Partition.fetchRecords and FetchIsolation)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 LOG_END = 2
 Isolation = int
-"""How far a reader may look: READ_UNCOMMITTED to the high watermark, READ_COMMITTED to the last stable offset, LOG_END
-(followers) to the end of the log."""
+"""How far a reader may look: READ_UNCOMMITTED to the high watermark, READ_COMMITTED to the last
+stable offset, LOG_END (followers) to the end of the log."""
 
 
 @dataclass(slots=True)
@@ -51,10 +52,11 @@ def read_log(
     *,
     min_one_batch: bool,
 ) -> ReadResult:
-    """Batches from ``offset`` on, at most ``max_bytes`` of them (but one whole batch with ``min_one_batch``).
+    """Batches from ``offset`` on, at most ``max_bytes`` of them (but one whole batch
+    with ``min_one_batch``).
 
-    A reader that names the epoch of its last record is sent to where its log left ours, if it did. Raises `KafkaError`:
-    OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+    A reader that names the epoch of its last record is sent to where its log left ours, if it did.
+    Raises `KafkaError`: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
     """
     result = ReadResult(log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset, b"", 0)
     if last_fetched_epoch != NO_LEADER_EPOCH:

@@ -1,8 +1,9 @@
-"""All replicas of a broker: role changes from the controller, appends, reads, and waiting for the commit.
+"""All replicas of a broker: role changes from the controller, appends, reads, and
+waiting for the commit.
 
-Kafka: `ReplicaManager`. It decides and uses logs; it knows no connection and no clock. A request that waits for a
-partition is in the `Purgatory` under its `TopicPartition`. Every append, change of a watermark and change of role is
-reported there, so waits end by events, never by polling.
+Kafka: `ReplicaManager`. It decides and uses logs; it knows no connection and no clock. A request
+that waits for a partition is in the `Purgatory` under its `TopicPartition`. Every append, change of
+a watermark and change of role is reported there, so waits end by events, never by polling.
 """
 
 import logging
@@ -65,9 +66,11 @@ class ReplicaManager:
         alter_partition: AlterPartitionManager | None = None,
         sync: Callable[[PartitionLog], None] = lambda log: log.flusher.flush(),
     ) -> None:
-        """``log_config`` gives a topic's log configuration, asked for when a replica's log is made; ``is_known`` whether
-        the metadata has a partition, ``is_alive`` whether it has a broker. ``alter_partition`` takes the in-sync sets that
-        we ask for. ``sync`` has a log brought to stable storage, now or soon; `synced` is called when that is done."""
+        """``log_config`` gives a topic's log configuration, asked for when a replica's log is made.
+
+        ``is_known`` whether the metadata has a partition, ``is_alive`` whether it has a broker.
+        ``alter_partition`` takes the in-sync sets that we ask for. ``sync`` has a log brought to
+        stable storage, now or soon; `synced` is called when that is done."""
         self.broker_id = broker_id
         self.controller_epoch = -1
         self._log_dirs = log_dirs
@@ -99,8 +102,8 @@ class ReplicaManager:
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """Our replica; raises `KafkaError`.
 
-        NOT_LEADER_OR_FOLLOWER when only other brokers have it, UNKNOWN_TOPIC_OR_PARTITION when no broker has it,
-        KAFKA_STORAGE_ERROR when its log dir is lost.
+        NOT_LEADER_OR_FOLLOWER when only other brokers have it, UNKNOWN_TOPIC_OR_PARTITION when no
+        broker has it, KAFKA_STORAGE_ERROR when its log dir is lost.
         """
         found = self._partitions.get(topic_partition)
         if found is None:
@@ -114,7 +117,8 @@ class ReplicaManager:
         return found
 
     def on_leadership(self, callback: LeadershipCallback) -> None:
-        """Call ``callback(gained, lost)`` after each request of the controller that changed a leader."""
+        """Call ``callback(gained, lost)`` after each request of the controller that
+        changed a leader."""
         self._on_leadership.append(callback)
 
     def on_roles(self, callback: Callable[["LeadershipOutcome"], None]) -> None:
@@ -142,10 +146,12 @@ class ReplicaManager:
 
         ``now_ms`` is wall time (for LogAppendTime).
 
-        ``checks`` decides when the records are checked. With `SHORT_CHECKS`, a check that takes long raises `LongCheckError`.
+        ``checks`` decides when the records are checked. With `SHORT_CHECKS`, a check that takes
+        long raises `LongCheckError`.
 
-        Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks -1 and an ISR
-        below min.insync.replicas), KAFKA_STORAGE_ERROR, and what the log finds wrong with the batch.
+        Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+        NOT_ENOUGH_REPLICAS (acks -1 and an ISR below min.insync.replicas), KAFKA_STORAGE_ERROR,
+        and what the log finds wrong with the batch.
         """
         partition = self.appendable(topic_partition, acks)
         info: AppendInfo = partition.log.append_as_leader(
@@ -166,7 +172,8 @@ class ReplicaManager:
     def appended(
         self, partition: Partition, batches: int, last_offset: int, count: int, size_bytes: int, now_ms: int
     ) -> bool:
-        """Batches are in the log: count them, sync them if they need that, and complete what waited for them.
+        """Batches are in the log: count them, sync them if they need that, and
+        complete what waited for them.
 
         Returns whether they are as durable as the topic asks for before they are acknowledged.
         """
@@ -184,7 +191,8 @@ class ReplicaManager:
         return is_durable
 
     def synced(self, log: PartitionLog, now_ms: int) -> None:
-        """A log's ``durable_offset`` has moved: raise the high watermark, and complete requests that waited."""
+        """A log's ``durable_offset`` has moved: raise the high watermark, and
+        complete requests that waited."""
         partition = self._partitions.get(log.topic_partition)
         if partition is not None and partition.log is log:
             self._advance(partition, now_ms)
@@ -263,7 +271,9 @@ class ReplicaManager:
     def follower_left(
         self, topic_partition: TopicPartition, replica_id: int, session_activity: FetchSessionActivity
     ) -> None:
-        """A follower no longer fetches this partition in the session of ``session_activity``; it may fetch others."""
+        """A follower no longer fetches this partition in the session of ``session_activity``.
+
+        It may fetch others."""
         partition = self._partitions.get(topic_partition)
         if partition is not None and type(partition.role) is Leader:
             follower = partition.role.followers.get(replica_id)
@@ -279,9 +289,10 @@ class ReplicaManager:
         return list(self._by_topic)
 
     def shrink_isrs(self, now_ms: int) -> Task[None]:
-        """Propose to remove followers that were not caught up for replica.lag.time.max.ms. Call it every half of that.
+        """Propose to remove followers that were not caught up for replica.lag.time.max.ms.
 
-        A caught-up follower outside the set also holds back the high watermark; it stops doing so after the same time.
+        Call it every half of that. A caught-up follower outside the set also holds back the high
+        watermark; it stops doing so after the same time.
         """
         for partition in one_by_one(self._partitions.values()):
             yield None
@@ -298,7 +309,9 @@ class ReplicaManager:
                 self.alter_partition.submit(partition, isr)
 
     def handle_alter_partition_response(self, response: AlterPartitionResponse, version: int, now_ms: int) -> bool:
-        """Take the controller's response to AlterPartition; False when the request must be repeated after a pause."""
+        """Take the controller's response to AlterPartition.
+
+        False when the request must be repeated after a pause."""
         settled = self.alter_partition.handle_response(response, version)
         if settled is None:
             return False
@@ -310,8 +323,8 @@ class ReplicaManager:
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
         """Move the log start offset to ``offset`` (-1: the high watermark), and return it.
 
-        Raises `KafkaError`: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION for topics that are compacted only,
-        OFFSET_OUT_OF_RANGE.
+        Raises `KafkaError`: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION for topics that are compacted
+        only, OFFSET_OUT_OF_RANGE.
         """
         partition = self.partition(topic_partition)
         partition.leading()
@@ -334,7 +347,8 @@ class ReplicaManager:
     # Requests of the controller
 
     def accept_controller_epoch(self, epoch: int) -> bool:
-        """Whether a request of a controller of this epoch is accepted: it is if no later epoch is known."""
+        """Whether a request of a controller of this epoch is accepted: it is if no
+        later epoch is known."""
         if epoch < self.controller_epoch:
             return False
         self.controller_epoch = epoch
@@ -417,13 +431,15 @@ class ReplicaManager:
                 outcome.lost.append(partition)
 
     def _sync_role(self, partition: Partition) -> None:
-        """Sync what a new leader has from earlier epochs, where records count only when they are synced."""
+        """Sync what a new leader has from earlier epochs, where records count only
+        when they are synced."""
         log = partition.log
         if partition.is_leader and log.config.flush_before_ack and log.durability.durable_offset < log.log_end_offset:
             self._sync(log)
 
     def stop_replicas(self, stops: Iterable[tuple[TopicPartition, int, bool]], now_ms: int) -> LeadershipOutcome:
-        """Apply StopReplica to partitions, and inform the subscribers: (partition, leader epoch, whether to delete it).
+        """Apply StopReplica to partitions, and inform the subscribers: (partition, leader
+        epoch, whether to delete it).
 
         A leader epoch of -1 (old versions) or -2 (the topic is being deleted) passes any check.
         """
@@ -499,7 +515,9 @@ def new_folders(
 
 
 def write_leader_epochs(logs: Sequence[PartitionLog]) -> Task[None]:
-    """Write the leader epochs of logs beside the event loop; a disk that fails takes the log dir offline."""
+    """Write the leader epochs of logs beside the event loop.
+
+    A disk that fails takes the log dir offline."""
     waiting: list[tuple[PartitionLog, EpochsToWrite]] = []
     for log in logs:
         epochs = log.leader_epochs.unwritten  # what a later change replaces cancels it
@@ -523,7 +541,8 @@ def write_leader_epochs(logs: Sequence[PartitionLog]) -> Task[None]:
 
 
 def _accept_loss(partition: Partition) -> None:
-    """The leader's log is the partition, so its lost records are lost unless an operator restores them."""
+    """The leader's log is the partition, so its lost records are lost unless an
+    operator restores them."""
     log = partition.log
     if log.lost_data is not None:
         logger.error(
@@ -532,5 +551,6 @@ def _accept_loss(partition: Partition) -> None:
             log.log_end_offset,
             log.lost_data.reason,
         )
-        if log.lost_data.copy_from is None:  # else what is missing is not read over, and can come back from a follower
+        # Otherwise reads do not step over what is missing, and a follower can still supply it.
+        if log.lost_data.copy_from is None:
             log.forget_lost_data()

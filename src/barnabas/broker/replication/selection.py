@@ -1,7 +1,9 @@
-"""The replica that a consumer should read from (KIP-392; Kafka's ReplicaSelector): ``replica.selector.class``.
+"""The replica that a consumer should read from (KIP-392; Kafka's ReplicaSelector):
+``replica.selector.class``.
 
-A consumer that asks the leader and names its rack may be sent to a follower in that rack. Only in-sync followers that
-have the requested offset count. Apache's brokers load a Java class here; the one that Kafka ships is known by its name.
+A consumer that asks the leader and names its rack may be sent to a follower in that rack. Only
+in-sync followers that have the requested offset count. Apache's brokers load a Java class here; the
+one that Kafka ships is known by its name.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +32,8 @@ ReplicaSelector = Callable[[str, ReplicaView, Sequence[ReplicaView]], int]
 
 
 def rack_aware(rack: str, leader: ReplicaView, followers: Sequence[ReplicaView]) -> int:
-    """The leader when it is in the reader's rack or no replica is; else the follower there with the highest end offset.
+    """The leader when it is in the reader's rack or no replica is; else the follower there
+    with the highest end offset.
 
     Of equals the one that was caught up last, then the one with the higher id.
     """
@@ -46,7 +49,9 @@ def rack_aware(rack: str, leader: ReplicaView, followers: Sequence[ReplicaView])
 
 
 def replica_selector(class_name: str | None) -> ReplicaSelector | None:
-    """The selector of a class name; None where every consumer reads from the leader. Raises `ConfigError`."""
+    """The selector of a class name; None where every consumer reads from the leader.
+
+    Raises `ConfigError`."""
     if not class_name:
         return None
     if class_name == _RACK_AWARE:
@@ -55,7 +60,8 @@ def replica_selector(class_name: str | None) -> ReplicaSelector | None:
 
 
 class PreferredReadReplica:
-    """Chooses among the replicas of the partitions that this broker leads (Kafka's findPreferredReadReplica)."""
+    """Chooses among the replicas of the partitions that this broker leads (Kafka's
+    findPreferredReadReplica)."""
 
     def __init__(
         self,

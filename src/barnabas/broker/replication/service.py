@@ -1,19 +1,24 @@
-"""The network half of replication: fetching from leaders, and asking the controller for in-sync sets.
+"""The network half of replication: fetching from leaders, and asking the controller
+for in-sync sets.
 
-There is one loop for each broker that leads partitions of ours (Kafka's ReplicaFetcherThread; ReplicaFetcherManager has
-them). It has a connection of its own (a fetch that waits at the leader would hold up other requests) and one fetch under
-way, for all partitions that are led there. What to ask and what to make of the answer is decided in `fetcher`.
+There is one loop for each broker that leads partitions of ours (Kafka's ReplicaFetcherThread;
+ReplicaFetcherManager has them). It has a connection of its own (a fetch that waits at the leader
+would hold up other requests) and one fetch under way, for all partitions that are led there. What
+to ask and what to make of the answer is decided in `fetcher`.
 
-Partitions that are behind have a loop and a connection of their own: `fetch_sources` decides which loop copies what. It asks for
-a mebibyte at a time, and rests after each as long as it took to append it: a broker that copies gigabytes serves its clients, and
-leaves half of a CPU to other processes.
+Partitions that are behind have a loop and a connection of their own: `fetch_sources` decides
+which loop copies what. It asks for a mebibyte at a time, and rests after each as long as it
+took to append it: a broker that copies gigabytes serves its clients, and leaves half of a CPU
+to other processes.
 
-When partitions come to a loop whose fetch waits at the leader, the connection is broken and the next fetch has them all:
-otherwise the first record of a new topic, and every election, would wait for replica.fetch.wait.max.ms. A broken connection
-costs the fetch session, so all partitions are named and looked at again. The controller changes the roles of thousands of
-partitions in many requests: after one, fetches wait only briefly for some time, and none is broken.
+When partitions come to a loop whose fetch waits at the leader, the connection is broken and the
+next fetch has them all: otherwise the first record of a new topic, and every election, would wait
+for replica.fetch.wait.max.ms. A broken connection costs the fetch session, so all partitions are
+named and looked at again. The controller changes the roles of thousands of partitions in many
+requests: after one, fetches wait only briefly for some time, and none is broken.
 
-`AlterPartitionSender` sends what `alter_partition_manager` wants sent, and has the in-sync sets checked from time to time.
+`AlterPartitionSender` sends what `alter_partition_manager` wants sent, and has the in-sync sets
+checked from time to time.
 """
 
 import asyncio
@@ -196,7 +201,8 @@ class _ReplicaFetcherLoop:
         self._source = source
         self._channels = channels
         self._runner = dependencies.runner.apart()
-        """It does not wait behind other tasks: clients choose how much there is of those, and acks=all waits for this."""
+        """It does not wait behind other tasks: clients choose how much there is of those, and
+        acks=all waits for this."""
         self._loop = asyncio.get_running_loop()
         self._has_work = asyncio.Event()
         self._status = SourceStatus(dependencies.config["replica.fetch.backoff.ms"])
@@ -216,7 +222,8 @@ class _ReplicaFetcherLoop:
             self._has_work.set()
 
     def interrupt(self) -> None:
-        """There is something new to ask for, and it cannot wait for the answer that is under way."""
+        """There is something new to ask for, and it cannot wait for the answer that
+        is under way."""
         self._has_work.set()
         now_s = self._loop.time()
         self._settled_s = now_s + _SETTLING_S
@@ -329,7 +336,8 @@ class _ReplicaFetcherLoop:
             await asyncio.sleep(min(worked_ms, _LONGEST_REST_MS) / 1000)
 
     async def _sync(self) -> None:
-        """A fetch says that we have what is before its offsets: where that is a promise, have it on disk first."""
+        """A fetch says that we have what is before its offsets: where that is a
+        promise, have it on disk first."""
         while logs := self._fetcher.unsynced():
             waits = []
             for log in logs:
@@ -340,7 +348,8 @@ class _ReplicaFetcherLoop:
                 await wait
 
     async def _align(self) -> None:
-        """Truncate logs where they differ from a source whose fetch responses have no diverging epoch."""
+        """Truncate logs where they differ from a source whose fetch responses have
+        no diverging epoch."""
         fetcher, clock = self._fetcher, self._dependencies.clock
         version = min(await self._channels.version(self._source, ApiKey.OFFSET_FOR_LEADER_EPOCH), _EPOCHS_VERSION)
         try:
@@ -372,7 +381,8 @@ def _set(future: "asyncio.Future[None]") -> None:
 class AlterPartitionSender:
     """Sends one AlterPartition at a time, again after a pause until the controller answers.
 
-    It also has followers that lag looked for every half of replica.lag.time.max.ms (Kafka's task isr-expiration).
+    It also has followers that lag looked for every half of replica.lag.time.max.ms
+    (Kafka's task isr-expiration).
     """
 
     def __init__(

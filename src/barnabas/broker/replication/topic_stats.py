@@ -1,7 +1,8 @@
 """How much is produced to the topics of a broker, fetched and copied, since its start.
 
-The counters of a topic are those of all its partitions here: an append adds to one object, and the sum over all topics is made
-when a metrics page is wanted. A topic that leaves the broker takes its counters with it; the sums keep them.
+The counters of a topic are those of all its partitions here: an append adds to one object, and the
+sum over all topics is made when a metrics page is wanted. A topic that leaves the broker takes its
+counters with it; the sums keep them.
 
 In Kafka: `BrokerTopicStats` and `BrokerTopicMetrics`.
 """
@@ -25,7 +26,8 @@ class TopicTotals(NamedTuple):
     """What this broker has copied from leaders."""
     replication_bytes_out: int
     total_produce_requests: int
-    """One for each partition that a request names, and for each append of the group coordinator, as in Kafka."""
+    """One for each partition that a request names, and for each append of the group
+    coordinator, as in Kafka."""
     total_fetch_requests: int
     failed_produce_requests: int
     failed_fetch_requests: int
@@ -66,7 +68,8 @@ class BrokerTopicStats:
 
     def __init__(self) -> None:
         self.by_topic: dict[str, TopicCounters] = {}
-        """Topics of which the broker has partitions, in the order in which they came. For reading."""
+        """Topics of which the broker has partitions, in the order in which they
+        came. For reading."""
         self.elsewhere = TopicCounters()
         """What concerned topics of which it has none; for adding to."""
         self._removed = TopicTotals(*[0] * len(TopicTotals._fields))
@@ -89,13 +92,16 @@ class BrokerTopicStats:
             self._removed = _add(self._removed, counters.totals())
 
     def totals(self, most_topics: int) -> Task[tuple[TopicTotals, dict[str, TopicTotals]]]:
-        """The sums over all topics since the start, and the totals of the first ``most_topics`` topics.
+        """The sums over all topics since the start, and the totals of the first
+        ``most_topics`` topics.
 
-        The sums never fall: what a topic has counted that is deleted between two slices is in them once.
+        The sums never fall: what a topic has counted that is deleted between two
+        slices is in them once.
         """
         shown: dict[str, TopicTotals] = {}
         sums = _add(self._removed, self.elsewhere.totals())
-        for topic, counters in one_by_one(self.by_topic.items()):  # those of the moment at which the sums begin
+        # The topics that exist when the sums begin.
+        for topic, counters in one_by_one(self.by_topic.items()):
             totals = counters.totals()
             sums = _add(sums, totals)
             if len(shown) < most_topics:

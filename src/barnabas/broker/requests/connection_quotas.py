@@ -1,9 +1,10 @@
 """How many connections a broker accepts, in all and from each address (Kafka's `ConnectionQuotas`).
 
-Where there are several listeners, max.connections does not close the one that brokers use among themselves (Kafka calls
-it protected): clients must not keep replication out. Its connections count, and when they exceed the limit, the
-connection of another listener that was silent longest is closed. Above the limit Kafka's brokers leave new connections in
-the backlog; ours accept and close them, so that their clients try another broker.
+Where there are several listeners, max.connections does not close the one that brokers use among
+themselves (Kafka calls it protected): clients must not keep replication out. Its connections count,
+and when they exceed the limit, the connection of another listener that was silent longest is
+closed. Above the limit Kafka's brokers leave new connections in the backlog; ours accept and close
+them, so that their clients try another broker.
 """
 
 import ipaddress
@@ -14,10 +15,10 @@ __all__ = ["ConnectionLimits", "ConnectionQuotas", "canonical_address"]
 
 
 def canonical_address(text: str) -> str | None:
-    """An IP address in the form in which all spellings of it are equal; None for what is no address.
+    """An IP address in the form in which all spellings of it are equal.
 
-    An IPv4 address that is mapped into IPv6 is the IPv4 address, and the zone of an IPv6 address does not count: so do
-    Java's addresses.
+    None for what is no address. An IPv4 address that is mapped into IPv6 is the IPv4 address, and
+    the zone of an IPv6 address does not count: so do Java's addresses.
     """
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
@@ -53,7 +54,9 @@ class ConnectionQuotas:
         self._count = 0
 
     def opened(self, address: str, listener: str) -> str | None:
-        """Count a connection. Returns why it must be closed, None when it may stay; `closed` must follow either way."""
+        """Count a connection.
+
+        Returns why it must be closed, None when it may stay; `closed` must follow either way."""
         address = _canonical(address)
         self._count += 1
         count = self._by_address[address] = self._by_address.get(address, 0) + 1
@@ -85,5 +88,6 @@ class ConnectionQuotas:
 
 
 def _canonical(peer: str) -> str:
-    """The address of a connection: the system spells IPv4 addresses, and most IPv6 ones, in the canonical form."""
+    """The address of a connection: the system spells IPv4 addresses, and most IPv6
+    ones, in the canonical form."""
     return peer if ":" not in peer else canonical_address(peer) or peer

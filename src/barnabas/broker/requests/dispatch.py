@@ -2,18 +2,20 @@
 
 In Kafka: `SocketServer`'s `Processor`, `RequestChannel` and `KafkaRequestHandler`.
 
-One request of a connection is served at a time, in order, as Apache's brokers do it: while a response is outstanding
-the connection is paused, so a client that pipelines waits in its own socket. A handler that replies at once costs no
-task and no pause.
+One request of a connection is served at a time, in order, as Apache's brokers do it: while a
+response is outstanding the connection is paused, so a client that pipelines waits in its own
+socket. A handler that replies at once costs no task and no pause.
 
-Usual Produce and OffsetCommit requests need no handler: a `FastPath` serves them from their bytes, and leaves the others. Produce
-requests that arrived together are served together, and with acks=all also wait together (`Unanswered`).
+Usual Produce and OffsetCommit requests need no handler: a `FastPath` serves them from their bytes,
+and leaves the others. Produce requests that arrived together are served together, and with acks=all
+also wait together (`Unanswered`).
 
-A request that cannot be decoded, or whose API or version is not advertised, closes the connection, as in Apache's
-brokers. Only ApiVersions in an unknown version is answered, in version 0 and with UNSUPPORTED_VERSION, so that newer
-clients can step down. A handler's exception becomes the API's own error response. A request that is larger than its API accepts
-closes the connection when it begins, or becomes the API's own error response if the API names an error for it; of one that comes in
-pieces only the beginning is kept, as of one that is not served.
+A request that cannot be decoded, or whose API or version is not advertised, closes the connection,
+as in Apache's brokers. Only ApiVersions in an unknown version is answered, in version 0 and with
+UNSUPPORTED_VERSION, so that newer clients can step down. A handler's exception becomes the API's
+own error response. A request that is larger than its API accepts closes the connection when it
+begins, or becomes the API's own error response if the API names an error for it; of one that comes
+in pieces only the beginning is kept, as of one that is not served.
 """
 
 import logging
@@ -58,8 +60,8 @@ class Unanswered(Protocol):
     """How many. Constant in a class whose objects are one request each."""
 
     def wait(self, send: Callable[[list[bytes], bool], None], close: Callable[[], None]) -> None:
-        """Call ``send`` with answers, in the order of the requests, and whether they are the last; or ``close``, for a
-        request whose only answer is the end of the connection."""
+        """Call ``send`` with answers, in the order of the requests, and whether they are the last;
+        or ``close``, for a request whose only answer is the end of the connection."""
         ...
 
     def abandon(self) -> None:
@@ -71,17 +73,19 @@ class FastPath(Protocol):
     """Serves usual requests without an object for each."""
 
     served_count: int
-    """How many requests the last call of `serve` has served, those included whose answers come later.
+    """How many requests the last call of `serve` has served, those included whose
+    answers come later.
 
     Constant in a class that serves one at a time."""
 
     def serve(
         self, client: ClientFacts, data: memoryview, start: int, stop: int, max_frame_bytes: int, now_ms: int
     ) -> tuple[int, list[bytes], Unanswered | None]:
-        """Serve the request in ``data[start:stop]`` and whole frames behind it. The buffer may be changed and is not kept.
+        """Serve the request in ``data[start:stop]`` and whole frames behind it.
 
-        ``now_ms`` is wall time. Returns where the last that is served ends, ``start`` if none is; the answers that may leave
-        at once; and the requests behind those, whose answers come later.
+        The buffer may be changed and is not kept. ``now_ms`` is wall time. Returns where the last
+        that is served ends, ``start`` if none is; the answers that may leave at once; and the
+        requests behind those, whose answers come later.
         """
         ...
 
@@ -111,11 +115,12 @@ class Dispatcher:
         fast_paths: Mapping[ApiKey, FastPath] | None = None,
     ) -> None:
         """``handlers`` are by API key. ``client_id`` is this broker's own in requests to itself;
-        ``unsupported_version`` is the response, in version 0, to ApiVersions requests in an unknown version.
-        ``has_room`` says whether what waits for clients leaves room for a large answer.
+        ``unsupported_version`` is the response, in version 0, to ApiVersions requests in an unknown
+        version. ``has_room`` says whether what waits for clients leaves room for a large answer.
         ``fast_paths`` serve usual requests of some API keys."""
         self.handlers = handlers
-        self.connections: dict[ClientConnection, None] = {}  # in the order in which they were accepted
+        # In the order in which they were accepted.
+        self.connections: dict[ClientConnection, None] = {}
         self.clock = clock
         self.runner = runner
         self.large_answers = runner.lane(_LARGE_ANSWERS, has_room)
@@ -162,7 +167,8 @@ class Dispatcher:
         start: int,
         stop: int,
     ) -> int:
-        """See `FastPath.serve`: here the answers are sent and counted, and what waited for the records completed."""
+        """See `FastPath.serve`: here the answers are sent and counted, and what waited
+        for the records completed."""
         purgatory = self._purgatory
         fast_path = fast_api.path
         connection = client._connection
@@ -191,7 +197,9 @@ class Dispatcher:
             request.fail(code)
 
     def call(self, api_key: ApiKey, message: Any, on_response: Callable[[Any], None]) -> None:
-        """Serve a request of this broker to itself; ``on_response`` gets the response, None when there is none."""
+        """Serve a request of this broker to itself.
+
+        ``on_response`` gets the response, None when there is none."""
         handler = self.handlers[api_key]
 
         def answer(request: Request, response: Any, code: ErrorCode | None) -> None:
@@ -224,14 +232,17 @@ class Dispatcher:
         return opened
 
     def _close_one_of_another_listener(self) -> None:
-        """Make room for a protected listener, as Kafka does: the connection goes that was silent longest."""
+        """Make room for a protected listener, as Kafka does: the connection goes
+        that was silent longest."""
         others = [each for each in self.connections if not self._quotas.is_protected(each.client.listener)]
         if others:
             idle = [each for each in others if not each.busy]
             min(idle or others, key=lambda each: each.last_active_ms).close()
 
     def _reject(self, opened: "ClientConnection", reason: str) -> None:
-        """Close a connection above a quota. They come in floods: the log gets one line a second at most."""
+        """Close a connection above a quota.
+
+        They come in floods: the log gets one line a second at most."""
         self._rejected += 1
         now_ms = opened.last_active_ms
         if now_ms >= self._rejections_logged_from_ms:
@@ -240,8 +251,9 @@ class Dispatcher:
         opened.close()
 
     def begin_large(self, client: "ClientConnection", begin: Callable[[], None]) -> None:
-        """Call ``begin`` when few large requests of clients are being served, until `end_large` of each: what they name
-        becomes objects, which would otherwise be in memory for all of them together."""
+        """Call ``begin`` when few large requests of clients are being served, until
+        `end_large` of each: what they name becomes objects, which would otherwise be in memory
+        for all of them together."""
         self._next_large[client] = begin
         self._begin_next_large()
 
@@ -300,7 +312,8 @@ class ClientConnection:
         self._synchronous = False
         self._is_decoding = False
         self._is_large = False
-        """Whether what is served was not decoded in one step: it may name so much that it takes long to free."""
+        """Whether what is served was not decoded in one step: it may name so much
+        that it takes long to free."""
         self._key = -1
         self._was_left = False  # whether the fast path has left the frame that comes next
         self.last_active_ms = dispatcher.clock.monotonic_ms()
@@ -410,7 +423,9 @@ class ClientConnection:
         data: memoryview,
         offset: int,
     ) -> None:
-        """Decode a request that names very much, and serve it. The connection is paused until its answer."""
+        """Decode a request that names very much, and serve it.
+
+        The connection is paused until its answer."""
         if handler.refusal is not None and (reason := handler.refusal(data, offset, version)) is not None:
             logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, reason)
             self._connection.close()

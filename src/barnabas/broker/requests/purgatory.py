@@ -1,20 +1,24 @@
-"""Requests that wait for a watermark, for bytes to read or for their timeout, whichever comes first.
+"""Requests that wait for a watermark, for bytes to read or for their timeout,
+whichever comes first.
 
-Kafka's `DelayedOperationPurgatory` and its `DelayedOperation`, for all kinds of operations in one object. Kafka's names
-and ours: `tryCompleteElseWatch` is `Purgatory.watch` (the caller tries first, as it has just looked), `checkAndComplete`
-is `Purgatory.check_and_complete`, `onExpiration` is the operation's ``on_expiration``, `forceComplete` is
-`DelayedOperation.force_complete`, and `ActionQueue.tryCompleteActions` is `Purgatory.try_complete_actions`.
+Kafka's `DelayedOperationPurgatory` and its `DelayedOperation`, for all kinds of operations in one
+object. Kafka's names and ours: `tryCompleteElseWatch` is `Purgatory.watch` (the caller tries first,
+as it has just looked), `checkAndComplete` is `Purgatory.check_and_complete`, `onExpiration` is the
+operation's ``on_expiration``, `forceComplete` is `DelayedOperation.force_complete`, and
+`ActionQueue.tryCompleteActions` is `Purgatory.try_complete_actions`.
 
-An operation names the keys (partitions, groups, anything hashable) whose change may complete it, and a function that
-tries to. `check_and_complete` notes a changed key; `try_complete_actions` tries the operations of all keys noted since.
-The two are apart so that the request that caused a change is answered before those that waited for it. The dispatcher
-brackets each request with `hold` and `try_complete_actions`; a change made elsewhere, by a timer for example, is
-handled in the next turn of the event loop. Nothing polls. A thousand fetches may wait for one partition: they are tried in
+An operation names the keys (partitions, groups, anything hashable) whose change may complete it,
+and a function that tries to. `check_and_complete` notes a changed key; `try_complete_actions` tries
+the operations of all keys noted since. The two are apart so that the request that caused a change
+is answered before those that waited for it. The dispatcher brackets each request with `hold` and
+`try_complete_actions`; a change made elsewhere, by a timer for example, is handled in the next turn
+of the event loop. Nothing polls. A thousand fetches may wait for one partition: they are tried in
 several turns, so that their responses do not hold the loop.
 
-Fetch sessions cover thousands of partitions, of which few change between two requests. They leave a `KeyListener` at
-each partition that they need not look at: the first change removes the listener and informs the session at once, so the
-session has a list of the partitions that may have changed. A waiting request of a session has the session as its only key.
+Fetch sessions cover thousands of partitions, of which few change between two requests. They leave a
+`KeyListener` at each partition that they need not look at: the first change removes the listener
+and informs the session at once, so the session has a list of the partitions that may have changed.
+A waiting request of a session has the session as its only key.
 """
 
 import logging
@@ -36,7 +40,8 @@ _KafkaKind = Literal["Produce", "Fetch", "DeleteRecords", "ElectLeader", "topic"
 _Kind = _KafkaKind | Literal["Other"]
 
 OPERATION_KINDS: tuple[str, ...] = get_args(_KafkaKind)
-"""Kafka's names for the kinds of operations. What waits for something else here is ``Other``, which is no name of Kafka's."""
+"""Kafka's names for the kinds of operations. What waits for something else here is ``Other``,
+which is no name of Kafka's."""
 
 
 def _is_over(_: Hashable) -> bool:
@@ -74,8 +79,8 @@ class DelayedOperation:
             return False
         self.is_completed = True
         self._purgatory._remove(self)
-        # The callbacks refer to the request, and the request to this operation. Without the cycle both are freed at once, and
-        # waiting fetches leave no work for the garbage collector.
+        # The callbacks refer to the request, and the request to this operation. Without the cycle
+        # both are freed at once, and waiting fetches leave no work for the garbage collector.
         self._try_complete = _is_over
         self._on_expiration = _nothing
         return True
@@ -86,7 +91,8 @@ class DelayedOperation:
         try:
             is_complete = self._try_complete(key)
         except Exception:
-            # One broken operation must not end the others with it: it ends as its timeout would end it.
+            # One broken operation must not end the others with it: it ends as its
+            # timeout would end it.
             logger.exception("A delayed operation failed")
             self._expire()
             return
@@ -106,7 +112,9 @@ class KeyListener(Protocol):
     """Is informed of one change of a key."""
 
     def key_changed(self) -> Hashable | None:
-        """The key changed. Returns what else changed by that, for the operations that wait there."""
+        """The key changed.
+
+        Returns what else changed by that, for the operations that wait there."""
         ...
 
 
@@ -121,7 +129,8 @@ class Purgatory:
         self._listeners: dict[Hashable, dict[KeyListener, None]] = {}
         self._changed: dict[Hashable, None] = {}
         self._due: deque[tuple[DelayedOperation, Hashable]] = deque()
-        """Operations to try, with the key that changed. What exceeds `_ATTEMPTS_A_TURN` is tried in the next turn."""
+        """Operations to try, with the key that changed. What exceeds `_ATTEMPTS_A_TURN`
+        is tried in the next turn."""
         self._is_trying = False
         self._is_held = False
         self.sizes: Counter[str] = Counter()
@@ -140,8 +149,9 @@ class Purgatory:
     ) -> DelayedOperation:
         """Call ``try_complete(key)`` after each change of one of ``keys`` until it returns True.
 
-        ``kind`` is of `OPERATION_KINDS`, or ``Other``. ``on_expiration`` is called at the timeout. Nothing is called from
-        here: try before. At most one of ``on_expiration`` and a true ``try_complete`` happens.
+        ``kind`` is of `OPERATION_KINDS`, or ``Other``. ``on_expiration`` is called at the timeout.
+        Nothing is called from here: try before. At most one of ``on_expiration`` and a true
+        ``try_complete`` happens.
         """
         operation = DelayedOperation(self, tuple(keys), try_complete, on_expiration, kind)
         self.sizes[kind] += 1
@@ -151,7 +161,8 @@ class Purgatory:
         return operation
 
     def check_and_complete(self, key: Hashable) -> None:
-        """``key`` changed: inform its listeners now, and try its operations in the next `try_complete_actions`."""
+        """``key`` changed: inform its listeners now, and try its operations in the
+        next `try_complete_actions`."""
         listeners = self._listeners.pop(key, None)
         if listeners is not None:
             for listener in listeners:
@@ -167,7 +178,8 @@ class Purgatory:
         self._changed[key] = None
 
     def listen(self, key: Hashable, listener: KeyListener) -> None:
-        """Have ``listener`` informed of the next change of ``key``, at the moment when it is noted."""
+        """Have ``listener`` informed of the next change of ``key``, at the moment
+        when it is noted."""
         self._listeners.setdefault(key, {})[listener] = None
 
     def unlisten(self, key: Hashable, listener: KeyListener) -> None:

@@ -1,4 +1,5 @@
-"""A request of a client, and what is known of the client (Kafka's `RequestChannel.Request` and `RequestContext`).
+"""A request of a client, and what is known of the client (Kafka's
+`RequestChannel.Request` and `RequestContext`).
 
 A handler is a synchronous function that answers with `Request.reply`, at once or later.
 """
@@ -37,11 +38,14 @@ class Authentication(Protocol):
         ...
 
     def authenticate(self, token: bytes) -> tuple[bytes, int]:
-        """The answer to a token, and how long it holds in milliseconds. Raises `AuthenticationFailedError`."""
+        """The answer to a token, and how long it holds in milliseconds.
+
+        Raises `AuthenticationFailedError`."""
         ...
 
     def fail(self, answer: Callable[[], None] | None) -> None:
-        """Answer, if there is an answer, and close the connection, after the delay of failed authentications."""
+        """Answer, if there is an answer, and close the connection, after the delay
+        of failed authentications."""
         ...
 
 
@@ -64,8 +68,8 @@ class ClientFacts:
 class Request:
     """One request of a client: the decoded message, who sent it, and the way back.
 
-    Exactly one of `reply`, `no_reply` and `fail` must follow, now or later; until then the connection delivers no
-    further request, so answers leave in order.
+    Exactly one of `reply`, `no_reply` and `fail` must follow, now or later; until then the
+    connection delivers no further request, so answers leave in order.
     """
 
     __slots__ = (
@@ -104,10 +108,11 @@ class Request:
         self.is_abandoned = False
         """Whether the client is gone."""
         self.waiter: DelayedOperation | None = None
-        """The operation in which the request waits; completed without effect when the client goes away."""
+        """The operation in which the request waits; completed without effect when
+        the client goes away."""
         self.timer: Timer | None = None
-        """The timeout of a later answer (`apis.later`); cancelled when the request is answered or its client
-        disconnects."""
+        """The timeout of a later answer (`apis.later`); cancelled when the request is answered
+        or its client disconnects."""
         self._answer: Callable[[Request, Any, ErrorCode | None], None] | None = answer
 
     def abandon(self) -> None:
@@ -119,7 +124,9 @@ class Request:
             self.timer.cancel()
 
     def wait_in(self, operation: DelayedOperation | None) -> None:
-        """The request waits in an operation, unless it is None. It is completed at once if the client is gone."""
+        """The request waits in an operation, unless it is None.
+
+        It is completed at once if the client is gone."""
         self.waiter = operation
         if operation is not None and self.is_abandoned:
             operation.force_complete()
@@ -140,7 +147,8 @@ class Request:
         self.reply(None)
 
     def fail(self, code: ErrorCode) -> None:
-        """Answer with the API's own response that carries ``code``; where the API has none, close the connection."""
+        """Answer with the API's own response that carries ``code``; where the API has
+        none, close the connection."""
         answer, self._answer = self._answer, None
         if answer is None:
             raise RuntimeError(f"{self!r} was answered before")

@@ -1,4 +1,5 @@
-"""An API as the dispatcher knows it: its key, the versions served, and its handler (Kafka's `ApiRequestHandler`)."""
+"""An API as the dispatcher knows it: its key, the versions served, and its handler
+(Kafka's `ApiRequestHandler`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,14 +21,15 @@ class RequestHandler:
     max_version: int
     handle: Callable[[Request], None]
     error_response: Callable[[Any, int, ErrorCode], Any]
-    """Makes the API's own response that carries an error, from the request's message, its version and the code.
+    """Makes the API's own response that carries an error, from the request's message,
+    its version and the code.
 
-    None means that the client expects no answer; the connection is closed then. Nor is there a message for a request that is
-    larger than the API accepts."""
+    None means that the client expects no answer; the connection is closed then. Nor is there a
+    message for a request that is larger than the API accepts."""
     max_request_bytes: int = (1 << 31) - 1
     """A larger request is answered with the error below, and not kept while it comes."""
     too_large: ErrorCode | None = None
     """None closes the connection when a larger request begins."""
     refusal: Callable[[memoryview, int, int], str | None] | None = None
-    """Why a large request is not even decoded, None if it is: from its frame, the offset of its message, and its version. Its
-    connection is closed. May raise `MalformedMessageError`."""
+    """Why a large request is not even decoded, None if it is: from its frame, the offset of its
+    message, and its version. Its connection is closed. May raise `MalformedMessageError`."""

@@ -1,10 +1,11 @@
-"""How many requests of each API were answered, and how long that took, from their last byte to the answer.
+"""How many requests of each API were answered, and how long that took, from their
+last byte to the answer.
 
-Times are whole milliseconds, as Kafka's, counted by their number of binary digits: an answer costs two additions. Requests of
-the fast path that arrived together took equally long.
+Times are whole milliseconds, as Kafka's, counted by their number of binary digits: an answer costs
+two additions. Requests of the fast path that arrived together took equally long.
 
-In Kafka: `RequestMetrics`, of which this has RequestsPerSec and TotalTimeMs. Its percentiles are those of a sample; here a
-histogram has all requests.
+In Kafka: `RequestMetrics`, of which this has RequestsPerSec and TotalTimeMs. Its percentiles are
+those of a sample; here a histogram has all requests.
 """
 
 from barnabas.broker.requests.request import Request
@@ -34,7 +35,8 @@ class RequestTimes:
 
     @property
     def counts(self) -> list[int]:
-        """By the number of binary digits of the time: 0, 1, 2 to 3, 4 to 7, 8 to 15 ms and so on."""
+        """By the number of binary digits of the time: 0, 1, 2 to 3, 4 to 7, 8 to 15
+        ms and so on."""
         return [self.at_once + self._counts[0], *self._counts[1:]]
 
 

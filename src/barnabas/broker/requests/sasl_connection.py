@@ -1,9 +1,9 @@
 """A client's connection on a listener with SASL: before it is authenticated, requests pass a gate.
 
-ApiVersions and SaslHandshake are served first, then SaslAuthenticate; its API modules ask the `Authentication` in the client's
-facts. An answer that says that the authentication failed, and the end of the connection, come after a delay
-(connection.failed.authentication.delay.ms), during which nothing is read. Afterwards a request costs one call more here
-than on other listeners.
+ApiVersions and SaslHandshake are served first, then SaslAuthenticate; its API modules ask the
+`Authentication` in the client's facts. An answer that says that the authentication failed, and the
+end of the connection, come after a delay (connection.failed.authentication.delay.ms), during which
+nothing is read. Afterwards a request costs one call more here than on other listeners.
 
 In Kafka: `SaslServerAuthenticator`, with `Selector.DelayedAuthenticationFailureClose`.
 """
@@ -60,9 +60,10 @@ class SaslConnection:
         failure_delay_ms: int,
         member: str | None = None,
     ) -> None:
-        """``opened`` serves the requests that pass. ``max_receive_bytes`` limits what comes before the authentication.
+        """``opened`` serves the requests that pass.
 
-        ``member`` is the user as which the brokers of the cluster authenticate, None if they do not do it on this listener.
+        ``max_receive_bytes`` limits what comes before the authentication. ``member`` is the user as
+        which the brokers of the cluster authenticate, None if they do not do it on this listener.
         """
         self._dispatcher = dispatcher
         self._opened = opened
@@ -192,7 +193,9 @@ class SaslConnection:
     # Parts
 
     def _take_token(self, token: bytes) -> None:
-        """A token without a header, after SaslHandshake in version 0; its answer has none either."""
+        """A token without a header, after SaslHandshake in version 0.
+
+        Its answer has none either."""
         try:
             answer, _ = self.authenticate(token)
         except AuthenticationFailedError:
@@ -201,7 +204,9 @@ class SaslConnection:
             self._connection.send([len(answer).to_bytes(4, "big"), answer])
 
     def _refusal(self, data: memoryview) -> Sequence[Part] | None:
-        """The API's own response with ILLEGAL_SASL_STATE; None for a request that cannot be read, or is large."""
+        """The API's own response with ILLEGAL_SASL_STATE.
+
+        None for a request that cannot be read, or is large."""
         if len(data) >= _LARGE_BYTES:
             return None
         try:

@@ -1,11 +1,13 @@
 """The authentication of one connection by SASL, as a state machine without I/O.
 
-    INITIAL_REQUEST --- a request ---> HANDSHAKE_OR_VERSIONS_REQUEST --- ApiVersions ---> HANDSHAKE_REQUEST
-    any of these three --- SaslHandshake ---> AUTHENTICATE --- the mechanism is done ---> COMPLETE
+    INITIAL_REQUEST --- a request ---> HANDSHAKE_OR_VERSIONS_REQUEST
+    HANDSHAKE_OR_VERSIONS_REQUEST --- ApiVersions ---> HANDSHAKE_REQUEST
+    any of the three --- SaslHandshake ---> AUTHENTICATE --- the mechanism is done ---> COMPLETE
     COMPLETE --- SaslHandshake, where sessions end (KIP-368) ---> HANDSHAKE_REQUEST
 
-`admit` says what to do with a frame in the present state, and the modules of SaslHandshake and SaslAuthenticate ask for the
-rest. After SaslHandshake in version 0 the frames are tokens without a header. What fails stays failed.
+`admit` says what to do with a frame in the present state, and the modules of SaslHandshake and
+SaslAuthenticate ask for the rest. After SaslHandshake in version 0 the frames are tokens without a
+header. What fails stays failed.
 
 In Kafka: `SaslServerAuthenticator`.
 """
@@ -92,7 +94,9 @@ class SaslServerAuthenticator:
     def __init__(
         self, mechanisms: Sequence[str], make: Callable[[str], SaslMechanism], max_reauth_ms: Mapping[str, int]
     ) -> None:
-        """``make`` makes the server's side of a mechanism; ``max_reauth_ms`` is by mechanism, 0 for no limit."""
+        """``make`` makes the server's side of a mechanism.
+
+        ``max_reauth_ms`` is by mechanism, 0 for no limit."""
         self.mechanisms = mechanisms
         self.state = SaslState.INITIAL_REQUEST
         self.user = ""
@@ -179,7 +183,8 @@ class SaslServerAuthenticator:
         return ErrorCode.NONE
 
     def authenticate(self, token: bytes, now_ms: int) -> tuple[bytes, int]:
-        """The answer to a client's token, and for how many milliseconds the authentication holds (0 for ever, or not yet).
+        """The answer to a client's token, and for how many milliseconds the authentication holds
+        (0 for ever, or not yet).
 
         Raises `AuthenticationFailedError`.
         """

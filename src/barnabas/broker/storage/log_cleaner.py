@@ -1,21 +1,24 @@
 """When a broker compacts which log, and how fast.
 
-``log.cleaner.threads`` logs are compacted at a time, the dirtiest first. A compaction advances by steps that run beside
-the event loop; between them the log's state is looked at, and new segments are swapped in, on the loop. A large log is
-compacted in another process, of lower priority, which leaves the interpreter to requests. The next large log gets the same
-process. A small log is compacted in a thread, which after each step rests twice as long as the event loop worked meanwhile,
-but no longer than the step took. So requests get at least half of the processor, and a compaction all of it while there are
-none. Both rest longer if ``log.cleaner.io.max.bytes.per.second``,
-over all compactions, asks for that. A look finds all logs that are due, in slices. They are compacted in their order, each if it
-is still due then, and ``log.cleaner.backoff.ms`` passes before the next look.
+``log.cleaner.threads`` logs are compacted at a time, the dirtiest first. A compaction advances by
+steps that run beside the event loop; between them the log's state is looked at, and new segments
+are swapped in, on the loop. A large log is compacted in another process, of lower priority, which
+leaves the interpreter to requests. The next large log gets the same process. A small log is
+compacted in a thread, which after each step rests twice as long as the event loop worked
+meanwhile, but no longer than the step took. So requests get at least half of the processor, and a
+compaction all of it while there are none. Both rest longer if
+``log.cleaner.io.max.bytes.per.second``, over all compactions, asks for that. A look finds all logs
+that are due, in slices. They are compacted in their order, each if it is still due then, and
+``log.cleaner.backoff.ms`` passes before the next look.
 
-A log whose batches cannot be read is "uncleanable", as Kafka calls it: it stays as it is, and its records are still
-served. It is reported in the broker's log, and tried again every ten minutes (Kafka: after a restart), because the bad
-batch may be gone by then: retention or a truncation can remove it. So is a log whose process was lost twice: whatever it
-died of would reach the broker in a thread. The other logs are compacted as ever. A disk that fails takes the log dir offline.
+A log whose batches cannot be read is "uncleanable", as Kafka calls it: it stays as it is, and its
+records are still served. It is reported in the broker's log, and tried again every ten minutes
+(Kafka: after a restart), because the bad batch may be gone by then: retention or a truncation can
+remove it. So is a log whose process was lost twice: whatever it died of would reach the broker in a
+thread. The other logs are compacted as ever. A disk that fails takes the log dir offline.
 
-In Kafka: `LogCleaner` with its `CleanerThread`s, and `LogCleanerManager`, which finds the dirtiest log. Which part of a
-log can be cleaned is in `barnabas.log.compaction.cleanable`.
+In Kafka: `LogCleaner` with its `CleanerThread`s, and `LogCleanerManager`, which finds the dirtiest
+log. Which part of a log can be cleaned is in `barnabas.log.compaction.cleanable`.
 """
 
 import logging
@@ -43,11 +46,13 @@ logger = logging.getLogger(__name__)
 
 _MAX_CHUNK_BYTES = 512 * 1024
 _BUFFERS_A_CHUNK = 8
-"""In a process of its own. Batches are read together, the faster the more, but a thread must not hold the interpreter long."""
+"""In a process of its own. Batches are read together, the faster the more, but a thread must not
+hold the interpreter long."""
 _LEAST_PERIOD_MS = 100
 _UNTHROTTLED = 1e12
 _LEAST_WORKER_BYTES = 48 << 20
-"""What a thread compacts in half a second. A process takes 0.2 s to start, and 30 MiB of memory while it works and waits."""
+"""What a thread compacts in half a second. A process takes 0.2 s to start, and 30 MiB of memory
+while it works and waits."""
 _UNCLEANABLE_PAUSE_MS = 600_000
 
 
@@ -79,7 +84,8 @@ class LogCleaner:
         self._config = config
         self._loop_worked_ms = loop_worked_ms
         self._running: dict[Compaction, bool] = {}
-        """The compactions under way, and whether a thread works on each now. If not, it rests between two steps."""
+        """The compactions under way, and whether a thread works on each now. If not, it
+        rests between two steps."""
         self._due: list[Cleanable] = []
         """What the last look found and was not begun yet, the dirtiest last."""
         self._uncleanable: dict[PartitionLog, int] = {}
@@ -89,7 +95,9 @@ class LogCleaner:
         self._is_stopped = False
 
     def start(self) -> Effects:
-        """Look for the first time after log.cleaner.backoff.ms; never if log.cleaner.enable is false."""
+        """Look for the first time after log.cleaner.backoff.ms.
+
+        Never if log.cleaner.enable is false."""
         return [self._later_look()] if self._config["log.cleaner.enable"] else ()
 
     def stop(self) -> None:
@@ -231,14 +239,17 @@ class LogCleaner:
         return [Later(self._rest_ms(compaction, began, now), partial(self._step, compaction))]
 
     def _rest_ms(self, compaction: Compaction, began: "_StepBegan", now: Now) -> int:
-        """How long a compaction rests after a step. With 0 the event loop still does all that waits for it first."""
+        """How long a compaction rests after a step.
+
+        With 0 the event loop still does all that waits for it first."""
         took_ms = now.ms - began.ms
         size_bytes = compaction.bytes_read + compaction.bytes_written - began.size_bytes
         others_ms = 0 if compaction.is_apart else round(2 * (self._loop_worked_ms() - began.loop_worked_ms))
         return max(min(took_ms, others_ms), self._throttled_ms(size_bytes) - took_ms, 0)
 
     def _throttled_ms(self, size_bytes: int) -> int:
-        """How long so many bytes must take, so that all compactions keep to log.cleaner.io.max.bytes.per.second."""
+        """How long so many bytes must take, so that all compactions keep to
+        log.cleaner.io.max.bytes.per.second."""
         bytes_per_s: float = self._config["log.cleaner.io.max.bytes.per.second"]
         return int(1000 * size_bytes * len(self._running) / bytes_per_s)
 
@@ -285,7 +296,9 @@ class LogCleaner:
             self._mark_uncleanable(log, error, now)
 
     def _begin_again(self, compaction: Compaction, error: WorkerLostError, now: Now) -> Effects:
-        """A process could not be started: go on without, and start no others. Or one was lost: try it with another, once."""
+        """A process could not be started: go on without, and start no others.
+
+        Or one was lost: try it with another, once."""
         log = compaction.log
         self._abandon(compaction)
         if self._is_stopped:

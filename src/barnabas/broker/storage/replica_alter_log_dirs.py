@@ -1,22 +1,26 @@
 """Moves of replicas between the log dirs of a broker, under load (KIP-113).
 
-A move is a copy from the current log into a future log of the target dir, slice by slice. Each round, on the event loop:
+A move is a copy from the current log into a future log of the target dir, slice by slice. Each
+round, on the event loop:
 
-1. the future log is truncated to what it has in common with the current one, if that was truncated since (by leader
-   epochs, as in any follower), and its start follows the current log's;
-2. a slice is looked up, and is read and appended beside the loop: only this thread writes to a future log, so it shares
-   no state with the requests that are served meanwhile;
-3. the rest is small at last: it is copied on the loop, and the future log takes the current one's place before anything
-   else can be appended. So no record is lost or doubled, and no request waits longer than for one small slice.
+1. the future log is truncated to what it has in common with the current one, if that was truncated
+   since (by leader epochs, as in any follower), and its start follows the current log's;
+2. a slice is looked up, and is read and appended beside the loop: only this thread writes to a
+   future log, so it shares no state with the requests that are served meanwhile;
+3. the rest is small at last: it is copied on the loop, and the future log takes the current one's
+   place before anything else can be appended. So no record is lost or doubled, and no request waits
+   longer than for one small slice.
 
-Slices are of a size that takes a few milliseconds. After each the move rests as long as the slice took, or as long as
-``replica.alter.log.dirs.io.max.bytes.per.second`` asks. ``num.replica.alter.log.dirs.threads`` replicas move at a time,
-in the order of their names. The current log is not compacted meanwhile.
+Slices are of a size that takes a few milliseconds. After each the move rests as long as the slice
+took, or as long as ``replica.alter.log.dirs.io.max.bytes.per.second`` asks.
+``num.replica.alter.log.dirs.threads`` replicas move at a time, in the order of their names. The
+current log is not compacted meanwhile.
 
-A broker that starts again continues with the future logs that it finds, as soon as the controller makes it leader or
-follower of their partitions.
+A broker that starts again continues with the future logs that it finds, as soon as the controller
+makes it leader or follower of their partitions.
 
-In Kafka: `ReplicaAlterLogDirsManager` and `ReplicaAlterLogDirsThread`; the state of a move is `PartitionFetchState` there.
+In Kafka: `ReplicaAlterLogDirsManager` and `ReplicaAlterLogDirsThread`; the state of a move is
+`PartitionFetchState` there.
 """
 
 import logging
@@ -114,7 +118,9 @@ class ReplicaAlterLogDirsManager:
         self._effects: list[RunBeside | Later] = []
 
     def stop(self) -> None:
-        """Start nothing more; a slice under way may still end. The future logs stay for the next start."""
+        """Start nothing more; a slice under way may still end.
+
+        The future logs stay for the next start."""
         self._is_stopped = True
         self._queued.clear()
         for move in tuple(self._moves.values()):
@@ -125,9 +131,9 @@ class ReplicaAlterLogDirsManager:
     def move(self, topic_partition: TopicPartition, path: str, now: Now) -> Effects:
         """Move a replica to a log dir. If it is there already, cancel its move.
 
-        Raises `KafkaError`: INVALID_TOPIC_EXCEPTION for a name too long for the folder, LOG_DIR_NOT_FOUND,
-        KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION, and NOT_LEADER_OR_FOLLOWER if there is no replica here yet; it
-        will be created in that dir then.
+        Raises `KafkaError`: INVALID_TOPIC_EXCEPTION for a name too long for the folder,
+        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION, and
+        NOT_LEADER_OR_FOLLOWER if there is no replica here yet; it will be created in that dir then.
         """
         log_dirs = self._log_dirs
         if future_folder(topic_partition, _UNIQUE) is None:
@@ -187,7 +193,9 @@ class ReplicaAlterLogDirsManager:
                 break
             partition, future = self._replicas.get(topic_partition), self._log_dirs.moves.future(topic_partition)
             if future in self._written:
-                continue  # its last move was cancelled in the middle of a slice; this one begins after that slice
+                # Its last move was cancelled in the middle of a slice; this one
+                # begins after that slice.
+                continue
             self._queued.remove(topic_partition)
             if partition is None or partition.offline or future is None:
                 continue
@@ -274,7 +282,8 @@ class ReplicaAlterLogDirsManager:
         if move.is_over:
             self._begin_queued()
         elif move.log.durability.cuts != cuts:
-            # What was read may be partly from before the truncation and partly from after it: discard it.
+            # What was read may be partly from before the truncation and partly from
+            # after it: discard it.
             self._undo(move, end_offset)
         elif isinstance(error, OSError):
             self._end(move)
@@ -290,7 +299,9 @@ class ReplicaAlterLogDirsManager:
         return self._take_effects()
 
     def _throttle(self, move: ReplicaMove, size_bytes: int, started_ms: int, least_ms: int, now: Now) -> None:
-        """Continue when the slice has taken as long as it must. The limit may be changed meanwhile."""
+        """Continue when the slice has taken as long as it must.
+
+        The limit may be changed meanwhile."""
         left_ms = max(least_ms, started_ms + self._throttled_ms(size_bytes) - now.ms)
         if left_ms <= _LONGEST_REST_MS:
             self._rest(move, left_ms)
@@ -326,14 +337,17 @@ class ReplicaAlterLogDirsManager:
         elif move.log.offline is not None:
             self._end(move)
         else:
-            # The records changed while they were read, or they are damaged: the next round shows which.
+            # The records changed while they were read, or they are damaged: the next
+            # round shows which.
             logger.warning("A slice of %s could not be copied: %s", move.topic_partition, error)
             self._rest(move, _RETRY_MS)
 
     # Taking over
 
     def _is_durable(self, move: ReplicaMove, now: Now) -> bool:
-        """Whether what must be on stable storage is so in the future log, too. If not, a sync begins."""
+        """Whether what must be on stable storage is so in the future log, too.
+
+        If not, a sync begins."""
         log, future = move.log, move.future
         if not log.config.flush_before_ack or future.durability.durable_offset >= log.durability.durable_offset:
             return True
@@ -421,7 +435,8 @@ def _reconcile(log: PartitionLog, future: PartitionLog) -> None:
         if truncation.offset < future.log_end_offset:
             future.truncate_to(truncation.offset)
         elif not truncation.is_final:
-            # Nothing to truncate for an epoch that the current log does not know: keep what is committed.
+            # Nothing to truncate for an epoch that the current log does not know:
+            # keep what is committed.
             future.truncate_to(min(future.log_end_offset, log.high_watermark))
             return
         if truncation.is_final:

@@ -1,7 +1,8 @@
 """The periodic jobs of a broker's storage: what runs, how often, and what each run does.
 
-In Kafka: the tasks that `LogManager.startup` schedules, and the high watermark checkpoint of `ReplicaManager`. A job that
-fails is logged and runs again at its next time. Jobs run in slices; what waits for the disk runs beside the event loop.
+In Kafka: the tasks that `LogManager.startup` schedules, and the high watermark checkpoint of
+`ReplicaManager`. A job that fails is logged and runs again at its next time. Jobs run in slices;
+what waits for the disk runs beside the event loop.
 """
 
 import contextlib
@@ -51,8 +52,9 @@ class StorageSchedule:
         partition_changed: Callable[[TopicPartition], None],
         close_idle: Callable[[int, int], None],
     ) -> None:
-        """``flush(log, include_active)`` syncs a log soon. ``partition_changed`` has waiting requests looked at again.
+        """``flush(log, include_active)`` syncs a log soon.
 
+        ``partition_changed`` has waiting requests looked at again.
         ``close_idle(now_ms, max_idle_ms)`` closes idle connections.
         """
         self._log_dirs = log_dirs
@@ -96,7 +98,9 @@ class StorageSchedule:
         return [InSlices(job.name, job.run(now), lambda _: [Later(job.period_ms, partial(self._run, job))])]
 
     def apply_retention(self, now: Now) -> Task[None]:
-        """Delete expired segments; fetches that wait below the new log start offset are answered."""
+        """Delete expired segments.
+
+        Fetches that wait below the new log start offset are answered."""
         shorter = yield from self._log_dirs.apply_retention(now.wall_ms)
         for topic_partition in shorter:
             self._partition_changed(topic_partition)
@@ -144,7 +148,9 @@ class StorageSchedule:
             yield None
 
     def close_idle(self, now: Now) -> Task[None]:
-        """Close connections that were silent for connections.max.idle.ms; a negative value means never."""
+        """Close connections that were silent for connections.max.idle.ms.
+
+        A negative value means never."""
         max_idle_ms = self._config["connections.max.idle.ms"]
         if max_idle_ms >= 0:
             self._close_idle(now.ms, max_idle_ms)

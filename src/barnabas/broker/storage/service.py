@@ -1,9 +1,11 @@
-"""The edge of the broker's storage: threads and timers for what `schedule`, `log_cleaner` and the moves decide.
+"""The edge of the broker's storage: threads and timers for what `schedule`,
+`log_cleaner` and the moves decide.
 
-`Background` performs effects. `LogSyncs` runs the syncs that `barnabas.log.group_sync` decides. `StorageService` is all
-background work on a broker's logs.
+`Background` performs effects. `LogSyncs` runs the syncs that `barnabas.log.group_sync` decides.
+`StorageService` is all background work on a broker's logs.
 
-In Kafka: the scheduler of `LogManager`, the threads of `LogCleaner` and of `ReplicaAlterLogDirsManager`.
+In Kafka: the scheduler of `LogManager`, the threads of `LogCleaner` and of
+`ReplicaAlterLogDirsManager`.
 """
 
 import logging
@@ -48,7 +50,9 @@ class Background:
         return Now.of(self._clock)
 
     def stop(self) -> None:
-        """Cancel all steps that wait for their time. Work in a thread still ends, and its outcome is reported."""
+        """Cancel all steps that wait for their time.
+
+        Work in a thread still ends, and its outcome is reported."""
         self._is_stopped = True
         for timer in self._timers.values():
             timer.cancel()
@@ -98,7 +102,8 @@ class LogSyncs:
     def __init__(
         self, clock: Clock, call_later: CallLater, in_thread: InThread, synced: Callable[[PartitionLog], None]
     ) -> None:
-        """``synced`` is called after each: the log's ``durable_offset`` has moved, or the log went offline."""
+        """``synced`` is called after each: the log's ``durable_offset`` has moved,
+        or the log went offline."""
         self._clock = clock
         self._call_later = call_later
         self._in_thread = in_thread
@@ -153,7 +158,9 @@ class StorageService:
         self._moves.stop()
 
     def move(self, topic_partition: TopicPartition, path: str) -> None:
-        """Move a replica to a log dir: see `ReplicaAlterLogDirsManager.move`. Raises `KafkaError`."""
+        """Move a replica to a log dir: see `ReplicaAlterLogDirsManager.move`.
+
+        Raises `KafkaError`."""
         self._background.perform(self._moves.move(topic_partition, path, self._background.now()))
 
     def roles_changed(self, outcome: LeadershipOutcome) -> None:

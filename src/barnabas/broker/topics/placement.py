@@ -1,12 +1,14 @@
 """Which brokers hold the replicas of new partitions, decided as Apache Kafka decides it.
 
-First replicas go round the list of brokers from a start index; the others follow at a shift that grows by one each
-time the list is used up, so that two brokers do not always share the same partitions. With racks the list alternates
-between racks, and a replica goes to a rack that has none of the partition's replicas while there is one:
+First replicas go round the list of brokers from a start index; the others follow at a shift that
+grows by one each time the list is used up, so that two brokers do not always share the same
+partitions. With racks the list alternates between racks, and a replica goes to a rack that has none
+of the partition's replicas while there is one:
 
     racks R1 = 0, 1, 2 and R2 = 3, 4, 5 give the order 0, 3, 1, 4, 2, 5
 
-Start index and shift are drawn from the given generator, or fixed (tests, and partitions added to a topic).
+Start index and shift are drawn from the given generator, or fixed (tests, and
+partitions added to a topic).
 
 In Kafka: `AdminUtils.assignReplicasToBrokers`.
 """
@@ -37,8 +39,9 @@ def assign_replicas(
 ) -> Task[dict[int, tuple[int, ...]]]:
     """Replicas by partition number, the preferred leader first.
 
-    ``racks`` maps broker ids to racks: either every broker has one or none is used. ``fixed_start`` of zero or more
-    replaces both random choices. Numbers begin at ``first_partition``. Raises `KafkaError` for numbers that cannot be.
+    ``racks`` maps broker ids to racks: either every broker has one or none is used. ``fixed_start``
+    of zero or more replaces both random choices. Numbers begin at ``first_partition``. Raises
+    `KafkaError` for numbers that cannot be.
     """
     if partitions <= 0:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")

@@ -33,13 +33,15 @@ _UNSET = -1
 _MAX_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_REPLICAS_A_REQUEST = 100_000
-"""A request of a few hundred bytes could ask for more, and each replica takes about a hundred bytes of memory."""
+"""A request of a few hundred bytes could ask for more, and each replica takes about a
+hundred bytes of memory."""
 
 MAX_TOPICS_A_REQUEST = 10_000
 """The answer has a kilobyte of settings for each, however short its name is."""
 
 MAX_REPLICAS_A_PARTITION = 100
-"""Each of them is sent all others, so the work grows with the square: 99,000 held a controller for 40 s."""
+"""Each of them is sent all others, so the work grows with the square: 99,000 held a
+controller for 40 s."""
 
 
 @dataclass(slots=True)
@@ -83,7 +85,8 @@ class TakenNames:
         return name in self._names
 
     def colliding(self, name: str) -> list[str]:
-        """The names that `collides` with a name: found by a key, because a request may name as many as there are."""
+        """The names that `collides` with a name: found by a key, because a request may
+        name as many as there are."""
         if self._by_metric is None:
             self._by_metric = {}
             for taken in self._names:
@@ -102,9 +105,10 @@ def plan_creation(
     config_defaults: Mapping[str, str],
     max_replicas: int = MAX_REPLICAS_A_REQUEST,
 ) -> Task[CreationPlan]:
-    """Check one topic of a CreateTopics request and place its replicas; raises `KafkaError` with Kafka's words.
+    """Check one topic of a CreateTopics request and place its replicas.
 
-    The topics before it in the request have left ``max_replicas``.
+    Raises `KafkaError` with Kafka's words. The topics before it in the request have
+    left ``max_replicas``.
     """
     if topic.name in existing:  # whatever else is wrong with the request
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
@@ -172,7 +176,8 @@ def _validate_assignment(assignment: Mapping[int, Sequence[int]], given: int) ->
 
 
 def _require_storable(partitions: int, factor: int, brokers: Iterable[int]) -> None:
-    """Raises `KafkaError` when a topic's znode could be too large, as it would be if all its numbers were long ones."""
+    """Raises `KafkaError` when a topic's znode could be too large, as it would be if all
+    its numbers were long ones."""
     broker_digits = len(str(max(brokers, default=0)))
     entry_bytes = len(str(partitions)) + len('"":[],') + factor * (broker_digits + len(","))
     if partitions * entry_bytes > MAX_ASSIGNMENT_BYTES:
@@ -195,7 +200,9 @@ def plan_growth(
     assignments: Sequence[Sequence[int]] | None,
     rng: Random,
 ) -> Task[dict[int, ReplicaAssignment]]:
-    """The new partitions of a topic that is to have ``count``; raises `KafkaError` with Kafka's words."""
+    """The new partitions of a topic that is to have ``count``.
+
+    Raises `KafkaError` with Kafka's words."""
     current = len(existing)
     if not existing:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")

@@ -1,8 +1,10 @@
-"""Creating, growing and deleting topics on the controller's broker, and automatic creation from any broker.
+"""Creating, growing and deleting topics on the controller's broker, and automatic
+creation from any broker.
 
-Kafka's `ZkAdminManager` with the delayed operations `DelayedCreatePartitions` and `DelayedDeleteTopics`, and its
-`AutoTopicCreationManager`. The work is steps: validate against what the controller knows, write the znodes, have the
-controller look at them. The answer leaves when this broker's metadata shows the result.
+Kafka's `ZkAdminManager` with the delayed operations `DelayedCreatePartitions` and
+`DelayedDeleteTopics`, and its `AutoTopicCreationManager`. The work is steps: validate against what
+the controller knows, write the znodes, have the controller look at them. The answer leaves when
+this broker's metadata shows the result.
 """
 
 import logging
@@ -94,8 +96,9 @@ class Topics:
     def racks(self) -> dict[int, str | None]:
         """Live brokers with their racks, for placement on the controller.
 
-        The controller knows them before any broker's metadata: a client that has seen a new broker may place replicas on it.
-        Raises `KafkaError` NOT_CONTROLLER when it has resigned meanwhile, and knows none.
+        The controller knows them before any broker's metadata: a client that has seen a new broker
+        may place replicas on it. Raises `KafkaError` NOT_CONTROLLER when it has resigned
+        meanwhile, and knows none.
         """
         self._controller.commands.require_active()
         return {broker: info.rack for broker, info in self._controller.context.brokers.items()}
@@ -127,7 +130,9 @@ class Topics:
         )
 
     def create(self, plans: Sequence[CreationPlan]) -> Steps[dict[str, KafkaError]]:
-        """Write the znodes of topics and have the controller elect leaders; returns what failed, by name."""
+        """Write the znodes of topics and have the controller elect leaders.
+
+        Returns what failed, by name."""
         failed: dict[str, KafkaError] = {}
         created: dict[str, TopicAssignment] = {}
         for first in range(0, len(plans), _TOPICS_A_STEP):
@@ -167,8 +172,8 @@ class Topics:
     def when_led(
         self, counts: Mapping[str, int], done: Callable[[set[str]], None], timeout_ms: int
     ) -> DelayedOperation | None:
-        """Call ``done`` with nothing once this broker knows leaders of all partitions of the topics (name: count);
-        after the time, with the topics that still lack one."""
+        """Call ``done`` with nothing once this broker knows leaders of all partitions of the topics
+        (name: count); after the time, with the topics that still lack one."""
         missing = {name for name, count in counts.items() if not self._is_led(name, count)}
         if not missing or timeout_ms <= 0:
             done(missing)
@@ -193,10 +198,11 @@ class Topics:
     # Automatic creation
 
     def auto_create(self, names: Iterable[str]) -> None:
-        """Begin to create topics that a client asked for, here or through the controller, in the background.
+        """Begin to create topics that a client asked for, here or through the
+        controller, in the background.
 
-        As many as one CreateTopics request may name are created at a time. A client that asks for more gets an error for
-        which it asks again.
+        As many as one CreateTopics request may name are created at a time. A client that asks for
+        more gets an error for which it asks again.
         """
         wanted = [name for name in names if name not in self._creating]
         room = max(MAX_TOPICS_A_REQUEST - len(self._creating), 0)
@@ -299,7 +305,9 @@ class Topics:
     # Deletion
 
     def delete(self, names: Sequence[str]) -> Steps[dict[str, KafkaError]]:
-        """Queue topics for deletion; returns what failed, by name. A topic that is queued already is fine."""
+        """Queue topics for deletion; returns what failed, by name.
+
+        A topic that is queued already is fine."""
         yield from self._controller.commands.await_failover()
         failed: dict[str, KafkaError] = {}
         known = []
@@ -320,8 +328,9 @@ class Topics:
     def when_deleted(
         self, names: Iterable[str], done: Callable[[set[str]], None], timeout_ms: int
     ) -> DelayedOperation | None:
-        """Call ``done`` with nothing once the topics are gone (or wait for a broker that is away); after the time,
-        with those that are still there."""
+        """Call ``done`` with nothing once the topics are gone (or wait for a broker that is away).
+
+        After the time, with those that are still there."""
         missing = {name for name in names if not self._is_deleted(name)}
         if not missing or timeout_ms <= 0:
             done(missing)
@@ -348,7 +357,8 @@ class Topics:
     # Subscribed to other components
 
     def metadata_changed(self, changed: set[str], deleted: list[TopicPartition]) -> None:
-        """UpdateMetadata came: answer requests that wait for topics, and forget those that are deleted."""
+        """UpdateMetadata came: answer requests that wait for topics, and forget
+        those that are deleted."""
         for topic in sorted(changed):
             self._purgatory.check_and_complete(("topic", topic))
         for topic_partition in deleted:
@@ -366,14 +376,16 @@ class Topics:
             self._controller.retry_leaders()
 
     def controller_progressed(self) -> None:
-        """The controller made a decision: answer requests that wait for a deletion which is done as far as it can be."""
+        """The controller made a decision: answer requests that wait for a deletion which is
+        done as far as it can be."""
         for topic in sorted(topic for topic in self._deleting if self._is_deleted(topic)):
             self._deleting.discard(topic)
             self._purgatory.check_and_complete(("topic", topic))
 
 
 def _create_over_config(plan: CreationPlan, assigned: TopicAssignment) -> Steps[Committed | Refused]:
-    """A configuration exists already: it was written before the topic, or a creation failed half-way."""
+    """A configuration exists already: it was written before the topic, or a creation
+    failed half-way."""
     outcomes: list[Committed | Refused] = yield Transact(
         [
             [
@@ -386,7 +398,8 @@ def _create_over_config(plan: CreationPlan, assigned: TopicAssignment) -> Steps[
 
 
 def _report_not_created(failed: Tally[ErrorCode | None]) -> None:
-    # The controller moves, or stops: the client that asked will ask again. Or another request has created it meanwhile.
+    # The controller moves, or stops: the client that asked will ask again. Or another request
+    # has created it meanwhile.
     passing = (ErrorCode.NOT_CONTROLLER, ErrorCode.TOPIC_ALREADY_EXISTS)
     for code, names, error in failed.lines():
         level = logging.INFO if code in passing else logging.WARNING

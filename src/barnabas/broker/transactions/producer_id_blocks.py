@@ -1,7 +1,9 @@
-"""Blocks of a thousand producer ids, each given to one broker and never again (KIP-730; Kafka's `ZkProducerIdManager`).
+"""Blocks of a thousand producer ids, each given to one broker and never again (KIP-730;
+Kafka's `ZkProducerIdManager`).
 
-The znode ``/latest_producer_id_block`` contains the block that was given out last, and its broker. A block is claimed by a
-conditional write of it; a write whose outcome is unknown costs at most a block that no broker uses.
+The znode ``/latest_producer_id_block`` contains the block that was given out last, and its broker.
+A block is claimed by a conditional write of it; a write whose outcome is unknown costs at most a
+block that no broker uses.
 """
 
 import logging
@@ -21,9 +23,10 @@ _LAST_ID = (1 << 63) - 1
 
 
 def claim_block(broker_id: int) -> Steps[ProducerIdBlock | None]:
-    """The next block, for ``broker_id``; None when another broker took it, or the outcome is unknown: ask again.
+    """The next block, for ``broker_id``.
 
-    Raises `KafkaError` when all ids are used up, and `KeeperError`.
+    None when another broker took it, or the outcome is unknown: ask again. Raises `KafkaError` when
+    all ids are used up, and `KeeperError`.
     """
     znodes: list[Znode | None] = yield Read([PRODUCER_IDS])
     znode = znodes[0]
@@ -42,7 +45,9 @@ def claim_block(broker_id: int) -> Steps[ProducerIdBlock | None]:
 
 
 def allocate_block(broker_id: int) -> Steps[ProducerIdBlock]:
-    """The next block, for ``broker_id``, however many others ask for one. Raises as `claim_block`."""
+    """The next block, for ``broker_id``, however many others ask for one.
+
+    Raises as `claim_block`."""
     while True:
         block = yield from claim_block(broker_id)
         if block is not None:

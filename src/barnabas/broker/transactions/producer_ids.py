@@ -1,4 +1,5 @@
-"""Producer ids, unique in the cluster, from blocks that this broker claims (Kafka's `ProducerIdManager`)."""
+"""Producer ids, unique in the cluster, from blocks that this broker claims (Kafka's
+`ProducerIdManager`)."""
 
 import logging
 from collections import deque
@@ -39,7 +40,9 @@ class ProducerIds:
         return None
 
     def next(self) -> Steps[int]:
-        """The next id, from a new block if need be. Raises COORDINATOR_LOAD_IN_PROGRESS while none can be had."""
+        """The next id, from a new block if need be.
+
+        Raises COORDINATOR_LOAD_IN_PROGRESS while none can be had."""
         for _ in range(_ATTEMPTS):
             taken = self.take()
             if taken is not None:

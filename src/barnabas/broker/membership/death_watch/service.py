@@ -1,7 +1,7 @@
 """The edge of the death watch: connections to the brokers whose death this one must notice.
 
-`DeathWatch` performs the steps that `watching` decides. Kafka has no counterpart: its controller waits for the end of the
-dead broker's session.
+`DeathWatch` performs the steps that `watching` decides. Kafka has no counterpart: its controller
+waits for the end of the dead broker's session.
 """
 
 import asyncio
@@ -75,7 +75,9 @@ class DeathWatch:
         return self._is_controller() or broker_id == self._metadata.controller_id
 
     async def read_epoch(self, broker_id: int) -> int | None:
-        """The czxid of a broker's registration; None when it is not registered, or that is unknown now."""
+        """The czxid of a broker's registration.
+
+        None when it is not registered, or that is unknown now."""
         try:
             return await self._interpreter.perform(watching.registered_epoch(broker_id))
         except KeeperError as error:

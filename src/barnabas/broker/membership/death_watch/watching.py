@@ -1,26 +1,30 @@
 """Notices within a second that another broker's process died, long before its session expires.
 
-The controller keeps an idle connection to every live broker, and every broker keeps one to the controller and to the
-`_WITNESSES` brokers after it in the circle of ids. This also detects a broker that dies together with the controller, and
-any of our brokers when the controller is Apache's, which watches none. A witness gives the controller a short head start.
+The controller keeps an idle connection to every live broker, and every broker keeps one to the
+controller and to the `_WITNESSES` brokers after it in the circle of ids. This also detects a broker
+that dies together with the controller, and any of our brokers when the controller is Apache's,
+which watches none. A witness gives the controller a short head start.
 
-When a process dies its operating system closes its connections and refuses new ones. So a connection that breaks is tried
-again. A broker that accepts it lives; a paused one accepts it too, because its kernel does. A broker is dead if its port
-refuses `_REFUSALS` times in a row while its registration is still the one under which it accepted our connection. Any
-other failure (timeouts, no route) proves nothing, and is left to the session. So is a broker that never accepted a
+When a process dies its operating system closes its connections and refuses new ones. So a
+connection that breaks is tried again. A broker that accepts it lives; a paused one accepts it too,
+because its kernel does. A broker is dead if its port refuses `_REFUSALS` times in a row while its
+registration is still the one under which it accepted our connection. Any other failure (timeouts,
+no route) proves nothing, and is left to the session. So is a broker that never accepted a
 connection under its current registration: Apache's brokers register before they listen.
 
-The ephemeral znodes of a dead broker are then removed, as the end of its session would do some seconds later. All else
-follows as usual. If the broker lives after all, only time is lost. It finds its znode gone and registers again, under a
-higher broker epoch. Whatever it led was moved by raising the leader epoch in the partition's znode, so it can neither
-change an in-sync set (the controller refuses its old epochs) nor commit (the followers fetch from the new leader, and the
-high watermark waits for them). A witness behind a firewall that refuses can be wrong once for each registration: it never
-judges a registration under which it could not connect.
+The ephemeral znodes of a dead broker are then removed, as the end of its session would do some
+seconds later. All else follows as usual. If the broker lives after all, only time is lost. It finds
+its znode gone and registers again, under a higher broker epoch. Whatever it led was moved by
+raising the leader epoch in the partition's znode, so it can neither change an in-sync set (the
+controller refuses its old epochs) nor commit (the followers fetch from the new leader, and the high
+watermark waits for them). A witness behind a firewall that refuses can be wrong once for each
+registration: it never judges a registration under which it could not connect.
 
-`watch_broker` decides, one generator for each connection. It yields steps to the edge (`service`), which has the
-connection, and gets their results:
+`watch_broker` decides, one generator for each connection. It yields steps to the edge (`service`),
+which has the connection, and gets their results:
 
-    yield ReadEpoch()           -> int | None       by `registered_epoch`; None when it is unknown, too
+    yield ReadEpoch()           -> int | None       by `registered_epoch`; None when
+                                                    it is unknown, too
     yield ConnectToBroker()     -> ConnectOutcome
     yield AwaitEnd()            -> int              how many milliseconds the connection lasted
     yield RemoveBroker(epoch)   -> None             by `remove_dead`
@@ -62,7 +66,9 @@ _AGAIN_MS = 1000
 
 
 def watched(broker_id: int, alive: Iterable[int], controller: int) -> set[int]:
-    """The brokers that this one keeps connections to; ``controller`` is its own id if it is the controller."""
+    """The brokers that this one keeps connections to.
+
+    ``controller`` is its own id if it is the controller."""
     others = sorted(other for other in alive if other != broker_id)
     if controller == broker_id:
         return set(others)
@@ -104,7 +110,9 @@ WatchStep = ReadEpoch | ConnectToBroker | AwaitEnd | RemoveBroker | Pause
 
 
 def watch_broker(is_first_to_act: Callable[[], bool]) -> Generator[WatchStep, Any, Never]:
-    """Watch one broker without end. ``is_first_to_act`` says that no other broker is expected to act earlier."""
+    """Watch one broker without end.
+
+    ``is_first_to_act`` says that no other broker is expected to act earlier."""
     accepted_epoch: int | None = None
     pause_ms = 0
     while True:
@@ -113,7 +121,8 @@ def watch_broker(is_first_to_act: Callable[[], bool]) -> Generator[WatchStep, An
         if outcome is ConnectOutcome.ACCEPTED:
             accepted_epoch = epoch
             lasted_ms: int = yield AwaitEnd()
-            # A broker at its connection limit accepts and closes at once: try it less and less often.
+            # A broker at its connection limit accepts and closes at once: try it
+            # less and less often.
             is_short = lasted_ms < _AGAIN_MS
             pause_ms = min(max(2 * pause_ms, _BETWEEN_REFUSALS_MS), _AGAIN_MS) if is_short else 0
             yield Pause(pause_ms)
