@@ -1,10 +1,12 @@
-"""The commands of ``barnabas``: a new one is a module with ``main(argv) -> exit code``, and one entry here.
+"""The commands of ``barnabas``: a new one is a module with
+``main(argv) -> exit code``, and one entry here.
 
-The help, the completion of shells, ``run-class``, the scripts of ``shims`` and the reference page follow from the entry. A
-command's module is imported when it runs, so that each tool starts in a fraction of a second. Nothing else in this package
-imports a module by a name that it computes.
+The help, the completion of shells, ``run-class``, the scripts of ``shims`` and the reference page
+follow from the entry. A command's module is imported when it runs, so that each tool starts in a
+fraction of a second. Nothing else in this package imports a module by a name that it computes.
 
-In Kafka: the scripts of ``bin``, each of which gives a class such as `TopicCommand` to ``kafka-run-class.sh``.
+In Kafka: the scripts of ``bin``, each of which gives a class such as `TopicCommand`
+to ``kafka-run-class.sh``.
 """
 
 from collections.abc import Callable
@@ -17,7 +19,8 @@ __all__ = ["COMMANDS", "CommandEntry", "by_class", "by_script", "command_main"]
 class CommandEntry(NamedTuple):
     """A command's module in this package, and the line that ``--help`` shows.
 
-    ``scripts`` are the names of Apache's scripts that do the same, without ``.sh``; ``classes`` are Kafka's or ZooKeeper's.
+    ``scripts`` are the names of Apache's scripts that do the same, without ``.sh``; ``classes``
+    are Kafka's or ZooKeeper's.
     """
 
     module: str
@@ -273,5 +276,6 @@ def by_script() -> dict[str, str]:
 
 
 def by_class() -> dict[str, str]:
-    """The commands that do the work of Kafka's and ZooKeeper's Java classes, by the names of these."""
+    """The commands that do the work of Kafka's and ZooKeeper's Java classes, by the
+    names of these."""
     return {each: name for name, command in COMMANDS.items() for each in command.classes}

@@ -1,8 +1,10 @@
-"""The entry point: find the command's module, run it, and turn its errors into one line and an exit code.
+"""The entry point: find the command's module, run it, and turn its errors into one
+line and an exit code.
 
-Exit codes: 0 done, 1 failed (a `BarnabasError`, one line on standard error), 2 wrong usage, 3 the answer is incomplete,
-130 stopped by Ctrl-C, 141 when the reader of the output is gone (`standard_streams`).
-Only the command's own module is imported, so that each tool starts in a fraction of a second.
+Exit codes: 0 done, 1 failed (a `BarnabasError`, one line on standard error), 2 wrong usage, 3
+the answer is incomplete, 130 stopped by Ctrl-C, 141 when the reader of the output is gone
+(`standard_streams`). Only the command's own module is imported, so that each tool starts in a
+fraction of a second.
 """
 
 import sys
@@ -20,7 +22,9 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``barnabas COMMAND ...`` and return the exit code; ``argv`` is without the program's name."""
+    """Run ``barnabas COMMAND ...`` and return the exit code.
+
+    ``argv`` is without the program's name."""
     if argv is None:
         prepare_streams()
     try:
@@ -36,7 +40,8 @@ def _run(arguments: list[str]) -> int:
         return _failed(*error.lines)
     except BrokenPipeError:  # the reader of our output is gone (`| head`), which is no error
         return forget_output()
-    except OSError as error:  # what commands expect, they report themselves; a full disk may come with any line
+    except OSError as error:
+        # Commands report the errors that they expect; a full disk may come with any line.
         place = f"{error.filename}: " if error.filename else ""
         return _failed(f"{place}{error.strerror or error}")
     except UnicodeError as error:

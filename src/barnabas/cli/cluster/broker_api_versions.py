@@ -1,7 +1,8 @@
-"""``barnabas broker-api-versions``: which APIs each broker offers, with the options of Kafka's BrokerApiVersionsCommand.
+"""``barnabas broker-api-versions``: which APIs each broker offers, with the options of Kafka's
+BrokerApiVersionsCommand.
 
-Usable is the highest version that a broker and this program both know. An API that clients may use and a broker does
-not offer is UNSUPPORTED.
+Usable is the highest version that a broker and this program both know. An API that clients may use
+and a broker does not offer is UNSUPPORTED.
 """
 
 from typing import Any

@@ -102,7 +102,8 @@ def _as_json(broker: DescribeClusterBroker) -> dict[str, object]:
 
 
 def _unregister(connection: "AdminConnection", broker_id: int) -> None:
-    """Only KRaft clusters keep registrations of brokers that are gone; with ZooKeeper a stopped broker's ends itself."""
+    """Only KRaft clusters keep registrations of brokers that are gone; with ZooKeeper a
+    stopped broker's ends itself."""
     try:
         response = connection.send(UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse)
     except KafkaError as error:

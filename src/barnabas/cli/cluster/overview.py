@@ -1,4 +1,5 @@
-"""``barnabas overview``: a cluster at a glance: brokers, topics with what is wrong, groups with their lag."""
+"""``barnabas overview``: a cluster at a glance: brokers, topics with what is wrong,
+groups with their lag."""
 
 import sys
 from collections.abc import Mapping

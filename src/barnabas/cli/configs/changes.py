@@ -1,4 +1,5 @@
-"""What ``barnabas configs`` is about, an entity, and what is to change: shared by configurations and quotas."""
+"""What ``barnabas configs`` is about, an entity, and what is to change: shared by
+configurations and quotas."""
 
 import re
 from typing import NamedTuple
@@ -19,7 +20,9 @@ class Entity(NamedTuple):
 
 
 def parse_changes(added: str | None, file: str | None, deleted: list[str]) -> dict[str, str | None]:
-    """``k1=v1,k2=[v1,v2],k3=`` and names to delete, as new values and None; values in brackets may hold commas."""
+    """``k1=v1,k2=[v1,v2],k3=`` and names to delete, as new values and None.
+
+    Values in brackets may hold commas."""
     changes: dict[str, str | None] = dict(properties_file(file))
     for pair in re.split(r",(?=[^\]]*(?:\[|$))", added) if added else ():
         name, equals, value = pair.partition("=")

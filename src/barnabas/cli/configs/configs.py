@@ -1,4 +1,5 @@
-"""``barnabas configs``: describe and alter configurations, with the options of Kafka's ConfigCommand."""
+"""``barnabas configs``: describe and alter configurations, with the options of
+Kafka's ConfigCommand."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +103,8 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
 
 
 def _alter_in_zookeeper(parser: ToolParser, given: argparse.Namespace, entities: list[Entity]) -> int:
-    """The one use of ``--zookeeper`` that Kafka's tool has left: users that must exist before a broker starts."""
+    """The one use of ``--zookeeper`` that Kafka's tool has left: users that must
+    exist before a broker starts."""
     changes = parse_changes(given.add_config, given.add_config_file, given.delete_config) if given.alter else {}
     user = entities[0].name or ""
     if [entity.kind for entity in entities] != ["users"] or not user or not names_scram(changes):
@@ -111,7 +113,8 @@ def _alter_in_zookeeper(parser: ToolParser, given: argparse.Namespace, entities:
             "--entity-name NAME --add-config 'SCRAM-SHA-256=[password=...]'); for all else name a broker, "
             "--bootstrap-server HOST:PORT"
         )
-    from barnabas.cli.configs.scram_znodes import alter_users_in_zookeeper  # imports much that no other use needs
+    # Imports much that no other use needs.
+    from barnabas.cli.configs.scram_znodes import alter_users_in_zookeeper
 
     alter_users_in_zookeeper(given.zookeeper, user, changes)
     return 0
@@ -306,7 +309,8 @@ def _parser() -> ToolParser:
         metavar="TYPE",
         help="topics, brokers, broker-loggers, groups, users, clients, ips or client-metrics",
     )
-    # Names and defaults go into one list, in the order in which they stand: each belongs to the type in its place.
+    # Names and defaults go into one list, in the order in which they stand: each belongs
+    # to the type in its place.
     names: dict[str, Any] = {"dest": "entity_names", "default": []}
     add("--entity-name", action="append", metavar="NAME", help="a topic, a broker id, and so on", **names)
     add(

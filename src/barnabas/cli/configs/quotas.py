@@ -1,4 +1,5 @@
-"""``barnabas configs`` for users, clients and addresses: quotas, which have requests of their own."""
+"""``barnabas configs`` for users, clients and addresses: quotas, which have requests
+of their own."""
 
 import argparse
 from collections.abc import Sequence

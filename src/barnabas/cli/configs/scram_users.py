@@ -1,4 +1,5 @@
-"""``barnabas configs`` for the SCRAM credentials of users: ``--add-config 'SCRAM-SHA-256=[iterations=8192,password=...]'``.
+"""``barnabas configs`` for the SCRAM credentials of users:
+``--add-config 'SCRAM-SHA-256=[iterations=8192,password=...]'``.
 
 In Kafka: ConfigCommand.
 """
@@ -21,7 +22,9 @@ _VALUE = re.compile(r"(?:iterations=(-?[0-9]+),)?password=(.+)", re.DOTALL)
 
 
 def names_scram(changes: Mapping[str, object]) -> bool:
-    """Whether changes of a user are about SCRAM. Raises `ConfigError` for some that are and some that are not."""
+    """Whether changes of a user are about SCRAM.
+
+    Raises `ConfigError` for some that are and some that are not."""
     scram = [name for name in changes if name in SCRAM_MECHANISMS]
     if scram and len(scram) < len(changes):
         others = ", ".join(name for name in changes if name not in SCRAM_MECHANISMS)

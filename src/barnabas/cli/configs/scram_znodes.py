@@ -1,6 +1,8 @@
-"""``barnabas configs --zookeeper``: SCRAM credentials written into the coordination service, without a broker.
+"""``barnabas configs --zookeeper``: SCRAM credentials written into the coordination
+service, without a broker.
 
-For users that must exist before a broker starts, such as those of the brokers themselves. In Kafka: ConfigCommand.
+For users that must exist before a broker starts, such as those of the brokers themselves.
+In Kafka: ConfigCommand.
 """
 
 import asyncio

@@ -19,7 +19,9 @@ _REQUEST_TIMEOUT_MS, _API_TIMEOUT_MS = 30_000, 60_000  # Kafka's
 
 
 def connect(arguments: argparse.Namespace, client_id: str) -> "AdminConnection":
-    """A connection to the cluster that the options name, with the command's deadline; close it after use."""
+    """A connection to the cluster that the options name, with the command's deadline.
+
+    Close it after use."""
     from barnabas.client.cluster.admin_connection import AdminConnection
     from barnabas.client.network.deadline import Deadline
 

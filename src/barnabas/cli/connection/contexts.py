@@ -1,8 +1,9 @@
 """Contexts: clusters by name, so that commands need no ``--bootstrap-server``.
 
-They lie in a file of the user's configuration folder that only the user can read; their secrets are in the keyring where
-there is one. ``BARNABAS_CONTEXT`` chooses one for a shell, ``barnabas context use`` for all; an option on the command line is
-always stronger, and a context's credentials go to its own brokers only.
+They lie in a file of the user's configuration folder that only the user can read; their secrets are
+in the keyring where there is one. ``BARNABAS_CONTEXT`` chooses one for a shell,
+``barnabas context use`` for all; an option on the command line is always stronger, and a context's
+credentials go to its own brokers only.
 """
 
 import contextlib
@@ -35,8 +36,9 @@ CONTEXT_VARIABLE = "BARNABAS_CONTEXT"
 class Context:
     """A cluster: its brokers, and how to connect to them.
 
-    ``command_config`` is a .properties file or None. ``properties`` are stronger than the file's; the values of those in
-    ``in_keyring`` are in the keyring. ``id`` is a random one of this entry, so that no other context has its secrets; "" without secrets there.
+    ``command_config`` is a .properties file or None. ``properties`` are stronger than the file's;
+    the values of those in ``in_keyring`` are in the keyring. ``id`` is a random one of this entry,
+    so that no other context has its secrets; "" without secrets there.
     """
 
     name: str

@@ -1,8 +1,10 @@
-"""Where a context's secrets are kept: in the keyring of the system where there is one, or in the file of contexts.
+"""Where a context's secrets are kept: in the keyring of the system where there is one, or
+in the file of contexts.
 
-The library ``keyring`` (the extra ``keyring``) chooses the backend: Secret Service, macOS's Keychain, Windows' Credential
-Locker, or the one that ``PYTHON_KEYRING_BACKEND`` names. It is imported when a context has a secret, and not before. A
-backend counts as there when it gives back what was put into it.
+The library ``keyring`` (the extra ``keyring``) chooses the backend: Secret Service, macOS's
+Keychain, Windows' Credential Locker, or the one that ``PYTHON_KEYRING_BACKEND`` names. It is
+imported when a context has a secret, and not before. A backend counts as there when it gives
+back what was put into it.
 """
 
 from types import ModuleType
@@ -23,13 +25,14 @@ SECRETS = frozenset(
 class Keyring:
     """The system's keyring: each property of each context under a name of its own.
 
-    ``service`` is a context's: `Context.service`. A secret belongs to one entry of one file of contexts; another context of the same
-    name, of another file or added later, has another service.
+    ``service`` is a context's: `Context.service`. A secret belongs to one entry of one file of
+    contexts; another context of the same name, of another file or added later, has another service.
     """
 
     def __init__(self, library: ModuleType) -> None:
         self._library = library
-        self._errors = (library.errors.KeyringError, OSError, RuntimeError, ValueError)  # backends raise what they like
+        # Backends may raise any of these.
+        self._errors = (library.errors.KeyringError, OSError, RuntimeError, ValueError)
 
     @property
     def name(self) -> str:

@@ -1,4 +1,5 @@
-"""What a command says of a batch that no consumer can read: where and what it is, why, and how to step over it."""
+"""What a command says of a batch that no consumer can read: where and what it is, why,
+and how to step over it."""
 
 import contextlib
 import shlex

@@ -1,7 +1,7 @@
 """What a reading command could not learn: lines on standard error, and an exit code of its own.
 
-A broker that is away, or a partition without a leader, is no reason to leave out what the others answer. A command that
-waits by nature names the same things as what it waits for.
+A broker that is away, or a partition without a leader, is no reason to leave out what the others
+answer. A command that waits by nature names the same things as what it waits for.
 """
 
 import sys
@@ -25,7 +25,9 @@ _MAX_NAMES = 5
 
 
 class Gaps:
-    """The gaps of one answer; each is said once. The brokers that ``connection`` did not reach are among them."""
+    """The gaps of one answer; each is said once.
+
+    The brokers that ``connection`` did not reach are among them."""
 
     def __init__(self, connection: "AdminConnection | None" = None) -> None:
         self._connection = connection
@@ -63,7 +65,9 @@ class Gaps:
         return self._worded("broker {broker_id}: {error}; not known: {names}")
 
     def report(self, *, waiting: bool = False) -> int:
-        """Say on standard error what is missing, or with ``waiting`` what is waited for; the command's exit code."""
+        """Say on standard error what is missing, or with ``waiting`` what is waited for.
+
+        The command's exit code."""
         form = "broker {broker_id}, the leader of {names}: {error}"
         lines = [f"{line}; waiting" for line in self._worded(form)] if waiting else self.lines
         sys.stdout.flush()
@@ -92,7 +96,8 @@ class Gaps:
 
 
 def without_deleted(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPartition, object]:
-    """Without the partitions that do not exist: groups keep offsets of topics that were deleted, and miss nothing there."""
+    """Without the partitions that do not exist: groups keep offsets of topics that were
+    deleted, and miss nothing there."""
     return {
         topic_partition: outcome
         for topic_partition, outcome in outcomes.items()

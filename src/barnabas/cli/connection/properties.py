@@ -19,7 +19,9 @@ __all__ = ["client_properties_file", "key_values", "named_values", "properties_f
 
 
 def properties_file(path: "str | Context | None") -> dict[str, str]:
-    """A .properties file as a dictionary, or what a context has for connections; nothing for None."""
+    """A .properties file as a dictionary, or what a context has for connections.
+
+    Nothing for None."""
     if path is None:
         return {}
     if not isinstance(path, str):
@@ -43,9 +45,10 @@ def properties_file(path: "str | Context | None") -> dict[str, str]:
 
 
 def read_properties_file(path: str | Path, warn: Callable[[str], None]) -> dict[str, str]:
-    """The properties of a file, whose bytes are ISO-8859-1, as for Java. Raises OSError and ValueError.
+    """The properties of a file, whose bytes are ISO-8859-1, as for Java.
 
-    ``warn`` gets a line for each value in UTF-8, in which Java sees other characters, too.
+    Raises OSError and ValueError. ``warn`` gets a line for each value in UTF-8, in which Java
+    sees other characters, too.
     """
     with open(path, encoding="latin-1", newline="") as file:
         text = file.read()
@@ -55,9 +58,11 @@ def read_properties_file(path: str | Path, warn: Callable[[str], None]) -> dict[
 
 
 def client_properties_file(path: "str | Context | None") -> dict[str, str]:
-    """The same for `Producer` and `Consumer`. A name that clients do not know has no effect, as for Kafka's tools, with a warning.
+    """The same for `Producer` and `Consumer`.
 
-    What would protect a connection but for a typing error stays, and is refused; so is every such name of an option.
+    A name that clients do not know has no effect, as for Kafka's tools, with a warning. What
+    would protect a connection but for a typing error stays, and is refused; so is every such
+    name of an option.
     """
     from barnabas.client.properties.names import CLIENT_PROPERTIES, is_client_property, looks_like_security_property
 
@@ -76,7 +81,9 @@ def key_values(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def named_values(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
-    """``name=value`` options in order; names may repeat, the value may be empty and may hold equals signs."""
+    """``name=value`` options in order.
+
+    Names may repeat, the value may be empty and may hold equals signs."""
     values = []
     for item in texts:
         name, equals, value = item.partition("=")

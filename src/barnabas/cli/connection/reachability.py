@@ -1,7 +1,8 @@
-"""One rule for the start of all commands: a clear error within five seconds, or within ``--timeout``, when no broker answers.
+"""One rule for the start of all commands: a clear error within five seconds, or within
+``--timeout``, when no broker answers.
 
-Commands that wait by nature, such as consumers, go on when one broker answers. They say what they wait for: partitions
-without a leader, and leaders that do not answer.
+Commands that wait by nature, such as consumers, go on when one broker answers. They say what they
+wait for: partitions without a leader, and leaders that do not answer.
 """
 
 import contextlib
@@ -41,8 +42,8 @@ def require_broker(
 ) -> None:
     """Raise `ConnectError` unless one of the brokers answers in time.
 
-    What reading or writing ``topics`` has to wait for is said on standard error: a partition's lack of a leader at once, a
-    leader's silence when it is known.
+    What reading or writing ``topics`` has to wait for is said on standard error: a partition's lack
+    of a leader at once, a leader's silence when it is known.
     """
     connection = admin_connection(bootstrap, properties, timeout_s)
     if connection is not None:
@@ -59,7 +60,8 @@ def require_broker(
         else:
             connection.close()
         return
-    # librdkafka has what AdminConnection has not, Kerberos for one, and says at the end of the time what is wrong.
+    # librdkafka has what AdminConnection has not, Kerberos for one, and says at the end
+    # of the time what is wrong.
     from barnabas.client.consumer.consumer import Consumer
 
     given = renamed_for_all(properties)
@@ -69,7 +71,8 @@ def require_broker(
 
 
 def admin_connection(bootstrap: str, properties: Mapping[str, Any], timeout_s: float) -> "AdminConnection | None":
-    """With the deadline; None where only librdkafka has the protection that the properties ask for."""
+    """With the deadline; None where only librdkafka has the protection that the
+    properties ask for."""
     from barnabas.client.cluster.admin_connection import AdminConnection
     from barnabas.client.errors import LibrdkafkaOnlyError
     from barnabas.client.network.deadline import Deadline
@@ -128,7 +131,9 @@ def topics_of(consumer: "Consumer[Any, Any]", deadline: "Deadline") -> dict[str,
 def existing_partitions(
     consumer: "Consumer[Any, Any]", topic: str, wanted: int | None, deadline: "Deadline"
 ) -> list[TopicPartition]:
-    """All partitions of a topic, or the ``wanted`` one. Raises an error for a topic or a partition that does not exist."""
+    """All partitions of a topic, or the ``wanted`` one.
+
+    Raises an error for a topic or a partition that does not exist."""
     from barnabas.base.hints import did_you_mean
     from barnabas.client.errors import refusal
     from barnabas.wire.kafka.errors import ErrorCode
@@ -152,10 +157,12 @@ def bounds_of(
     waits: bool,
     is_last: bool,
 ) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
-    """The first offset and the end of each partition for which they are known at the deadline, and the exit code.
+    """The first offset and the end of each partition for which they are known at the
+    deadline, and the exit code.
 
-    The others are named; with ``waits`` as what is waited for. Raises an error where none is known and nothing is waited
-    for, and what waiting does not mend. It may use all of the deadline if it ``is_last``.
+    The others are named; with ``waits`` as what is waited for. Raises an error where none is
+    known and nothing is waited for, and what waiting does not mend. It may use all of the
+    deadline if it ``is_last``.
     """
     from barnabas.cli.connection.incomplete import Gaps
     from barnabas.client.admin.offsets import bounds_in_part

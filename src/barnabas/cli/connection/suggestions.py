@@ -1,4 +1,5 @@
-"""What was probably meant: topics of the cluster, and names of configurations, for commands that were refused one."""
+"""What was probably meant: topics of the cluster, and names of configurations, for
+commands that were refused one."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -43,7 +44,9 @@ def with_suggestion(error: KafkaError, connection: AdminConnection, topic: str |
 
 
 def warn_of_unknown(given: Mapping[str, object], known: Iterable[str], what: str) -> None:
-    """Say which properties have no effect, on standard error; Kafka's tools take them in silence."""
+    """Say which properties have no effect, on standard error.
+
+    Kafka's tools take them in silence."""
     names = list(known)
     for name in given:
         if name not in names:

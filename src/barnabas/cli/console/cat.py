@@ -1,4 +1,5 @@
-"""``barnabas cat``: records to and from a topic in the manner of kcat, with its options' letters."""
+"""``barnabas cat``: records to and from a topic in the manner of kcat, with its
+options' letters."""
 
 import argparse
 import itertools
@@ -39,7 +40,8 @@ def main(argv: list[str]) -> int:
     properties["bootstrap.servers"] = servers
     deadline = Deadline(given.connect_timeout)
     produces = given.P or (not given.C and not given.G and not sys.stdin.isatty())
-    waits_for = [given.topic] if produces or given.G else []  # reading partitions looks at them itself
+    # A reader of partitions looks at the topic itself.
+    waits_for = [given.topic] if produces or given.G else []
     require_broker(properties["bootstrap.servers"], properties, deadline.left_s(), waits_for)
     if given.L:
         return _list(properties, deadline)
@@ -126,7 +128,8 @@ def _start(text: str, first: int, end: int) -> int:
 
 
 def _start_unseen(text: str) -> int:
-    """The same for a partition whose first offset and end are not known yet: its first record, its end, or an offset."""
+    """The same for a partition whose first offset and end are not known yet: its first
+    record, its end, or an offset."""
     if text in ("beginning", "earliest"):
         return EARLIEST
     return int(text) if text.isdecimal() else LATEST

@@ -39,7 +39,8 @@ _INTERNAL = "^__consumer_offsets$,^__transaction_state$,^__share_group_state$"
 
 
 def main(argv: list[str]) -> int:
-    """Print until Ctrl-C, ``--max-messages`` or ``--timeout-ms``; then say how many were processed."""
+    """Print until Ctrl-C, ``--max-messages`` or ``--timeout-ms``; then say how many
+    were processed."""
     parser = _parser()
     given = parser.parse_args(argv)
     _check(parser, given)
@@ -87,7 +88,7 @@ def _print_records(
             count += 1
             try:
                 data = write(record)
-            except Exception as error:  # of the user's formatter or deserializer, which may raise anything
+            except Exception as error:  # the user's formatter or deserializer may raise anything
                 if not given.skip_message_on_error:
                     raise BarnabasError(
                         f"{record.topic}-{record.partition} offset {record.offset} cannot be shown: {error}"
@@ -102,7 +103,9 @@ def _print_records(
 def record_comes(
     consumer: Consumer[bytes, bytes], timeout_s: float | None, joined: threading.Event, join_s: float
 ) -> bool:
-    """Whether a record comes in time (None: wait for ever). The time counts from the assignment on, or after ``join_s``."""
+    """Whether a record comes in time (None: wait for ever).
+
+    The time counts from the assignment on, or after ``join_s``."""
     while timeout_s is not None and not joined.is_set() and join_s > 0:
         if consumer.wait(_LOOK_S):
             return True
@@ -133,7 +136,9 @@ def _terminable() -> Iterator[None]:
 
 
 def _whole(pattern: str) -> str:
-    """A Java regular expression must match the whole name; a comma means "or", as it did for whitelists."""
+    """A Java regular expression must match the whole name.
+
+    A comma means "or", as it did for whitelists."""
     return f"^({pattern.strip().replace(',', '|').strip(chr(34) + chr(39))})$"
 
 
@@ -196,13 +201,15 @@ def _properties(parser: ToolParser, given: argparse.Namespace) -> dict[str, Any]
             f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', please remove one option"
         )
     properties.setdefault("client.id", "console-consumer")
-    # A topic that is not there is more often a typing error than a wish, so it is an error with a hint, and not made.
+    # A topic that is not there is more often a typing error than a wish, so it is an error
+    # with a hint, and not made.
     properties.setdefault("allow.auto.create.topics", "false")
     if given.isolation_level is not None:
         properties["isolation.level"] = given.isolation_level
     properties.setdefault("isolation.level", "read_uncommitted")
     if not given.topic and properties.pop("exclude.internal.topics", "true") == "true":
-        properties.setdefault("topic.blacklist", _INTERNAL)  # patterns do not mean the cluster's own topics
+        # Patterns do not mean the cluster's own topics.
+        properties.setdefault("topic.blacklist", _INTERNAL)
     if groups:
         properties["group.id"] = groups.pop()
     else:

@@ -131,9 +131,11 @@ def _properties(given: argparse.Namespace) -> dict[str, Any]:
     }
     properties.update({name: value for name, value in options.items() if value is not None})
     if not {"linger.ms", "queue.buffering.max.ms"} & properties.keys():
-        # A person who presses Enter expects the record to leave; a file is better sent in large batches.
+        # A person who presses Enter expects the record to leave; a file is better
+        # sent in large batches.
         properties["linger.ms"] = 0 if given.sync or sys.stdin.isatty() else _PIPE_LINGER_MS
-    # Lines without a key go to the partitions in turn, so that even a short file is shared out evenly.
+    # Lines without a key go to the partitions in turn, so that even a short file is
+    # shared out evenly.
     properties.setdefault("partitioner.class", "keyed_round_robin")
     return properties
 

@@ -1,6 +1,8 @@
-"""How ``console-consumer`` writes records: Kafka's formatters by their Java names, and by short ones of ours.
+"""How ``console-consumer`` writes records: Kafka's formatters by their Java names,
+and by short ones of ours.
 
-A formatter is made from the ``--property`` options and turns a record into the bytes that go to standard output.
+A formatter is made from the ``--property`` options and turns a record into the bytes
+that go to standard output.
 """
 
 import json
@@ -48,7 +50,8 @@ _DEFAULT_PROPERTIES = (
 
 
 class _Default:
-    """Timestamp, partition, offset, headers, key, value: those that ``print.*`` asks for, in this order."""
+    """Timestamp, partition, offset, headers, key, value: those that ``print.*`` asks
+    for, in this order."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         def literal(name: str, default: str) -> bytes:

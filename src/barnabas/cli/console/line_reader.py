@@ -1,8 +1,9 @@
-"""Lines of text as records: ``console-producer``'s reader, with the properties of Kafka's LineMessageReader.
+"""Lines of text as records: ``console-producer``'s reader, with the properties of
+Kafka's LineMessageReader.
 
-A line is ``headers<delimiter>key<separator>value``, where headers are present with ``parse.headers=true`` and the key
-with ``parse.key=true``; headers are ``name:value,name:value``. A field equal to ``null.marker`` is null. Bytes pass as
-they came, whether or not they are UTF-8.
+A line is ``headers<delimiter>key<separator>value``, where headers are present with
+``parse.headers=true`` and the key with ``parse.key=true``; headers are ``name:value,name:value``. A
+field equal to ``null.marker`` is null. Bytes pass as they came, whether or not they are UTF-8.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +30,9 @@ class Line(NamedTuple):
 
 
 class LineReader:
-    """Splits lines by a reader's properties; raises `ConfigError` for properties that contradict each other."""
+    """Splits lines by a reader's properties.
+
+    Raises `ConfigError` for properties that contradict each other."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         warn_of_unknown(properties, _PROPERTIES, "the line reader")
@@ -112,7 +115,8 @@ class LineReader:
 
 
 def _header_key(name: bytes, number: int) -> str:
-    """The key of a header, which is a text in the protocol: of bytes that are none another key would be sent."""
+    """The key of a header, which is a text in the protocol: of bytes that are none
+    another key would be sent."""
     try:
         return name.decode()
     except UnicodeDecodeError as error:

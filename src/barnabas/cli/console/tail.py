@@ -94,7 +94,9 @@ def _starts(
 
 
 def _history(consumer: "Consumer[bytes, bytes]", ends: dict[TopicPartition, int]) -> list[Record[bytes, bytes]]:
-    """The records before the ends, by time. Control records and compacted ones have no record: a pause ends it too."""
+    """The records before the ends, by time.
+
+    Control records and compacted ones have no record: a pause ends it too."""
     records: list[Record[bytes, bytes]] = []
     began = time.monotonic()
     missing = {topic_partition for topic_partition, end in ends.items() if end > 0}

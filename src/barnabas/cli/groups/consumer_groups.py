@@ -1,4 +1,5 @@
-"""``barnabas consumer-groups``: list, describe, reset and delete groups, as Kafka's ConsumerGroupCommand.
+"""``barnabas consumer-groups``: list, describe, reset and delete groups, as Kafka's
+ConsumerGroupCommand.
 
 Unlike Apache's, a command that fails ends with 1.
 """

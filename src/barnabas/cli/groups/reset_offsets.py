@@ -1,4 +1,5 @@
-"""``consumer-groups --reset-offsets``: where each scenario puts a group's offsets, and putting them there."""
+"""``consumer-groups --reset-offsets``: where each scenario puts a group's offsets,
+and putting them there."""
 
 import argparse
 import csv
@@ -186,7 +187,8 @@ def _within_range(connection: AdminConnection, wanted: _Offsets) -> _Offsets:
 
 
 def timestamp_ms(text: str) -> int:
-    """``YYYY-MM-DDTHH:mm:SS.sss`` with a zone, or without one in UTC, as milliseconds since the epoch."""
+    """``YYYY-MM-DDTHH:mm:SS.sss`` with a zone, or without one in UTC, as
+    milliseconds since the epoch."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -227,7 +229,8 @@ def _plan_file(given: argparse.Namespace) -> dict[str, _Offsets] | None:
 
 
 def parse_reset_plan(text: str, groups: Sequence[str], path: str) -> dict[str, _Offsets]:
-    """CSV lines ``group,topic,partition,offset``, or ``topic,partition,offset`` where one group is named."""
+    """CSV lines ``group,topic,partition,offset``, or ``topic,partition,offset``
+    where one group is named."""
     plan: dict[str, _Offsets] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
         if not row:

@@ -1,6 +1,8 @@
-"""The brokers that ``barnabas up`` starts: those of the data dir as their files say, with what options change, and new ones.
+"""The brokers that ``barnabas up`` starts: those of the data dir as their files say, with what
+options change, and new ones.
 
-An option that is not given leaves what the data dir has; a value that was edited by hand stays unless an option is for it.
+An option that is not given leaves what the data dir has; a value that was edited by hand stays
+unless an option is for it.
 """
 
 import argparse
@@ -59,7 +61,9 @@ def plan_brokers(
     security_plan: SecurityPlan,
     overrides: Mapping[str, str],
 ) -> BrokersPlan:
-    """What to start. Raises `BarnabasError` for options that would leave out what the data dir has."""
+    """What to start.
+
+    Raises `BarnabasError` for options that would leave out what the data dir has."""
     count = _count(given.brokers, held, directory)
     listening = {
         number: listener
@@ -96,7 +100,9 @@ def plan_brokers(
 
 
 def check_settings(plan: BrokersPlan, overrides: Mapping[str, str]) -> list[str]:
-    """Warnings about overrides without effect, with the name that may be meant. Raises `ConfigError` for wrong values."""
+    """Warnings about overrides without effect, with the name that may be meant.
+
+    Raises `ConfigError` for wrong values."""
     from barnabas.broker.configuration.definitions import DEFINITIONS, settings_without_effect
     from barnabas.broker.server import BrokerServer
 
@@ -134,7 +140,8 @@ def _count(wanted: int | None, held: HeldCluster, directory: Path) -> int:
 def _addresses(
     host: str | None, first: int | None, default: int, recorded: Mapping[int, HostAndPort], count: int
 ) -> list[HostAndPort]:
-    """Where each broker listens: as options say, as recorded, and new ones at the ports that follow."""
+    """Where each broker listens: as options say, as recorded, and new ones at the
+    ports that follow."""
     usual = host or next((each.host for each in recorded.values()), LOCAL_HOST)
     hosts = [host or (recorded[n].host if n in recorded else usual) for n in range(count)]
     if first is None and not recorded:
@@ -169,7 +176,9 @@ def _metrics(given: argparse.Namespace, held: HeldCluster, addresses: list[HostA
 
 
 def _racks(wanted: int | None, held: HeldCluster, count: int) -> list[str | None]:
-    """The rack of each broker; a new one goes to a rack with the fewest, if the others have racks."""
+    """The rack of each broker.
+
+    A new one goes to a rack with the fewest, if the others have racks."""
     if wanted is not None:
         if not 0 <= wanted <= count:
             raise BarnabasError(f"--racks {wanted}: between 0 and the number of brokers, {count}")
@@ -210,7 +219,9 @@ def _listener_changes(
     listening: Mapping[int, "ListenerAddress"],
     addresses: list[HostAndPort],
 ) -> dict[str, str | None]:
-    """For options that are about listeners. Raises `BarnabasError` where these were written by hand."""
+    """For options that are about listeners.
+
+    Raises `BarnabasError` where these were written by hand."""
     secures = INTER_BROKER in security_plan.changed
     options = {"--host": given.host is not None, "--port": given.port is not None, "--security": secures}
     asking = [option for option, is_given in options.items() if is_given]

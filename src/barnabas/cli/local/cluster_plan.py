@@ -30,7 +30,9 @@ class ClusterPlan(NamedTuple):
 
 
 def plan_cluster(given: argparse.Namespace, directory: Path) -> ClusterPlan:
-    """Decide what to start; writes nothing. Raises `BarnabasError` for options that do not fit what the data dir has."""
+    """Decide what to start; writes nothing.
+
+    Raises `BarnabasError` for options that do not fit what the data dir has."""
     held = read_held(directory, print_warning)
     coordination = plan_coordination(given, held, directory)
     security_plan = plan_security(given, users_of(given), held, directory)

@@ -1,4 +1,5 @@
-"""The coordination servers that ``barnabas up`` starts: as the data dir has them, as options say, or one by default."""
+"""The coordination servers that ``barnabas up`` starts: as the data dir has them, as
+options say, or one by default."""
 
 import argparse
 from collections.abc import Mapping
@@ -42,7 +43,9 @@ class CoordinationPlan:
     """What must be free."""
 
     def write(self) -> list[tuple[str, Path]]:
-        """Write each server's file, and make its data directory with its number; returns names and paths."""
+        """Write each server's file, and make its data directory with its number.
+
+        Returns names and paths."""
         for name, file in self.files.items():
             data = Path(file.texts["dataDir"])
             make_private_dirs(data)
@@ -67,7 +70,9 @@ class _Member:
 
 
 def plan_coordination(given: argparse.Namespace, held: HeldCluster, directory: Path) -> CoordinationPlan:
-    """What to start. Raises `BarnabasError` for options that would not start the data that is there."""
+    """What to start.
+
+    Raises `BarnabasError` for options that would not start the data that is there."""
     used, _ = held.zookeeper_connect
     if given.zookeeper:
         if held.coordination:
@@ -147,7 +152,8 @@ def _held_member(directory: Path, name: str, texts: Mapping[str, str]) -> _Membe
     """Where a server of the data dir listens. Raises `BarnabasError` that names the file."""
     path = str(directory / coordination_config(name))
     files = OsFiles()
-    number = name.removeprefix(COORDINATION_NAME)  # what `CoordinationPlan.write` gives a member without a file myid
+    # The id that `CoordinationPlan.write` gives a member without a file myid.
+    number = name.removeprefix(COORDINATION_NAME)
     try:
         settings = parse_settings(with_dynamic_file(texts, files.read))
         config = read_peer_config(settings, files, int(number) if number else None)

@@ -1,4 +1,5 @@
-"""The files and ports of the servers that ``barnabas up`` starts: how the files are written, and which ports are free."""
+"""The files and ports of the servers that ``barnabas up`` starts: how the files are written,
+and which ports are free."""
 
 import contextlib
 import os
@@ -46,7 +47,9 @@ class ServerFile:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Ports of ``host`` that nothing listens on now. Raises `BarnabasError` for a host that is not this machine."""
+    """Ports of ``host`` that nothing listens on now.
+
+    Raises `BarnabasError` for a host that is not this machine."""
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(_probe(host)) for _ in range(count)]
         for probe in probes:

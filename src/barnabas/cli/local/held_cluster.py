@@ -1,8 +1,10 @@
-"""What a data dir holds of earlier starts of ``barnabas up``: the file of each server, which says how it is started.
+"""What a data dir holds of earlier starts of ``barnabas up``: the file of each server,
+which says how it is started.
 
-The files are read again, so a cluster starts as it was, with all of its servers, and with what was edited by hand. A server
-whose data is there counts, although its file is gone. The file ``up.json`` has the data dir's own path: paths in the files
-follow a data dir that was moved or copied, which else would use the data in the former location.
+The files are read again, so a cluster starts as it was, with all of its servers, and with what was
+edited by hand. A server whose data is there counts, although its file is gone. The file ``up.json``
+has the data dir's own path: paths in the files follow a data dir that was moved or copied, which
+else would use the data in the former location.
 """
 
 import json
@@ -45,13 +47,16 @@ class HeldCluster:
 
 
 def split_connect(texts: Mapping[str, str]) -> tuple[str, str]:
-    """The servers in a broker's zookeeper.connect, and the chroot with its slash; empty where there is none."""
+    """The servers in a broker's zookeeper.connect, and the chroot with its slash.
+
+    Empty where there is none."""
     servers, slash, chroot = texts.get("zookeeper.connect", "").partition("/")
     return servers.strip(), slash + chroot
 
 
 def refuse_other_data(directory: Path) -> None:
-    """Raise `BarnabasError` for a folder that is itself the data of one server: a new cluster beside it is not meant."""
+    """Raise `BarnabasError` for a folder that is itself the data of one server: a new
+    cluster beside it is not meant."""
     names = _names(directory)
     if any(server_of(name) is not None for name in names):
         return
@@ -88,7 +93,8 @@ def read_held(directory: Path, warn: Callable[[str], None]) -> HeldCluster:
 
 
 def _refuse_unnamed(directory: Path, held: HeldCluster, warn: Callable[[str], None]) -> None:
-    """Raise `BarnabasError` for data of a broker or a coordination server that no file names, as Apache's may be laid out."""
+    """Raise `BarnabasError` for data of a broker or a coordination server that no file names, as
+    Apache's may be laid out."""
     named = {str(directory / broker_log_dir(number)) for number in held.brokers}
     named.update(path.strip() for texts in held.brokers.values() for path in texts.get("log.dirs", "").split(","))
     ids = {texts.get("broker.id", str(number)) for number, texts in held.brokers.items() if texts}
@@ -128,7 +134,9 @@ def _read(path: Path, warn: Callable[[str], None]) -> dict[str, str]:
 
 
 def _former_location(directory: Path, brokers: Mapping[int, Mapping[str, str]]) -> Path:
-    """Where the data dir was at the last start. Before it was recorded, every start wrote it to the files."""
+    """Where the data dir was at the last start.
+
+    Before it was recorded, every start wrote it to the files."""
     try:
         return Path(json.loads((directory / _LOCATION_FILE).read_text(encoding="utf-8"))["data_dir"])
     except FileNotFoundError:
@@ -142,7 +150,8 @@ def _former_location(directory: Path, brokers: Mapping[int, Mapping[str, str]]) 
 
 
 def _moved(texts: Mapping[str, str], former: Path, directory: Path) -> dict[str, str]:
-    """The texts with paths in the present data dir for those in the former one, unless the data stayed there."""
+    """The texts with paths in the present data dir for those in the former one,
+    unless the data stayed there."""
     if former == directory:
         return dict(texts)
 

@@ -1,4 +1,5 @@
-"""How the listeners of ``barnabas up`` are secured: as the data dir has it, or as ``--security`` and ``--user`` say."""
+"""How the listeners of ``barnabas up`` are secured: as the data dir has it, or as
+``--security`` and ``--user`` say."""
 
 import argparse
 from collections.abc import Collection, Mapping
@@ -20,7 +21,8 @@ __all__ = ["INTER_BROKER", "SecurityPlan", "client_file", "held_listener", "plan
 INTER_BROKER = "inter.broker.listener.name"
 _FOLDER = "security"
 _PLAINTEXT = "PLAINTEXT"
-_OF_LISTENERS = ("listeners", "listener.security.protocol.map")  # what else is wrong, an option may correct
+# An option may correct whatever else is wrong.
+_OF_LISTENERS = ("listeners", "listener.security.protocol.map")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ def client_file(directory: Path) -> Path:
 
 
 def held_listener(directory: Path, number: int, texts: Mapping[str, str]) -> "ListenerAddress | None":
-    """A broker's first listener; None where its file names none. Raises `BarnabasError` that names the file."""
+    """A broker's first listener; None where its file names none.
+
+    Raises `BarnabasError` that names the file."""
     from barnabas.broker.configuration.definitions import DEFINITIONS
     from barnabas.broker.configuration.listeners import listeners
 
@@ -62,7 +66,9 @@ def held_listener(directory: Path, number: int, texts: Mapping[str, str]) -> "Li
 def plan_security(
     given: argparse.Namespace, users: Mapping[str, str], held: HeldCluster, directory: Path
 ) -> SecurityPlan:
-    """What to make. Raises `BarnabasError` for options that do not fit, and for what was secured by hand."""
+    """What to make.
+
+    Raises `BarnabasError` for options that do not fit, and for what was secured by hand."""
     number, texts = next(((n, each) for n, each in held.brokers.items() if each), (0, {}))
     listener = held_listener(directory, number, texts)
     former = listener.protocol if listener else _PLAINTEXT

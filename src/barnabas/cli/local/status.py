@@ -42,7 +42,9 @@ def _document(cluster: LocalCluster) -> dict[str, object]:
 
 
 def _rows(cluster: LocalCluster) -> list[tuple[str, int, str]]:
-    """Each server with its process and its state; one that ended may have been started again by hand."""
+    """Each server with its process and its state.
+
+    One that ended may have been started again by hand."""
     supervised = {name: (pid, "running" if is_alive(pid) else "ended") for name, pid in cluster.pids.items()}
     by_hand = {name: (pid, _BY_HAND) for name, pid in started_by_hand(Path(cluster.data_dir)).items()}
     return [(name, pid, state) for name, (pid, state) in {**supervised, **by_hand}.items()]

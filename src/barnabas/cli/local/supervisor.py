@@ -1,8 +1,9 @@
-"""The servers of ``barnabas up`` as child processes: started, watched, stopped. Nothing is started again by itself.
+"""The servers of ``barnabas up`` as child processes: started, watched, stopped.
 
-Children are forked from this process with the servers' modules already loaded, which saves each of them the imports; where
-there is no fork they are spawned. A child that cannot start sends the reason through its pipe, so that the reason arrives
-even where a full disk keeps it out of the log.
+Nothing is started again by itself. Children are forked from this process with the servers' modules
+already loaded, which saves each of them the imports; where there is no fork they are spawned. A
+child that cannot start sends the reason through its pipe, so that the reason arrives even where a
+full disk keeps it out of the log.
 """
 
 import contextlib
@@ -38,7 +39,8 @@ _FULL_BYTES = 1024 * 1024
 
 
 class ServerPlan(NamedTuple):
-    """A server's name ("zookeeper", "0", "1" ...), its command and the file that the command takes."""
+    """A server's name ("zookeeper", "0", "1" ...), its command and the file that the
+    command takes."""
 
     name: str
     command: str
@@ -58,7 +60,8 @@ class Supervisor:
         keeps_files: bool = True,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Without ``keeps_files`` the directory goes when a start fails, so that messages name no file in it.
+        """Without ``keeps_files`` the directory goes when a start fails, so that
+        messages name no file in it.
 
         ``properties`` are those with which brokers are asked whether they are ready.
         """
@@ -119,7 +122,8 @@ class Supervisor:
                 child.kill()
 
     def wait_until_ready(self) -> bool:
-        """Whether every broker knows all brokers and the controller, rather than a signal or a death first.
+        """Whether every broker knows all brokers and the controller, rather than a
+        signal or a death first.
 
         Updates from the controller reach brokers one by one, and a client may ask any of them.
         """
@@ -157,7 +161,8 @@ class Supervisor:
         return len(cluster.brokers) >= self._brokers and cluster.controller_id >= 0
 
     def watch(self) -> None:
-        """Until a signal: say which child ended and why, and leave it so (a lab stops brokers on purpose)."""
+        """Until a signal: say which child ended and why, and leave it so (a lab
+        stops brokers on purpose)."""
         alive = dict(self._children)
         while True:
             ready = wait([self._wake, *(child.sentinel for child in alive.values())])
@@ -214,8 +219,10 @@ class Supervisor:
 
 @contextlib.contextmanager
 def _blocked_signals() -> Iterator[None]:
-    """Block SIGINT and SIGTERM while a child starts: it inherits the parent's handlers, which would swallow one."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows, where children are spawned and inherit none
+    """Block SIGINT and SIGTERM while a child starts: it inherits the parent's handlers,
+    which would swallow one."""
+    # On Windows children are spawned and inherit no mask.
+    if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -249,7 +256,8 @@ def _import_servers() -> None:
 
 
 def _serve(command: str, config: str, log: str, pipe: Connection, inherited: list[Connection]) -> None:
-    """In the child: run one server's command; stop cleanly when the supervisor is gone, however it went."""
+    """In the child: run one server's command; stop cleanly when the supervisor is
+    gone, however it went."""
     for other in inherited:
         other.close()
     if hasattr(os, "setsid"):

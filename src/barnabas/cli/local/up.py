@@ -1,8 +1,9 @@
 """``barnabas up``: a whole cluster as child processes, supervised.
 
-The data dir holds what the servers would be started with by hand (zoo.cfg, server.properties, server1.properties ...)
-beside their data and logs, so that each can also be started alone. Everything is checked and the data dir's lock is held
-before a file is written. With a temporary data dir, the logs of a failure are kept.
+The data dir holds what the servers would be started with by hand (zoo.cfg, server.properties,
+server1.properties ...) beside their data and logs, so that each can also be started alone.
+Everything is checked and the data dir's lock is held before a file is written. With a temporary
+data dir, the logs of a failure are kept.
 """
 
 import argparse
@@ -34,7 +35,8 @@ from barnabas.cli.output.terminal import print, print_lines
 
 __all__ = ["main"]
 
-_OUTPUT = "BARNABAS_UP_OUTPUT"  # set by --detach for the process in the background: the file of its messages
+# The file for the messages of the process in the background; set by --detach.
+_OUTPUT = "BARNABAS_UP_OUTPUT"
 _DETACH_TIMEOUT_S = 90
 _POLL_S = 0.02
 _TEMPORARY = "the data of this cluster is temporary and goes when it stops; barnabas up --data-dir DIR keeps its data"
@@ -73,7 +75,8 @@ def _data_dir(given: str | None) -> Iterator[Path]:
 
 
 def _check_name(directory: Path) -> None:
-    """Refuse a folder that `log.dirs` cannot name, before it is made: the records would be elsewhere."""
+    """Refuse a folder that `log.dirs` cannot name, before it is made: the records
+    would be elsewhere."""
     if "," in str(directory):
         raise BarnabasError(
             f"{directory} cannot hold a cluster: log.dirs, which names the folders of the records, separates them with "
@@ -143,7 +146,8 @@ def _supervise(supervisor: Supervisor, cluster: LocalCluster, security_plan: Sec
 
 
 def _remove_output_file() -> None:
-    """Remove the file of the supervisor's messages: it ends as it was asked to, and no command reads them afterwards."""
+    """Remove the file of the supervisor's messages: it ends as it was asked to, and no
+    command reads them afterwards."""
     if output := os.environ.get(_OUTPUT):
         Path(output).unlink(missing_ok=True)
 
@@ -162,7 +166,9 @@ def _keep_logs(directory: Path) -> None:
 
 
 def _detach(argv: list[str]) -> int:
-    """Run the same command in the background; return when it is ready, with its line, or with what it said."""
+    """Run the same command in the background.
+
+    Return when it is ready, with its line, or with what it said."""
     handle, output = tempfile.mkstemp(prefix="barnabas-up-", suffix=".log")
     with os.fdopen(handle, "wb") as out:
         child = subprocess.Popen(

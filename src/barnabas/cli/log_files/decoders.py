@@ -1,4 +1,5 @@
-"""How ``dump-log`` prints the coordinators' records: ``--offsets-decoder`` and ``--transaction-log-decoder``."""
+"""How ``dump-log`` prints the coordinators' records: ``--offsets-decoder`` and
+``--transaction-log-decoder``."""
 
 import json
 from typing import Any

@@ -1,8 +1,10 @@
-"""``barnabas dump-log``: print and verify a log's files, as Kafka's DumpLogSegments does, in the same words.
+"""``barnabas dump-log``: print and verify a log's files, as Kafka's DumpLogSegments
+does, in the same words.
 
-Reads ``.log``, ``.index``, ``.timeindex``, ``.snapshot`` and ``.txnindex`` files of any broker. Contents go to standard
-output; what is wrong with an index goes to standard error, after all files. ``--output json`` prints a document for each
-batch, record or entry, with the names of the fields as they stand in the text.
+Reads ``.log``, ``.index``, ``.timeindex``, ``.snapshot`` and ``.txnindex`` files of any broker.
+Contents go to standard output; what is wrong with an index goes to standard error, after all
+files. ``--output json`` prints a document for each batch, record or entry, with the names of the
+fields as they stand in the text.
 """
 
 import argparse
@@ -128,7 +130,8 @@ def _value_text(name: str, value: object) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Dump the files; 0 when they could be read (findings about indexes included, as in Kafka's tool)."""
+    """Dump the files; 0 when they could be read (findings about indexes included, as
+    in Kafka's tool)."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     paths = [path for group in (*arguments.files, *arguments.more_files) for path in group.split(",") if path]

@@ -1,7 +1,10 @@
-"""``barnabas lost-records``: what a partition's folder lacks, and stepping over it on purpose. Kafka has no counterpart.
+"""``barnabas lost-records``: what a partition's folder lacks, and stepping over it on purpose.
 
-A broker that misses records in the middle of a log answers KAFKA_STORAGE_ERROR there, so that no consumer skips them
-without knowing. Where no other replica has them, this command lets consumers go on behind them. The broker must be stopped.
+Kafka has no counterpart.
+
+A broker that misses records in the middle of a log answers KAFKA_STORAGE_ERROR there, so that no
+consumer skips them without knowing. Where no other replica has them, this command lets consumers go
+on behind them. The broker must be stopped.
 """
 
 import os
@@ -23,7 +26,9 @@ _SPAN = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 def main(argv: list[str]) -> int:
-    """Print what is missing. Returns 1 while something is, or a note says so, and is not stepped over."""
+    """Print what is missing.
+
+    Returns 1 while something is, or a note says so, and is not stepped over."""
     parser = ToolParser(
         "lost-records", "Show the records that a partition's folder lacks, or let consumers step over them."
     )
@@ -94,7 +99,9 @@ def _print_found(found: LostRanges) -> None:
 
 
 def _print_changes(found: LostRanges, stepped_over: list[OffsetSpan], directory: str, *, is_note_gone: bool) -> None:
-    """What was stepped over, and what became of a note. An end that is lost leaves nothing to step over."""
+    """What was stepped over, and what became of a note.
+
+    An end that is lost leaves nothing to step over."""
     for span in stepped_over:
         if span.start < found.end_offset:
             consumers = f"consumers of {found.topic_partition}"

@@ -1,9 +1,10 @@
-"""Clusters that run on this machine by ``barnabas up``: the lock of a data dir, and the record by which ``status``, ``down``
-and ``logs`` find them.
+"""Clusters that run on this machine by ``barnabas up``: the lock of a data dir, and the record by
+which ``status``, ``down`` and ``logs`` find them.
 
-The lock is held by the supervisor and inherited by its servers, so a data dir is free only when all of them have ended.
-The record in the data dir says how to reach the cluster; a pointer to it lies in the user's state folder, so that no data
-dir need be named. Nothing is read from a record whose lock is free: it is of a cluster that has ended.
+The lock is held by the supervisor and inherited by its servers, so a data dir is free only when all
+of them have ended. The record in the data dir says how to reach the cluster; a pointer to it lies
+in the user's state folder, so that no data dir need be named. Nothing is read from a record whose
+lock is free: it is of a cluster that has ended.
 """
 
 import contextlib
@@ -58,7 +59,9 @@ class LocalCluster:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold the data dir's lock; raises `BarnabasError` when another cluster has it. Nothing else is written before."""
+    """Hold the data dir's lock; raises `BarnabasError` when another cluster has it.
+
+    Nothing else is written before."""
     with _lock_file(directory, "a") as file:
         if not _acquire(file):
             found = _read(directory)
@@ -76,7 +79,8 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def record(cluster: LocalCluster) -> None:
-    """Write the record of a cluster that is ready, and the pointer to it where the state folder can be written."""
+    """Write the record of a cluster that is ready, and the pointer to it where the
+    state folder can be written."""
     directory = Path(cluster.data_dir)
     (directory / _RECORD).write_text(json.dumps(asdict(cluster), indent=2), encoding="utf-8")
     with contextlib.suppress(OSError):
@@ -125,7 +129,8 @@ def choose_cluster(data_dir: str | None) -> LocalCluster:
 def stop_cluster(cluster: LocalCluster, timeout_s: float) -> None:
     """Stop everything, and wait until it has ended. Raises `BarnabasError` after the time.
 
-    Brokers that were started by hand come first, and coordination servers last: brokers need them for a clean stop.
+    Brokers that were started by hand come first, and coordination servers last: brokers
+    need them for a clean stop.
     """
     end = time.monotonic() + timeout_s
     directory = Path(cluster.data_dir)
@@ -143,7 +148,9 @@ def stop_cluster(cluster: LocalCluster, timeout_s: float) -> None:
 
 
 def stop_started_by_hand(directory: Path, timeout_s: float, *, is_coordination: bool) -> None:
-    """Stop the brokers, or the coordination servers, that were started by hand. Raises `BarnabasError` after the time."""
+    """Stop the brokers, or the coordination servers, that were started by hand.
+
+    Raises `BarnabasError` after the time."""
     end = time.monotonic() + timeout_s
     by_hand = started_by_hand(directory)
     pids = [pid for name, pid in by_hand.items() if name.startswith(COORDINATION_NAME) == is_coordination]
@@ -160,7 +167,8 @@ def stop_started_by_hand(directory: Path, timeout_s: float, *, is_coordination: 
 
 
 def started_by_hand(directory: Path) -> dict[str, int]:
-    """The servers that run on the data dir's files without the supervisor, as its messages advise, with their processes."""
+    """The servers that run on the data dir's files without the supervisor, as its messages
+    advise, with their processes."""
     found = {}
     for command in ("zookeeper-server-start", "server-start"):
         for pid, path in started_by(command):

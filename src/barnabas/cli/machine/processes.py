@@ -9,14 +9,17 @@ __all__ = ["is_alive", "servers_to_stop", "started_by"]
 
 
 def servers_to_stop(command: str) -> list[tuple[int, Path]]:
-    """The same as `started_by`. Raises `BarnabasError` where a system does not show its processes."""
+    """The same as `started_by`.
+
+    Raises `BarnabasError` where a system does not show its processes."""
     if not Path("/proc/self").exists():
         raise BarnabasError("this system has no /proc: stop the server's process by its id")
     return started_by(command)
 
 
 def started_by(command: str) -> list[tuple[int, Path]]:
-    """This user's processes that run a server's command, by their ids, each with the path of the file of its settings."""
+    """This user's processes that run a server's command, by their ids, each with the path of
+    the file of its settings."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -45,7 +48,9 @@ def _file_of(arguments: list[str]) -> str:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs. One that has ended, and whose parent has not asked for its exit code yet, does not."""
+    """Whether a process runs.
+
+    One that has ended, and whose parent has not asked for its exit code yet, does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -41,7 +41,8 @@ def coordination_name(path: str) -> str:
 
 
 def server_of(file_name: str) -> str | None:
-    """The name of the server whose file has this name: "0", "1" ..., or "zookeeper", "zookeeper1" ...; None for another file."""
+    """The name of the server whose file has this name: "0", "1" ..., or "zookeeper", "zookeeper1"
+    ...; None for another file."""
     match = _FILE.fullmatch(file_name)
     if match is None:
         return None

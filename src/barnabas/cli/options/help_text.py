@@ -1,4 +1,5 @@
-"""The help of a command, which is the same text on each Python: argparse words and wraps it in another way now and then."""
+"""The help of a command, which is the same text on each Python: argparse words and wraps it in
+another way now and then."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -38,7 +39,9 @@ class HelpText(argparse.HelpFormatter):
         groups: Iterable[argparse._MutuallyExclusiveGroup],
         prefix: str | None,
     ) -> str:
-        """Options, then positional arguments on a line of their own if all do not fit into one; none is broken."""
+        """Options, then positional arguments on a line of their own if all do not fit into one.
+
+        None is broken."""
         del usage
         begin = f"{_PREFIX if prefix is None else prefix}{self._prog}"
         shown = [action for action in actions if action.help is not argparse.SUPPRESS]

@@ -1,4 +1,5 @@
-"""A parser of arguments whose errors say in one line what is wrong and what may be meant, and in a second one where help is."""
+"""A parser of arguments whose errors say in one line what is wrong and what may be meant, and in a
+second one where help is."""
 
 import argparse
 import re
@@ -24,7 +25,8 @@ class HelpfulParser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"formatter_class": HelpText, **settings})
         self._typed: list[str] = []
-        # Options with type=int take a number as Kafka's tools do, without 1_000 or the digits of other scripts.
+        # Options with type=int take a number as Kafka's tools do, without 1_000 or the
+        # digits of other scripts.
         self.register("type", int, whole_number)
         self.register("type", float, number_from)
 
@@ -50,7 +52,8 @@ class HelpfulParser(argparse.ArgumentParser):
         return self
 
     def _suggestion(self, message: str) -> str:
-        """What may be meant by the first option that is not known, or by a choice that is not there."""
+        """What may be meant by the first option that is not known, or by a choice
+        that is not there."""
         if found := _CHOICE.search(message):
             return did_you_mean(found[1], _WORDS.findall(found[2]))
         known = [

@@ -1,6 +1,8 @@
-"""JSON files that tools read (partitions to move, offsets to delete before): fields by type, errors that name the place.
+"""JSON files that tools read (partitions to move, offsets to delete before): fields by type,
+errors that name the place.
 
-A document is an object with an optional ``version``, of which only 1 exists, and a list: ``partitions`` or ``topics``.
+A document is an object with an optional ``version``, of which only 1 exists, and a list:
+``partitions`` or ``topics``.
 """
 
 import json
@@ -17,7 +19,9 @@ _VERSION = 1
 
 
 def read_document(path: str) -> dict[str, Any]:
-    """The object in a file; raises `ConfigError` for anything else and for a version that is not known."""
+    """The object in a file.
+
+    Raises `ConfigError` for anything else and for a version that is not known."""
     try:
         with open(path, encoding="utf-8") as file:
             document = parse_json(file.read())

@@ -31,9 +31,11 @@ _START_HELP = f"how many seconds to wait for a broker's first answer (default: {
 
 
 class ToolParser(HelpfulParser):
-    """A parser that takes options in Kafka's way: abbreviations too; the message before the usage line.
+    """A parser that takes options in Kafka's way: abbreviations too; the message
+    before the usage line.
 
-    Options named with a single value may be repeated; those that Kafka lets repeat are declared with ``append``.
+    Options named with a single value may be repeated; those that Kafka lets repeat are
+    declared with ``append``.
     """
 
     def __init__(self, command: str, description: str) -> None:
@@ -46,7 +48,8 @@ class ToolParser(HelpfulParser):
         self.add_argument("--version", action="version", version=_version())
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's; an option that names brokers takes them from the context where it is not given."""
+        """As argparse's; an option that names brokers takes them from the context
+        where it is not given."""
         given = super().parse_args(args, namespace)
         if getattr(given, "bootstrap_server", "given") is None:
             self._take_context(given)
@@ -79,7 +82,8 @@ class ToolParser(HelpfulParser):
                 self.missing(option)
 
     def missing(self, option: str) -> NoReturn:
-        """End with 2, in the words of Kafka's tools; where brokers are missing, with how to name them."""
+        """End with 2, in the words of Kafka's tools; where brokers are missing, with
+        how to name them."""
         self.error(f'Missing required argument "[{option}]"{where_to_name_brokers(option)}')
 
     def has(self, given: argparse.Namespace, option: str) -> bool:
@@ -89,7 +93,8 @@ class ToolParser(HelpfulParser):
 
 
 def where_to_name_brokers(*missing: str) -> str:
-    """What follows an error about missing options: how a command learns the brokers, if these are among them."""
+    """What follows an error about missing options: how a command learns the brokers,
+    if these are among them."""
     if not {"bootstrap-server", "broker-list"} & set(missing):
         return ""
     from barnabas.cli.machine.clusters import running_clusters
@@ -103,7 +108,8 @@ def where_to_name_brokers(*missing: str) -> str:
 
 
 def _names_servers(given: argparse.Namespace) -> bool:
-    """Whether a property on the command line names the brokers: a context's are not theirs, nor are its credentials."""
+    """Whether a property on the command line names the brokers: a context's are not theirs,
+    nor are its credentials."""
     for option in ("producer_props", "producer_property", "consumer_property", "X"):
         items = getattr(given, option, None) or []
         words = [word for item in items for word in ([item] if isinstance(item, str) else item)]
@@ -121,7 +127,8 @@ def _version() -> str:
 def add_connection_options(
     parser: argparse.ArgumentParser, *, has_own_timeout: bool = False, waits: bool = False
 ) -> None:
-    """``--bootstrap-server``, ``--command-config`` and ``--timeout``, which some of Kafka's tools use for another time."""
+    """``--bootstrap-server``, ``--command-config`` and ``--timeout``, which some of Kafka's
+    tools use for another time."""
     parser.add_argument(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
@@ -136,7 +143,8 @@ def add_connection_options(
 
 
 def add_connect_timeout(parser: argparse.ArgumentParser, *, has_own_timeout: bool = False, waits: bool = False) -> None:
-    """The deadline: ``--connect-timeout``, and ``--timeout`` where Kafka's tool has no other time under this name.
+    """The deadline: ``--connect-timeout``, and ``--timeout`` where Kafka's tool has no
+    other time under this name.
 
     A command that ``waits`` by nature has a deadline for its start only.
     """

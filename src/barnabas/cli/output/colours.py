@@ -1,7 +1,8 @@
-"""Colours of what commands print, where a terminal has them: errors red, warnings yellow, the headers of tables bold.
+"""Colours of what commands print, where a terminal has them: errors red, warnings yellow,
+the headers of tables bold.
 
-A pipe or a file gets none, nor a terminal of which nothing is known (TERM is not set, or ``dumb``), nor anything where NO_COLOR is
-set (https://no-color.org).
+A pipe or a file gets none, nor a terminal of which nothing is known (TERM is not set, or ``dumb``),
+nor anything where NO_COLOR is set (https://no-color.org).
 """
 
 import os
@@ -25,19 +26,24 @@ class Style(Enum):
 
 
 def painted(style: Style, text: str, stream: TextIO) -> str:
-    """The text as a part of what `barnabas.cli.output.terminal.print` writes to ``stream``, which escapes it as it would without."""
+    """The text as a part of what `barnabas.cli.output.terminal.print` writes to ``stream``, which
+    escapes it as it would without."""
     if not text or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("", "dumb") or not stream.isatty():
         return text
     return f"{own(stream, style.value)}{text}{own(stream, _PLAIN)}"
 
 
 def print_error(line: str, *more: str, stream: TextIO | None = None) -> None:
-    """Print an error on standard error, or where a Kafka tool prints it; the lines after the first are plain."""
+    """Print an error on standard error, or where a Kafka tool prints it.
+
+    The lines after the first are plain."""
     stream = stream or sys.stderr
     print(painted(Style.ERROR, line, stream), *more, sep="\n", file=stream)
 
 
 def print_warning(line: str, *, label: str = "warning", stream: TextIO | None = None) -> None:
-    """Print a warning on standard error, or where a Kafka tool prints it. ``label`` stands before the line, if it is not empty."""
+    """Print a warning on standard error, or where a Kafka tool prints it.
+
+    ``label`` stands before the line, if it is not empty."""
     stream = stream or sys.stderr
     print(painted(Style.WARNING, f"{label}: {line}" if label else line, stream), file=stream)

@@ -1,11 +1,14 @@
-"""The exit codes of commands that have a meaning of their own. It imports little: every command loads it."""
+"""The exit codes of commands that have a meaning of their own.
+
+It imports little: every command loads it."""
 
 import signal
 
 __all__ = ["INCOMPLETE", "INTERRUPTED", "PIPE_CLOSED", "exit_code_of"]
 
 INCOMPLETE = 3
-"""The answer was printed, and lacks what could not be asked in time, which a line on standard error names, or not be verified."""
+"""The answer was printed, and lacks what could not be asked in time, which a line on standard error
+names, or not be verified."""
 
 PIPE_CLOSED = 141
 """What a shell reports for a process that SIGPIPE ended."""

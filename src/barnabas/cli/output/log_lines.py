@@ -1,4 +1,5 @@
-"""Lines of logs: text in them comes from clients in part, so each event is one line, in files too."""
+"""Lines of logs: text in them comes from clients in part, so each event is one line,
+in files too."""
 
 import logging
 import sys
@@ -16,9 +17,10 @@ def log_to_standard_error(level: str | int, line_format: str, date_format: str |
 
 
 class LogFormatter(logging.Formatter):
-    """Escapes newlines and other controls in an event; the lines of a traceback are indented, so that none looks like one.
+    """Escapes newlines and other controls in an event.
 
-    Tabs stay: they stand between the fields of an audit line.
+    The lines of a traceback are indented, so that none looks like one. Tabs stay: they stand
+    between the fields of an audit line.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name

@@ -1,4 +1,5 @@
-"""Records for people: text as it is, JSON in several lines on a terminal, other bytes with escapes; and JSON lines."""
+"""Records for people: text as it is, JSON in several lines on a terminal, other bytes with
+escapes; and JSON lines."""
 
 import base64
 import json
@@ -43,7 +44,8 @@ def json_line(record: Record[bytes, bytes]) -> str:
 def record_document(record: Record[bytes, bytes], **more: Any) -> dict[str, Any]:
     """One record, with ``more`` behind its timestamp.
 
-    Bytes that are not UTF-8 have escapes, as which a text may read, too; so ``key_base64`` and the like say what they are.
+    Bytes that are not UTF-8 have escapes, as which a text may read, too; so ``key_base64`` and
+    the like say what they are.
     """
     values = [value for _, value in record.headers]
     document: dict[str, Any] = {

@@ -1,15 +1,17 @@
-"""Standard input, output and error, whatever the caller left of them, and when what is printed goes out.
+"""Standard input, output and error, whatever the caller left of them, and when what
+is printed goes out.
 
-A line goes out when it is printed, to a terminal, a pipe and a file alike: somebody may wait for it. Output that is all
-there at once goes out in blocks (`in_blocks`). Where it cannot be written:
+A line goes out when it is printed, to a terminal, a pipe and a file alike: somebody may wait for
+it. Output that is all there at once goes out in blocks (`in_blocks`). Where it cannot be written:
 
-- Standard output of a tool is its result. The reader of a pipe is gone: 141, as a process that SIGPIPE ends. A full disk,
-  and the like: an error of one line, and 1. A tool that has failed already keeps its exit code.
-- Standard output of a server is news (`outlive_output`), and so is standard error of every command: it is lost, the command
-  goes on, and its exit code is what it would be.
+- Standard output of a tool is its result. The reader of a pipe is gone: 141, as a process that
+  SIGPIPE ends. A full disk, and the like: an error of one line, and 1. A tool that has failed
+  already keeps its exit code.
+- Standard output of a server is news (`outlive_output`), and so is standard error of every command:
+  it is lost, the command goes on, and its exit code is what it would be.
 
-Streams that the caller closed are opened on nothing; letters that the encoding lacks are written as escapes, which JSON
-readers know.
+Streams that the caller closed are opened on nothing; letters that the encoding lacks are written as
+escapes, which JSON readers know.
 """
 
 import codecs
@@ -63,7 +65,8 @@ def prepare_streams() -> None:
     if sys.stderr is sys.__stderr__:
         sys.stderr = _lines(2, sys.stderr, "backslashreplace")
         _outlive(sys.stderr)
-    if logging.lastResort is not None:  # what libraries log in a command that does not set logging up
+    # The handler of what libraries log where a command does not set logging up.
+    if logging.lastResort is not None:
         logging.lastResort.setFormatter(LogFormatter())
     os.environ["PYTHON_COLORS"] = "0"  # those of tracebacks are not marked as ours
 
@@ -77,7 +80,8 @@ def _lines(descriptor: int, stream: TextIO | None, errors: str) -> io.TextIOWrap
 
 
 def outlive_output() -> None:
-    """For servers: from now on standard output is news, and the command goes on where it cannot be written."""
+    """For servers: from now on standard output is news, and the command goes on
+    where it cannot be written."""
     _outlive(sys.stdout)
 
 
@@ -89,7 +93,8 @@ def _outlive(stream: object) -> None:
 
 @contextlib.contextmanager
 def in_blocks() -> Iterator[None]:
-    """Within, lines go out in blocks, and the last ones at the end: for files, and for records that have come."""
+    """Within, lines go out in blocks, and the last ones at the end: for files, and
+    for records that have come."""
     stream = sys.stdout
     if not isinstance(stream, io.TextIOWrapper) or not stream.line_buffering:
         yield
@@ -102,7 +107,9 @@ def in_blocks() -> Iterator[None]:
 
 
 def finish_output(code: int) -> int:
-    """Write what is left of standard output; returns the exit code of a tool that ends with this one otherwise."""
+    """Write what is left of standard output.
+
+    Returns the exit code of a tool that ends with this one otherwise."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -118,7 +125,8 @@ def finish_output(code: int) -> int:
 
 
 def forget_output() -> int:
-    """The reader of standard output is gone: drop the rest, which Python would try to write at its end."""
+    """The reader of standard output is gone: drop the rest, which Python would try
+    to write at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     with contextlib.suppress(OSError):
         sys.stdout.flush()

@@ -21,14 +21,16 @@ def print_json(value: Any) -> None:
 
 
 def aligned(header: Sequence[str], rows: Iterable[Sequence[object]], minimum: Mapping[str, int] | None = None) -> str:
-    """A table as Kafka's tools print it: columns left aligned and one blank apart, no blanks at a line's end."""
+    """A table as Kafka's tools print it: columns left aligned and one blank apart,
+    no blanks at a line's end."""
     minimum = minimum or {}
     first, *others = padded([header, *rows], [minimum.get(name, 0) for name in header])
     return "\n".join([painted(Style.HEADER, first, sys.stdout), *others])
 
 
 def padded(rows: Sequence[Sequence[object]], minimum: Sequence[int] = (), gap: str = " ") -> list[str]:
-    """Rows for standard output as lines, with columns of at least ``minimum`` characters; on a terminal cells are escaped."""
+    """Rows for standard output as lines, with columns of at least ``minimum`` characters; on a
+    terminal cells are escaped."""
     is_terminal = sys.stdout.isatty()
     measure = columns if is_terminal else len
     texts = [[escaped_for(str(cell), sys.stdout) for cell in row] for row in rows]

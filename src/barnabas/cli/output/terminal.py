@@ -1,22 +1,25 @@
 """What commands print: bytes for files and pipes, text that can be trusted for terminals.
 
-Names of groups, clients, topics, hosts and znodes, settings, records and messages of servers are chosen by others. Printed
-raw, an escape sequence in them sets the terminal's title, moves its cursor or reverses text, and a newline forges a row.
-Scripts, on the other hand, need each byte. So the rule depends on the stream, and each stream is judged by itself: to a
-file or a pipe everything goes as it is; on a terminal what is not printable is shown as `barnabas tail` shows it (``\\x1b``).
+Names of groups, clients, topics, hosts and znodes, settings, records and messages of servers are
+chosen by others. Printed raw, an escape sequence in them sets the terminal's title, moves its
+cursor or reverses text, and a newline forges a row. Scripts, on the other hand, need each byte. So
+the rule depends on the stream, and each stream is judged by itself: to a file or a pipe everything
+goes as it is; on a terminal what is not printable is shown as `barnabas tail` shows it (``\\x1b``).
 
 Two places apply the rule, and commands need not think of it:
 
-- `TerminalStream` takes the place of standard output or error where it is a terminal. It escapes all controls but newline
-  and tab, whatever writes: a command, argparse, a warning, a library, bytes through ``buffer``. It cannot know which
-  newlines are ours, and therefore:
-- `print` takes the place of Python's in every command; ruff refuses the other one (T201). Its arguments are single lines
-  that may come from outside, so newlines and tabs in them are escaped too. ``sep`` and ``end`` are ours and stay. What
-  has lines of its own (a table, a record's value, help) goes to `print_lines`.
+- `TerminalStream` takes the place of standard output or error where it is a terminal. It escapes
+  all controls but newline and tab, whatever writes: a command, argparse, a warning, a library,
+  bytes through ``buffer``. It cannot know which newlines are ours, and therefore:
+- `print` takes the place of Python's in every command; ruff refuses the other one (T201). Its
+  arguments are single lines that may come from outside, so newlines and tabs in them are escaped
+  too. ``sep`` and ``end`` are ours and stay. What has lines of its own (a table, a record's value,
+  help) goes to `print_lines`.
 
-Cursor moves and colours of our own come from `own`, which marks them with a number that nothing from outside can know. A
-filter with a list of harmless sequences was refused: a name could hide itself with a colour. Escapes at each place where
-a name is formatted were refused too: there are two hundred such places, and one that is forgotten is seen by no test.
+Cursor moves and colours of our own come from `own`, which marks them with a number that nothing
+from outside can know. A filter with a list of harmless sequences was refused: a name could hide
+itself with a colour. Escapes at each place where a name is formatted were refused too: there are
+two hundred such places, and one that is forgotten is seen by no test.
 """
 
 import builtins
@@ -45,7 +48,8 @@ __all__ = [
 ]
 
 _MARK = os.urandom(8).hex()
-"""Stands behind a control of ours until the text is written; random, so that no text from outside holds it."""
+"""Stands behind a control of ours until the text is written; random, so that no text
+from outside holds it."""
 
 _ESCAPE = re.compile(r"\\x[0-9a-f]{2}")
 _OWN = re.compile(f"([\x1b\r]){_MARK}")
@@ -56,7 +60,8 @@ CLEAR_LINE = "\r\x1b[K"
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """The text as a terminal may have it: what is not printable with escapes, except ``keep`` and sequences of `own`."""
+    """The text as a terminal may have it: what is not printable with escapes, except
+    ``keep`` and sequences of `own`."""
     if text.isprintable():
         return text
     parts = _OWN.split(text)  # each second one is a control of ours
@@ -71,15 +76,16 @@ def escaped_for(text: str, stream: TextIO) -> str:
 
 
 def escaped_bytes_for(data: bytes, stream: TextIO) -> bytes:
-    """The same for bytes, UTF-8 mostly, that go to a stream's buffer: a record's key, say, which has no lines."""
+    """The same for bytes, UTF-8 mostly, that go to a stream's buffer: a record's key,
+    say, which has no lines."""
     return shown_bytes(data).encode() if stream.isatty() else data
 
 
 def shown_bytes(data: bytes, keep: str = "") -> str:
     """Bytes of a record as a terminal may have them: different bytes look different.
 
-    What is no printable text, except ``keep``, is shown by its bytes (``\\x80``). Where that happens, and in a text that reads as if it
-    had, a backslash is two.
+    What is no printable text, except ``keep``, is shown by its bytes (``\\x80``). Where that
+    happens, and in a text that reads as if it had, a backslash is two.
     """
     text = data.decode(errors="surrogateescape")
     names = {each: name for each, name in (("\n", r"\n"), ("\t", r"\t")) if each not in keep}
@@ -99,7 +105,8 @@ def _byte_escapes(letter: str) -> str:
 
 
 def own(stream: TextIO, sequence: str) -> str:
-    """A control sequence of our own, such as ``\\x1b[31m``, as a part of a text to print; "" if the stream is no terminal."""
+    """A control sequence of our own, such as ``\\x1b[31m``, as a part of a text to print; "" if
+    the stream is no terminal."""
     return re.sub("([\x1b\r])", rf"\g<1>{_MARK}", sequence) if stream.isatty() else ""
 
 
@@ -126,7 +133,8 @@ def print_lines(text: str, *, end: str = "\n", file: TextIO | None = None, flush
 
 
 def print_document(text: str, *, end: str = "\n", flush: bool = False) -> None:
-    """Print a JSON document, which stays one: on a terminal what is not printable in it gets JSON's own escapes."""
+    """Print a JSON document, which stays one: on a terminal what is not printable in it
+    gets JSON's own escapes."""
     if sys.stdout.isatty():
         text = "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
     print_lines(text, end=end, flush=flush)
@@ -141,7 +149,8 @@ def _print(values: list[str], keep: str, sep: str, end: str, stream: TextIO, flu
 
 
 class TerminalStream(io.TextIOWrapper):
-    """A terminal's text stream that writes all controls with escapes, but newlines, tabs and the sequences of `own`."""
+    """A terminal's text stream that writes all controls with escapes, but newlines, tabs
+    and the sequences of `own`."""
 
     def write(self, text: str, /) -> int:
         super().write(_OWN.sub(r"\g<1>", escaped(text, "\n\t")))
@@ -158,7 +167,9 @@ class TerminalStream(io.TextIOWrapper):
 
 
 class _TerminalBytes:
-    """Decodes bytes for a `TerminalStream`; what is no UTF-8 has escapes, a letter may come in two pieces."""
+    """Decodes bytes for a `TerminalStream`.
+
+    What is no UTF-8 has escapes, a letter may come in two pieces."""
 
     def __init__(self, text: TerminalStream, buffer: object) -> None:
         self._text = text

@@ -1,4 +1,5 @@
-"""The actions of ``barnabas pipeline`` on flows that run: preview, dry-run, status, lag, stop, reset, rewind, replay."""
+"""The actions of ``barnabas pipeline`` on flows that run: preview, dry-run, status, lag,
+stop, reset, rewind, replay."""
 
 import argparse
 import sys
@@ -195,7 +196,9 @@ def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
 
 def _how_it_ended(last: dict[str, Any]) -> str:
-    """When the last run began and how it ended; "" before the first run, and for one of an earlier version."""
+    """When the last run began and how it ended.
+
+    "" before the first run, and for one of an earlier version."""
     if "started" not in last:
         return ""
     reason = f": {last['reason']}" if last.get("reason") else ""
@@ -303,7 +306,9 @@ def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
 
 
 def _readable(read: Callable[[], list[Offsets]], otherwise: str) -> list[Offsets] | None:
-    """What a checkpoint says of positions; None, with a warning, where it is damaged: a rewind is a way out of that."""
+    """What a checkpoint says of positions.
+
+    None, with a warning, where it is damaged: a rewind is a way out of that."""
     try:
         return read()
     except PipelineError as error:
@@ -358,7 +363,8 @@ def _ids_of_today(flow: spec.Flow) -> str:
 def _require_rereadable(
     flow: spec.Flow, checkpoint: Checkpoint, arguments: argparse.Namespace, others: set[str]
 ) -> None:
-    """Raise `ConfigError` if what is read once more could replace rows of other records, or newer rows, unless that may be."""
+    """Raise `ConfigError` if what is read once more could replace rows of other records, or newer
+    rows, unless that may be."""
     from barnabas.pipelines.checkpoints.rereading import (
         added_partitions,
         order_problem,
@@ -387,7 +393,9 @@ def _is_meant(arguments: argparse.Namespace) -> bool:
 
 
 def _target(source: spec.Source, where: str, position: Offsets) -> Offsets:
-    """The offsets of a source's partitions at a place that `--to` names; those it does not name stay at ``position``."""
+    """The offsets of a source's partitions at a place that `--to` names.
+
+    Those it does not name stay at ``position``."""
     from barnabas.pipelines.checks.trial import source_cluster
     from barnabas.pipelines.cluster.options import Start
 
@@ -417,7 +425,8 @@ def _target(source: spec.Source, where: str, position: Offsets) -> Offsets:
 
 
 def _require_within(cluster: "KafkaCluster", offsets: Offsets) -> None:
-    """Raise `ConfigError` for an offset that a partition does not have (any more), and that is not its end."""
+    """Raise `ConfigError` for an offset that a partition does not have (any more),
+    and that is not its end."""
     asked = {name: offset for name, offset in offsets.items() if offset >= 0}
     begins, ends = (cluster.at_marks(dict.fromkeys(asked, mark)) for mark in (-2, -1))
     for name, offset in sorted(asked.items()):

@@ -1,4 +1,5 @@
-"""The actions of ``barnabas pipeline`` on what flows have made: dashboard, search, train, models."""
+"""The actions of ``barnabas pipeline`` on what flows have made: dashboard, search,
+train, models."""
 
 import argparse
 import contextlib

@@ -36,7 +36,8 @@ _WITH_FUNCTIONS = ("run", "check", "test", "preview", "dry-run", "replay", "trai
 def main(argv: list[str]) -> int:
     """An action and a flow's file.
 
-    Returns the exit code: 0 when the flow ended well, was stopped, or is valid; 1 when it is not valid.
+    Returns the exit code: 0 when the flow ended well, was stopped, or is valid; 1
+    when it is not valid.
     """
     parser = ToolParser("pipeline", "Run streaming flows from topics to databases and topics on Spark.")
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=HelpfulParser)
@@ -148,7 +149,8 @@ def _require_counted_loss(flow: spec.Flow) -> None:
 
 
 def _require_topics(flow: spec.Flow) -> None:
-    """Raise `BarnabasError` for a source whose brokers do not answer or whose topics are missing, before Spark starts."""
+    """Raise `BarnabasError` for a source whose brokers do not answer or whose topics are
+    missing, before Spark starts."""
     from barnabas.pipelines.packages import require_extra
 
     require_extra()

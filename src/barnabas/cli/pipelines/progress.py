@@ -18,7 +18,8 @@ _PLAIN_LINE_EVERY_S = 5.0
 
 
 class RunDisplay:
-    """Progress on standard error: one line that is written over on a terminal, a line now and then elsewhere."""
+    """Progress on standard error: one line that is written over on a terminal, a
+    line now and then elsewhere."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet

@@ -59,7 +59,9 @@ def _servers_of_context() -> str:
 
 
 def write_flow(arguments: argparse.Namespace) -> int:
-    """Write a flow and its tests; nothing is written if a file is there, or the flow would not be valid."""
+    """Write a flow and its tests.
+
+    Nothing is written if a file is there, or the flow would not be valid."""
     file = Path(arguments.file)
     if file.suffix != ".toml":
         raise ConfigError(f"{file}: give the file a name that ends with .toml")

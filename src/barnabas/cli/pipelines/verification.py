@@ -37,7 +37,8 @@ def add_verify_action(commands: Any) -> argparse.ArgumentParser:
 
 
 def verify(flow: spec.Flow, arguments: argparse.Namespace) -> int:
-    """Returns the exit code: 1 if rows differ, else `INCOMPLETE` if something could not be verified."""
+    """Returns the exit code: 1 if rows differ, else `INCOMPLETE` if something could
+    not be verified."""
     with trial_session(flow) as spark, WaitDisplay() as waits:
         from barnabas.pipelines.verification.verification import verify_flow
 

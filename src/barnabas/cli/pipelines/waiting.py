@@ -1,6 +1,8 @@
-"""What a command of ``barnabas pipeline`` waits for, on standard error from its first moment: Spark needs seconds to start.
+"""What a command of ``barnabas pipeline`` waits for, on standard error from its first moment:
+Spark needs seconds to start.
 
-On a terminal it is one line that is written over, with the seconds since the command began; elsewhere a line for each thing.
+On a terminal it is one line that is written over, with the seconds since the command began;
+elsewhere a line for each thing.
 """
 
 import contextlib

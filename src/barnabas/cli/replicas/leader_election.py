@@ -1,4 +1,5 @@
-"""``barnabas leader-election``: elect leaders on demand, with the options of Kafka's LeaderElectionCommand."""
+"""``barnabas leader-election``: elect leaders on demand, with the options of Kafka's
+LeaderElectionCommand."""
 
 import argparse
 from collections.abc import Mapping
@@ -26,7 +27,9 @@ _API_TIMEOUT_MS = 30_000
 
 
 def main(argv: list[str]) -> int:
-    """Elect, and print for each kind of outcome its partitions; 1 when any partition could not get its leader."""
+    """Elect, and print for each kind of outcome its partitions.
+
+    1 when any partition could not get its leader."""
     parser = _parser()
     given = parser.parse_args(argv)
     _check(parser, given)

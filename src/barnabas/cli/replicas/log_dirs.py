@@ -1,4 +1,5 @@
-"""``barnabas log-dirs``: which replicas lie in brokers' log dirs, with the options and JSON of Kafka's LogDirsCommand."""
+"""``barnabas log-dirs``: which replicas lie in brokers' log dirs, with the options and JSON
+of Kafka's LogDirsCommand."""
 
 from typing import Any
 
@@ -18,7 +19,9 @@ __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """Ask the brokers and print one line of JSON after two lines about the request; ``--output json``: JSON alone."""
+    """Ask the brokers and print one line of JSON after two lines about the request.
+
+    ``--output json``: JSON alone."""
     parser = ToolParser("log-dirs", "Show the replicas in brokers' log dirs, with their sizes.")
     add_connection_options(parser)
     add = parser.add_argument
@@ -43,7 +46,8 @@ def main(argv: list[str]) -> int:
             print("Querying brokers for log directories information")
         found = reached(ask_each(connection, asked, describe_log_dirs, is_last=True))
         gaps = Gaps(connection)
-    # Names stand in the order in which Kafka's tool happens to write them, for scripts that look at the text.
+    # Names stand in the order in which Kafka's tool happens to write them, for
+    # scripts that look at the text.
     document: dict[str, Any] = {
         "brokers": [
             {"broker": broker, "logDirs": [_as_json(log_dir, topics) for log_dir in dirs]}
@@ -90,7 +94,8 @@ def _as_json(log_dir: LogDirContents, topics: set[str]) -> dict[str, Any]:
 
 
 def _exception(code: ErrorCode) -> str | None:
-    """The Java exception's name, which is what Kafka's tool shows of an error and scripts look for."""
+    """The Java exception's name, which is what Kafka's tool shows of an error and
+    scripts look for."""
     if code is ErrorCode.NONE:
         return None
     name = code.name.removesuffix("_ERROR").removesuffix("_EXCEPTION").title().replace("_", "")

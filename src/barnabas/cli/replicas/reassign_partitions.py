@@ -1,8 +1,10 @@
-"""``barnabas reassign-partitions``: move replicas between brokers and log dirs, with Kafka's options.
+"""``barnabas reassign-partitions``: move replicas between brokers and log dirs, with
+Kafka's options.
 
-``--generate`` proposes a plan, ``--execute`` starts one, ``--verify`` reports its progress and removes throttles once
-nothing moves any more, ``--cancel`` undoes it, ``--list`` shows what moves. Plans are described in
-`reassignment_plans`. A throttle set with ``--execute`` stays until ``--verify`` or ``--cancel``, as with Kafka's tool.
+``--generate`` proposes a plan, ``--execute`` starts one, ``--verify`` reports its progress and
+removes throttles once nothing moves any more, ``--cancel`` undoes it, ``--list`` shows what moves.
+Plans are described in `reassignment_plans`. A throttle set with ``--execute`` stays until
+``--verify`` or ``--cancel``, as with Kafka's tool.
 """
 
 import argparse
@@ -245,7 +247,8 @@ def _throttle_log_dirs(connection: AdminConnection, plan: ReassignmentPlan, rate
 
 
 def _move_log_dirs(connection: AdminConnection, moves: dict[Replica, str], timeout_ms: int, say: Say) -> None:
-    """Repeat until every broker has begun: a broker that gets a new replica cannot move it before the replica exists."""
+    """Repeat until every broker has begun: a broker that gets a new replica cannot move it
+    before the replica exists."""
     pending = dict(moves)
     end = time.monotonic() + timeout_ms / 1000
     while pending:
@@ -332,7 +335,8 @@ def _move_state(replica: Replica, place: ReplicaPlace | ClientError, target: str
 
 
 def _clear_throttles(connection: AdminConnection, plan: ReassignmentPlan, say: Say) -> None:
-    """All throttles of all brokers and of the plan's topics, because the source brokers are no longer known."""
+    """All throttles of all brokers and of the plan's topics, because the source
+    brokers are no longer known."""
     there = {broker.id for broker in connection.describe_cluster(fresh=True).brokers}
     away = {broker_id for _, replicas in plan.entries for broker_id in replicas} - there
     if away:

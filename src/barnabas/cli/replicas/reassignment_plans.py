@@ -1,11 +1,12 @@
 """Plans of moving replicas: read, checked, written, proposed, and the throttles that go with them.
 
-A plan is Kafka's JSON: ``{"version": 1, "partitions": [{"topic": "foo", "partition": 1, "replicas": [1, 2, 3],
-"log_dirs": ["any", "/data/kafka", "any"]}]}``, where ``log_dirs`` may be left out.
+A plan is Kafka's JSON: ``{"version": 1, "partitions": [{"topic":
+"foo", "partition": 1, "replicas": [1, 2, 3], "log_dirs": ["any", "/data/kafka", "any"]}]}``, where
+``log_dirs`` may be left out.
 
-Throttles are named as Kafka's tool names them: a topic's ``leader.replication.throttled.replicas`` lists the replicas
-that are copied from and ``follower.replication.throttled.replicas`` those that are copied to, each as
-``partition:broker``; brokers get a rate for either side. All of it is pure.
+Throttles are named as Kafka's tool names them: a topic's ``leader.replication.throttled.replicas``
+lists the replicas that are copied from and ``follower.replication.throttled.replicas`` those that
+are copied to, each as ``partition:broker``; brokers get a rate for either side. All of it is pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +55,8 @@ ReplicaLists = dict[TopicPartition, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentPlan:
-    """What a file asks for: entries in its order, as it may name a partition twice, and log dirs other than "any"."""
+    """What a file asks for: entries in its order, as it may name a partition twice, and
+    log dirs other than "any"."""
 
     entries: list[tuple[TopicPartition, list[int]]]
     log_dirs: dict[Replica, str]
@@ -161,7 +163,9 @@ def _joined(values: Iterable[object]) -> str:
 
 
 def racks_of(brokers: Iterable[Broker], *, rack_aware: bool) -> dict[int, str | None]:
-    """Racks by broker as placement takes them; raises `BarnabasError` where only some brokers have one."""
+    """Racks by broker as placement takes them.
+
+    Raises `BarnabasError` where only some brokers have one."""
     racks = {broker.id: broker.rack if rack_aware else None for broker in brokers}
     if len({rack is None for rack in racks.values()}) > 1:
         raise BarnabasError(
@@ -172,7 +176,8 @@ def racks_of(brokers: Iterable[Broker], *, rack_aware: bool) -> dict[int, str | 
 
 
 def propose(current: ReplicaLists, racks: Mapping[int, str | None], rng: Choices) -> ReplicaLists:
-    """A new placement of every topic on these brokers, with as many replicas as its first partition has now."""
+    """A new placement of every topic on these brokers, with as many replicas as its
+    first partition has now."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(current):
         topics.setdefault(topic, []).append(partition)
@@ -191,7 +196,8 @@ def propose(current: ReplicaLists, racks: Mapping[int, str | None], rng: Choices
 def moves_of(
     under_way: Mapping[TopicPartition, Reassignment], proposed: ReplicaLists, current: ReplicaLists
 ) -> dict[TopicPartition, Move]:
-    """All copying there will be: of reassignments under way, and of those proposed (from what was there before them)."""
+    """All copying there will be: of reassignments under way, and of those proposed (from
+    what was there before them)."""
     moves = {
         partition: Move(frozenset(item.replicas) - frozenset(item.adding), frozenset(item.adding))
         for partition, item in under_way.items()

@@ -1,9 +1,10 @@
 """How far the replicas of a partition agree, batch by batch.
 
-Every replica is fetched from the same offset, and the batches are compared in step: their last offsets, which must be
-the same, and their CRCs, which cover all that a leader does not write into a batch itself. A batch counts once every
-replica has it below its own high watermark; what is left shows the lag. Replicas of compacted topics may differ for a
-while without harm, as each cleans its own log.
+Every replica is fetched from the same offset, and the batches are compared in step: their last
+offsets, which must be the same, and their CRCs, which cover all that a leader does not write
+into a batch itself. A batch counts once every replica has it below its own high watermark;
+what is left shows the lag. Replicas of compacted topics may differ for a while without harm,
+as each cleans its own log.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,14 +18,16 @@ __all__ = ["Comparison", "Difference", "Fetched"]
 
 
 class Fetched(NamedTuple):
-    """What a replica gave: its high watermark (-1 where it gave nothing) and batches from the comparison's offset."""
+    """What a replica gave: its high watermark (-1 where it gave nothing) and batches from
+    the comparison's offset."""
 
     high_watermark: int
     records: bytes | bytearray | memoryview
 
 
 class Difference(NamedTuple):
-    """Two replicas that disagree on a batch; with different last offsets they cannot be compared any further."""
+    """Two replicas that disagree on a batch; with different last offsets they cannot
+    be compared any further."""
 
     topic_partition: TopicPartition
     replica: int

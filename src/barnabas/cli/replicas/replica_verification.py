@@ -1,9 +1,11 @@
-"""``barnabas replica-verification``: compare all replicas of topics, with the options of Kafka's ReplicaVerificationTool.
+"""``barnabas replica-verification``: compare all replicas of topics, with the options of Kafka's
+ReplicaVerificationTool.
 
-Each broker is asked, on a connection of its own, for its replicas' records; `replica_comparison` compares them. A line
-with the greatest lag is printed at every interval, and one for each difference as it is found. It runs until Ctrl-C, or
-with ``--once`` until everything that was committed at its start has been compared. Exit code 1: replicas differ; 3: not all
-could be compared.
+Each broker is asked, on a connection of its own, for its replicas' records;
+`replica_comparison` compares them. A line with the greatest lag is printed at every interval,
+and one for each difference as it is found. It runs until Ctrl-C, or with ``--once`` until
+everything that was committed at its start has been compared. Exit code 1: replicas differ; 3:
+not all could be compared.
 """
 
 import argparse
@@ -67,7 +69,9 @@ def _pattern(text: str) -> "re.Pattern[str]":
 def _begin(
     connection: AdminConnection, topics: list[TopicDescription], when: int, gaps: Gaps
 ) -> tuple[list[Comparison], dict[TopicPartition, int]]:
-    """The comparisons, at the offsets of ``when``, and where the partitions end now; those without a leader are left out."""
+    """The comparisons, at the offsets of ``when``, and where the partitions end now.
+
+    Those without a leader are left out."""
     replicas = {
         TopicPartition(topic.name, item.partition): item.replicas for topic in topics for item in topic.partitions
     }
@@ -161,12 +165,14 @@ class _Verification:
         if self._advanced:
             self._moved_s = time.monotonic()
         else:
-            # Brokers with records that others lack, or with errors, answer at once: not a reason to ask at once again.
+            # Brokers with records that others lack, or with errors, answer at once: not a
+            # reason to ask at once again.
             time.sleep(max(0.0, min(_BACKOFF_S, began + self._given.max_wait_ms / 1000 - time.monotonic())))
         return fatal
 
     def _left_out(self) -> Gaps:
-        """With ``--once`` there is an end: what cannot be compared because of a trouble is not waited for."""
+        """With ``--once`` there is an end: what cannot be compared because of a
+        trouble is not waited for."""
         gaps = Gaps()
         waited_s = time.monotonic() - self._moved_s
         limit_s = self._given.connect_timeout + 2 * self._given.max_wait_ms / 1000
@@ -179,7 +185,9 @@ class _Verification:
         return gaps
 
     def _fetch(self, broker_id: int) -> FetchResponse | BarnabasError:
-        """What a broker has from each of its comparisons' offsets; in a thread, on the broker's own connection."""
+        """What a broker has from each of its comparisons' offsets.
+
+        In a thread, on the broker's own connection."""
         topics: dict[str, FetchTopic] = {}
         for comparison in self._by_broker[broker_id]:
             name, number = comparison.topic_partition

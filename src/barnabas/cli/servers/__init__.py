@@ -1,4 +1,5 @@
-"""The commands that run until they are stopped, a broker, a coordination server or a mirror, and those that stop servers.
+"""The commands that run until they are stopped, a broker, a coordination server or a mirror, and
+those that stop servers.
 
 In Kafka: `Kafka`, `MirrorMaker`. In ZooKeeper: `ZooKeeperServerMain`, `QuorumPeerMain`.
 """

@@ -1,4 +1,6 @@
-"""The faults of a server that a `barnabas.testing.ProcessCluster` started; any other server does not even load their code."""
+"""The faults of a server that a `barnabas.testing.ProcessCluster` started.
+
+Any other server does not even load their code."""
 
 import os
 from collections.abc import Callable
@@ -10,9 +12,10 @@ __all__ = ["parts_with_faults"]
 
 
 def parts_with_faults(name_of: Callable[[], str]) -> dict[str, Any]:
-    """The files, clock and network for a server's constructor; nothing unless a cluster with faults started this process.
+    """The files, clock and network for a server's constructor.
 
-    ``name_of`` gives the server's name in that cluster.
+    Nothing unless a cluster with faults started this process. ``name_of`` gives the
+    server's name in that cluster.
     """
     if FAULTS_ENVIRONMENT not in os.environ:
         return {}

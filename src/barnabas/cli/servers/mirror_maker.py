@@ -1,7 +1,8 @@
 """``barnabas mirror-maker``: copy topics from one cluster to another, continuously.
 
-The options are those of Kafka's MirrorMaker, with dots in their names as it has them; the properties files may use the
-names of Kafka's first clients. A consumer.properties that names only ``zookeeper.connect`` finds the brokers there.
+The options are those of Kafka's MirrorMaker, with dots in their names as it has them; the
+properties files may use the names of Kafka's first clients. A consumer.properties that names only
+``zookeeper.connect`` finds the brokers there.
 """
 
 import argparse
@@ -74,7 +75,9 @@ def main(argv: list[str]) -> int:
 
 
 def _require_cluster(properties: Mapping[str, str], timeout_s: float) -> None:
-    """Raise `ConnectError` unless a broker answers; brokers that are found in ZooKeeper are left to the mirror."""
+    """Raise `ConnectError` unless a broker answers.
+
+    Brokers that are found in ZooKeeper are left to the mirror."""
     if servers := bootstrap_servers(properties):
         require_broker(servers, properties, timeout_s)
 

@@ -22,7 +22,8 @@ __all__ = ["main"]
 logger = logging.getLogger(__name__)
 
 _SWITCH_S = 0.0002
-"""How long a thread that syncs, compacts or copies may keep the event loop waiting for the interpreter (else 5 ms).
+"""How long a thread that syncs, compacts or copies may keep the event loop waiting for the
+interpreter (else 5 ms).
 
 A request gives the interpreter up at each call of the system, so it waits for it several times."""
 
@@ -38,7 +39,8 @@ def main(argv: list[str]) -> int:
     sys.setswitchinterval(_SWITCH_S)
     check_descriptor_limit(raise_descriptor_limit())
     limit_pauses()
-    # Imported here: after the errors above, which then cost no import, and before the event loop runs, which it would hold.
+    # Imported here: after the errors above, which then cost no import, and before the event loop
+    # runs, which it would hold.
     import barnabas.broker.server  # noqa: F401
 
     gc.freeze()  # what was imported lives long

@@ -1,7 +1,8 @@
-"""``barnabas server-stop``: stop the brokers that were started on this machine by ``barnabas server-start``.
+"""``barnabas server-stop``: stop the brokers that were started on this machine by
+``barnabas server-start``.
 
-Kafka's script looks at the processes of the machine too. Only processes of this user are stopped; brokers of ``barnabas up``
-belong to it: see ``barnabas down``.
+Kafka's script looks at the processes of the machine too. Only processes of this user are stopped;
+brokers of ``barnabas up`` belong to it: see ``barnabas down``.
 """
 
 import contextlib

@@ -34,7 +34,9 @@ _INVALID_INVOCATION = 2  # as ZooKeeper's ExitCode
 
 
 def main(argv: list[str]) -> int:
-    """Run until SIGINT or SIGTERM; 0 after a clean stop, 2 for a configuration and 1 for a disk that cannot be used."""
+    """Run until SIGINT or SIGTERM.
+
+    0 after a clean stop, 2 for a configuration and 1 for a disk that cannot be used."""
     arguments = _parser().parse_args(argv)
     outlive_output()
     log_to_standard_error(logging.INFO, _LOG_FORMAT.format(""))
@@ -89,7 +91,8 @@ def _settings(path: str, overrides: list[str]) -> tuple[Values, PeerConfig]:
 
 
 def _log_with_id(my_id: int) -> None:
-    """Each line names its server from now on, as the lines of Apache's servers do: logs of several are read together."""
+    """Each line names its server from now on, as the lines of Apache's servers do: logs of
+    several are read together."""
     formatter = LogFormatter(_LOG_FORMAT.format(f"[myid:{my_id}] "))
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)

@@ -1,7 +1,8 @@
-"""``barnabas zookeeper-server-stop``: stop the coordination servers of this user on this machine, as Kafka's script does.
+"""``barnabas zookeeper-server-stop``: stop the coordination servers of this user on this
+machine, as Kafka's script does.
 
-SIGTERM goes to every process that runs ``zookeeper-server-start``; with --config only to those with that zoo.cfg. The
-command waits until they have ended.
+SIGTERM goes to every process that runs ``zookeeper-server-start``; with --config only to those with
+that zoo.cfg. The command waits until they have ended.
 """
 
 import contextlib

@@ -1,7 +1,9 @@
-"""``barnabas completion``: scripts for shells, and the words that they offer: commands, options, topics, groups, brokers.
+"""``barnabas completion``: scripts for shells, and the words that they offer: commands, options,
+topics, groups, brokers.
 
-The script asks ``barnabas completion --words WORD ...`` at each Tab, the last word being the one under the cursor. Names
-come from the cluster that the command line or the context names, within a second, and from nowhere else.
+The script asks ``barnabas completion --words WORD ...`` at each Tab, the last word being the one
+under the cursor. Names come from the cluster that the command line or the context names, within a
+second, and from nowhere else.
 """
 
 import contextlib
@@ -69,7 +71,8 @@ def main(argv: list[str]) -> int:
 
 
 def words(typed: Sequence[str]) -> list[str]:
-    """What may stand in place of the last of the words that follow ``barnabas``, but what a line of text cannot hold.
+    """What may stand in place of the last of the words that follow ``barnabas``, but what a
+    line of text cannot hold.
 
     A shell takes each line for a word, and puts it into the command line.
     """

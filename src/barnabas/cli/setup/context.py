@@ -1,4 +1,5 @@
-"""``barnabas context``: name clusters with their credentials, and choose the one that commands work with."""
+"""``barnabas context``: name clusters with their credentials, and choose the one
+that commands work with."""
 
 import argparse
 import getpass
@@ -109,7 +110,9 @@ def _parser() -> ToolParser:
 
 
 def _add(given: argparse.Namespace) -> Context:
-    """The context that the options describe; its secrets are in the keyring when this returns. Raises `ConfigError`."""
+    """The context that the options describe; its secrets are in the keyring when this returns.
+
+    Raises `ConfigError`."""
     parse_servers(given.bootstrap_servers)
     config = str(Path(given.config).absolute()) if given.config else None
     in_file = properties_file(config)
@@ -151,7 +154,9 @@ def _check_name(name: str) -> None:
 
 
 def _check_security(properties: dict[str, str]) -> None:
-    """Refuse now what no command could connect with; mechanisms that librdkafka alone has are left to it."""
+    """Refuse now what no command could connect with.
+
+    Mechanisms that librdkafka alone has are left to it."""
     try:
         LinkSecurity(properties)
     except LibrdkafkaOnlyError:

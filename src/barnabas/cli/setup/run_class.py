@@ -1,4 +1,5 @@
-"""``barnabas run-class``: commands under the names of Kafka's and ZooKeeper's Java classes, as ``kafka-run-class.sh`` has them."""
+"""``barnabas run-class``: commands under the names of Kafka's and ZooKeeper's Java classes, as
+``kafka-run-class.sh`` has them."""
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean

@@ -1,4 +1,5 @@
-"""``barnabas shims``: ``kafka-topics.sh`` and the other scripts, so that the command lines of any tutorial work unchanged."""
+"""``barnabas shims``: ``kafka-topics.sh`` and the other scripts, so that the command lines of any
+tutorial work unchanged."""
 
 import os
 import shlex

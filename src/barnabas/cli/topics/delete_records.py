@@ -1,7 +1,9 @@
-"""``barnabas delete-records``: let partitions begin at a later offset, with the options of Kafka's DeleteRecordsCommand.
+"""``barnabas delete-records``: let partitions begin at a later offset, with the options of
+Kafka's DeleteRecordsCommand.
 
-The file: ``{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], "version": 1}``; an offset of -1 stands for
-the high watermark. A partition's refusal is a line of its own and, as with Kafka's tool, no failure of the command.
+The file: ``{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], "version": 1}``; an
+offset of -1 stands for the high watermark. A partition's refusal is a line of its own and, as with
+Kafka's tool, no failure of the command.
 """
 
 from barnabas.base.errors import ConfigError
@@ -19,7 +21,8 @@ __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """Delete, and print each partition's low watermark: the least offset with which any of its replicas begins."""
+    """Delete, and print each partition's low watermark: the least offset with which
+    any of its replicas begins."""
     parser = ToolParser("delete-records", "Delete the records of partitions before given offsets.")
     add_connection_options(parser)
     parser.add_argument(
@@ -52,7 +55,9 @@ def main(argv: list[str]) -> int:
 
 
 def read_offset_file(path: str) -> dict[TopicPartition, int]:
-    """The file's offsets by partition; raises `ConfigError` for a file that is wrong or names a partition twice."""
+    """The file's offsets by partition.
+
+    Raises `ConfigError` for a file that is wrong or names a partition twice."""
     document = read_document(path)
     if "partitions" not in document:
         raise ConfigError(f"{path}: Missing partitions field")

@@ -1,4 +1,5 @@
-"""``barnabas get-offsets``: offsets of partitions by time, with the options of Kafka's GetOffsetShell."""
+"""``barnabas get-offsets``: offsets of partitions by time, with the options of
+Kafka's GetOffsetShell."""
 
 import argparse
 import re

@@ -1,4 +1,5 @@
-"""``barnabas topics``: create, list, describe, alter and delete topics, with the options of Kafka's TopicCommand."""
+"""``barnabas topics``: create, list, describe, alter and delete topics, with the options
+of Kafka's TopicCommand."""
 
 import argparse
 import re
@@ -103,7 +104,8 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
 
 
 def _matching(connection: AdminConnection, given: argparse.Namespace) -> list[TopicDescription]:
-    """Topics whose whole name matches ``--topic``, a regular expression in which a comma means "or"."""
+    """Topics whose whole name matches ``--topic``, a regular expression in which a
+    comma means "or"."""
     found = describe_topics(connection)
     if given.exclude_internal:
         found = [topic for topic in found if not topic.is_internal]
@@ -259,7 +261,8 @@ def _configs(
 
 
 def _reassignments(connection: AdminConnection, gaps: Gaps) -> dict[TopicPartition, Reassignment]:
-    """As in Kafka's tool, topics are described without them where brokers cannot or may not return them."""
+    """As in Kafka's tool, topics are described without them where brokers cannot or
+    may not return them."""
     try:
         found = ask_in_part(connection, list_reassignments)
     except KafkaError as error:
@@ -289,7 +292,9 @@ def _is_wanted(
     live: set[int],
     reassignment: Reassignment | None,
 ) -> bool:
-    """Whether the reports that were asked for show this partition; without any report all are shown."""
+    """Whether the reports that were asked for show this partition.
+
+    Without any report all are shown."""
     isr = len(partition.isr)
     if given.under_replicated_partitions:
         return _replication_factor(partition, reassignment) > isr

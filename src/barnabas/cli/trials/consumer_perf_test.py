@@ -1,4 +1,6 @@
-"""``barnabas consumer-perf-test``: how fast records come from a topic. Kafka's ``ConsumerPerformance``."""
+"""``barnabas consumer-perf-test``: how fast records come from a topic.
+
+Kafka's ``ConsumerPerformance``."""
 
 import json
 import random

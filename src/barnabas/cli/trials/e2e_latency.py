@@ -1,4 +1,6 @@
-"""``barnabas e2e-latency``: how long a record takes from one client to another. Kafka's ``EndToEndLatency``."""
+"""``barnabas e2e-latency``: how long a record takes from one client to another.
+
+Kafka's ``EndToEndLatency``."""
 
 import json
 import random
@@ -22,7 +24,8 @@ _TIMEOUT_S = 60.0
 
 
 def main(argv: list[str]) -> int:
-    """Send one record after the other, each when the one before has arrived, and print the latencies."""
+    """Send one record after the other, each when the one before has arrived, and
+    print the latencies."""
     given = _parser().parse_args(argv)
     if given.producer_acks not in ("1", "all", "-1"):
         raise BarnabasError(

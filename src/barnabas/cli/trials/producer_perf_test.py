@@ -1,4 +1,6 @@
-"""``barnabas producer-perf-test``: how fast records go to a topic. Kafka's ``ProducerPerformance``, its options and its output."""
+"""``barnabas producer-perf-test``: how fast records go to a topic.
+
+Kafka's ``ProducerPerformance``, its options and its output."""
 
 import argparse
 import contextlib

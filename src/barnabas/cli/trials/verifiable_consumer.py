@@ -1,4 +1,6 @@
-"""``barnabas verifiable-consumer``: what a member of a group reads and commits. Kafka's ``VerifiableConsumer``."""
+"""``barnabas verifiable-consumer``: what a member of a group reads and commits.
+
+Kafka's ``VerifiableConsumer``."""
 
 import argparse
 from typing import Any

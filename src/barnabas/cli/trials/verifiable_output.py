@@ -1,4 +1,5 @@
-"""What Kafka's verifiable tools share: one JSON line for each event, which system tests read, and their end by a signal."""
+"""What Kafka's verifiable tools share: one JSON line for each event, which system tests read,
+and their end by a signal."""
 
 import json
 import signal
@@ -17,7 +18,8 @@ def print_event(name: str, **fields: object) -> None:
 
 
 class StopSignals:
-    """Catches SIGINT and SIGTERM from its construction on: the tool ends in order, and reports what it did."""
+    """Catches SIGINT and SIGTERM from its construction on: the tool ends in order,
+    and reports what it did."""
 
     def __init__(self) -> None:
         self.exit_code = 0

@@ -1,6 +1,7 @@
-"""``barnabas verifiable-producer``: numbers as records, and what became of each. Kafka's ``VerifiableProducer``.
+"""``barnabas verifiable-producer``: numbers as records, and what became of each.
 
-With ``--transactional-id``, which Kafka's tool lacks, they are sent in transactions.
+Kafka's ``VerifiableProducer``. With ``--transactional-id``, which Kafka's tool lacks, they
+are sent in transactions.
 """
 
 import itertools
@@ -18,7 +19,9 @@ __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """Send until ``--max-messages`` or SIGTERM (0), or Ctrl-C (130). The lines say which records failed."""
+    """Send until ``--max-messages`` or SIGTERM (0), or Ctrl-C (130).
+
+    The lines say which records failed."""
     parser = _parser()
     given = parser.parse_args(argv)
     if not (given.bootstrap_server or given.broker_list):
@@ -76,7 +79,8 @@ def main(argv: list[str]) -> int:
 
 
 class _Transactions:
-    """Begins and commits; a transaction that cannot be committed is aborted, and the next one begins."""
+    """Begins and commits; a transaction that cannot be committed is aborted, and the
+    next one begins."""
 
     def __init__(self, producer: Producer[str, str], size: int) -> None:
         self._producer = producer

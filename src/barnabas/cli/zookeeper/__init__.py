@@ -1,4 +1,5 @@
-"""The tools for the coordination service: its shell, the state of its servers, the contents of its files.
+"""The tools for the coordination service: its shell, the state of its servers, the
+contents of its files.
 
 In ZooKeeper: `ZooKeeperMain` and its `CliCommand` classes, `SnapshotFormatter`, `TxnLogToolkit`.
 """

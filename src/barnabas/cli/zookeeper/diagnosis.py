@@ -1,7 +1,9 @@
-"""Why a coordination service gives no session: what its servers say of themselves when a client cannot work.
+"""Why a coordination service gives no session: what its servers say of themselves
+when a client cannot work.
 
-A member of an ensemble without a quorum takes connections and ends them. A client only sees that there is no session, as if
-nothing listened there. `barnabas.cli.zookeeper.server_status` asks the servers themselves.
+A member of an ensemble without a quorum takes connections and ends them. A client only sees
+that there is no session, as if nothing listened there. `barnabas.cli.zookeeper.server_status`
+asks the servers themselves.
 """
 
 from barnabas.base.errors import BarnabasError

@@ -1,4 +1,5 @@
-"""``barnabas zookeeper-dump FILE ...``: what is in a snapshot or a transaction log, ours or Apache ZooKeeper's.
+"""``barnabas zookeeper-dump FILE ...``: what is in a snapshot or a transaction log,
+ours or Apache ZooKeeper's.
 
 In ZooKeeper: SnapshotFormatter and TxnLogToolkit (LogFormatter). Files are read and never changed.
 """

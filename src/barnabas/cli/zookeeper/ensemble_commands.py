@@ -26,7 +26,8 @@ _RECONFIG_VALUES = ("v", "file", "members", "add", "remove")
 
 
 def config(session: ShellSession, flags: Flags) -> None:
-    """The ensemble's members, as the service keeps them; with -c what a client needs to connect to them."""
+    """The ensemble's members, as the service keeps them; with -c what a client needs
+    to connect to them."""
     if not flags.has("c"):
         get_node(session, Flags(flags.given, [_CONFIG_PATH]))
         return

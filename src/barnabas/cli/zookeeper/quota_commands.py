@@ -1,4 +1,5 @@
-"""The shell's commands for quotas: the nodes below /zookeeper/quota that hold limits and usage, as zkCli makes them."""
+"""The shell's commands for quotas: the nodes below /zookeeper/quota that hold limits and
+usage, as zkCli makes them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +34,8 @@ def _parse(data: bytes | None) -> _Limits:
 
 
 def _text(limits: _Limits) -> str:
-    """As ZooKeeper writes it: with an equals sign before the hard limits, which older servers need."""
+    """As ZooKeeper writes it: with an equals sign before the hard limits, which
+    older servers need."""
     rest = sorted(name for name in limits if name not in ("count", "bytes"))
     hard = ";".join(f"{name}={limits[name]}" for name in rest)
     return f"count={limits['count']},bytes={limits['bytes']}" + (f"=;{hard}" if hard else "")
@@ -72,7 +74,8 @@ def listquota(session: ShellSession, flags: Flags) -> None:
 
 
 def setquota(session: ShellSession, flags: Flags) -> None:
-    """Limit the nodes or bytes below a path: -n and -b warn in the server's log, -N and -B refuse with enforceQuota."""
+    """Limit the nodes or bytes below a path: -n and -b warn in the server's log, -N and -B
+    refuse with enforceQuota."""
     path = shell_path(flags.words[0])
     changes = {name: flags.number(letter, -1) for letter, name in _FIELDS.items() if flags.has(letter)}
     if not changes:

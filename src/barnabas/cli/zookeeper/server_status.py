@@ -1,6 +1,8 @@
-"""What coordination servers say of themselves: the four-letter words `srvr` and, where it is allowed, `mntr`.
+"""What coordination servers say of themselves: the four-letter words `srvr` and,
+where it is allowed, `mntr`.
 
-``srvr`` is answered in every state, also by a member of an ensemble without a quorum, which gives no session.
+``srvr`` is answered in every state, also by a member of an ensemble without a
+quorum, which gives no session.
 """
 
 import re
@@ -60,7 +62,9 @@ def statuses_of(servers: Sequence[tuple[str, int]], deadline: Deadline) -> list[
 
 
 def server_status(server: tuple[str, int], deadline: Deadline) -> ServerStatus:
-    """The status of one server. Raises `BarnabasError` for an answer that is too long to be a server's."""
+    """The status of one server.
+
+    Raises `BarnabasError` for an answer that is too long to be a server's."""
     address = f"{server[0]}:{server[1]}"
     try:
         text = _ask(server, b"srvr", deadline)

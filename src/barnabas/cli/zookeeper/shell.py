@@ -1,9 +1,9 @@
 """``barnabas zookeeper-shell``: ZooKeeper's shell, for one command or for a conversation.
 
-``barnabas zookeeper-shell localhost:2181 ls /brokers/ids`` runs the command and ends with 0, or 1 when it failed.
-Without a command it reads them from a terminal, with history and completion, or from a pipe. With ``--output json`` it
-prints a JSON document in one line for each command and each watch event. ``-client-configuration FILE`` has the properties
-for TLS and SASL.
+``barnabas zookeeper-shell localhost:2181 ls /brokers/ids`` runs the command and ends with 0, or 1
+when it failed. Without a command it reads them from a terminal, with history and completion, or
+from a pipe. With ``--output json`` it prints a JSON document in one line for each command and each
+watch event. ``-client-configuration FILE`` has the properties for TLS and SASL.
 """
 
 import contextlib
@@ -92,7 +92,8 @@ def main(argv: list[str]) -> int:
     )
     add_connect_timeout(parser, has_own_timeout=True)
     add_output_option(parser)
-    # The command's own flags are the command's: everything after the server, or after -server's value.
+    # The command's own flags are the command's: everything after the server, or
+    # after -server's value.
     options, command = _split(argv)
     given = parser.parse_args(options)
     output: ShellOutput = JsonOutput() if given.output == "json" else TextOutput()
@@ -135,7 +136,9 @@ class _Access:
     """What the client's configuration says about TLS and SASL."""
 
     def __init__(self, path: str | None) -> None:
-        """``path`` of the file, None for no protection. Raises `ConfigError`, also for names that are unknown."""
+        """``path`` of the file, None for no protection.
+
+        Raises `ConfigError`, also for names that are unknown."""
         values = read_client_config(properties_file(path))
         for name in values.unknown():
             print_warning(f"{name} in {path} has no effect")
@@ -220,7 +223,8 @@ class _Shell:
                 self._ask(name, arguments)
         except KeeperError as error:
             self._output.fail(name, self._describe(error), code=error.code.name)
-            if error.code in (ErrorCode.SESSION_EXPIRED, ErrorCode.AUTH_FAILED):  # the end of the session
+            # These errors end the session.
+            if error.code in (ErrorCode.SESSION_EXPIRED, ErrorCode.AUTH_FAILED):
                 self.close()
             return 1
         except BarnabasError as error:
@@ -230,7 +234,8 @@ class _Shell:
         return 0
 
     def _describe(self, error: KeeperError) -> str:
-        """zkCli's words; where there is no connection, no identity, or a reply against the protocol, with the reason."""
+        """zkCli's words; where there is no connection, no identity, or a reply against the
+        protocol, with the reason."""
         client, words = self._client, describe_error(error)
         if error.code is ErrorCode.AUTH_FAILED and client is not None and client.client.refusal:
             return f"{words}: {client.client.refusal}"

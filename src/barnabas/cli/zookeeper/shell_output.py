@@ -1,4 +1,5 @@
-"""What the ZooKeeper shell prints: zkCli's text for people, or a JSON document in one line for each command."""
+"""What the ZooKeeper shell prints: zkCli's text for people, or a JSON document in
+one line for each command."""
 
 import base64
 import contextlib
@@ -17,7 +18,9 @@ __all__ = ["JsonOutput", "ShellOutput", "TextOutput"]
 
 
 class ShellOutput(ABC):
-    """Standard output. Watch events come from another thread at any time, and are lines of their own."""
+    """Standard output.
+
+    Watch events come from another thread at any time, and are lines of their own."""
 
     def __init__(self) -> None:
         self._printing = threading.Lock()
@@ -32,7 +35,8 @@ class ShellOutput(ABC):
 
     @abstractmethod
     def data(self, data: bytes | None, form: str = "") -> None:
-        """A node's data: as they are, with ``form`` "b" in base64, with "x" as hexadecimal digits."""
+        """A node's data: as they are, with ``form`` "b" in base64, with "x" as
+        hexadecimal digits."""
 
     @abstractmethod
     def stat(self, stat: Stat) -> None:
@@ -47,7 +51,8 @@ class ShellOutput(ABC):
         """The command has done what it should."""
 
     def fail(self, command: str, *lines: str, code: str | None = None) -> None:
-        """It has not: the message, in lines, is on standard error; ``code`` is the service's error."""
+        """It has not: the message, in lines, is on standard error; ``code`` is the
+        service's error."""
         del command, code
         print(*lines, sep="\n", file=sys.stderr)
 
@@ -159,7 +164,8 @@ def _stat_fields(stat: Stat) -> dict[str, int | str]:
 
 
 def _data_fields(data: bytes | None, form: str) -> dict[str, str | None]:
-    """``data`` as text; bytes that are no UTF-8, and those that are asked for so, under another name."""
+    """``data`` as text; bytes that are no UTF-8, and those that are asked for so,
+    under another name."""
     if data is None:
         return {"data": None}
     if form == "x":
@@ -180,6 +186,8 @@ def _hex_dump(data: bytes) -> str:
 
 
 def _date(timestamp_ms: int) -> str:
-    """As Java's Date prints it: Thu Jan 01 00:00:00 UTC 1970. Python has no year after 9999; then the milliseconds."""
+    """As Java's Date prints it: Thu Jan 01 00:00:00 UTC 1970.
+
+    Python has no year after 9999; then the milliseconds."""
     moment = time_in_zone(timestamp_ms)
     return f"{timestamp_ms} ms" if moment is None else f"{moment:%a %b %d %H:%M:%S %Z %Y}"

@@ -1,7 +1,8 @@
 """``barnabas zookeeper-status HOSTS``: the servers of a coordination service at a glance.
 
-The lag is the number of transactions that a server is behind the most advanced one. 0 when all serve, 1 when one does not,
-or none is reached, or there are two leaders, 3 when one is not reached while the others serve.
+The lag is the number of transactions that a server is behind the most advanced one. 0 when all
+serve, 1 when one does not, or none is reached, or there are two leaders, 3 when one is not
+reached while the others serve.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +65,8 @@ def _row(status: Mapping[str, object]) -> Sequence[object]:
 
 
 def _lags(found: Sequence[ServerStatus]) -> list[int | str | None]:
-    """Transactions behind the most advanced server; of a server in an earlier epoch only that it is behind is known."""
+    """Transactions behind the most advanced server; of a server in an earlier epoch only
+    that it is behind is known."""
     zxids = [int(each.zxid, 16) if each.zxid else None for each in found]
     newest = max((zxid for zxid in zxids if zxid is not None), default=0)
     return [

@@ -1,4 +1,5 @@
-"""The commands of the ZooKeeper shell that talk to the service: one function each, with zkCli's flags and output."""
+"""The commands of the ZooKeeper shell that talk to the service: one function each, with
+zkCli's flags and output."""
 
 import base64
 import hashlib
@@ -55,7 +56,8 @@ class CommandError(BarnabasError):
 
 
 class ShellSession(NamedTuple):
-    """What commands work with: the connection, what receives watch events, and what shows results."""
+    """What commands work with: the connection, what receives watch events, and what
+    shows results."""
 
     client: BlockingClient
     watch: WatchCallback
@@ -91,8 +93,8 @@ class Flags(NamedTuple):
 class ShellCommand(NamedTuple):
     """One command: what it takes, and the function that runs it.
 
-    ``flags`` are the letters of flags without a value, ``valued`` of those with one; ``words`` is how many words must
-    follow.
+    ``flags`` are the letters of flags without a value, ``valued`` of those with one; ``words`` is
+    how many words must follow.
     """
 
     usage: str
@@ -159,7 +161,9 @@ def _children(session: ShellSession, path: str, watch: WatchCallback | None = No
 
 
 def _subtree(session: ShellSession, path: str, watch: WatchCallback | None = None) -> Iterator[str]:
-    """The node and all below it, parents first, children in order; nodes that go meanwhile are passed over."""
+    """The node and all below it, parents first, children in order.
+
+    Nodes that go meanwhile are passed over."""
     pending = [path]
     while pending:
         current = pending.pop()
@@ -278,7 +282,8 @@ def delete_all(session: ShellSession, flags: Flags) -> None:
         operations = [delete(each) for each in reversed(left[-at_a_time:])]
         del left[-at_a_time:]
         for result in session.call(lambda client: client.batch(operations)):  # noqa: B023  # called at once
-            is_gone = isinstance(result, KeeperError) and result.code is ErrorCode.NO_NODE  # another client was faster
+            # Another client was faster.
+            is_gone = isinstance(result, KeeperError) and result.code is ErrorCode.NO_NODE
             if isinstance(result, Exception) and not is_gone:
                 raise result
 
