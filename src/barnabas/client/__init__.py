@@ -1,9 +1,11 @@
-"""Clients for Python programs: `Producer`, `Consumer` and `Admin`, on librdkafka; the same for asyncio in `aio`.
+"""Clients for Python programs: `Producer`, `Consumer` and `Admin`, on librdkafka; the
+same for asyncio in `aio`.
 
-They take properties under today's names of the Java clients, under librdkafka's, and under those of Kafka's first clients
-(see `barnabas.client.properties`), and add what librdkafka lacks: ``producer.type``, ``queue.enqueue.timeout.ms``,
-``serializer.class``, ``partitioner.class`` in Python, ``buffer.memory`` with ``max.block.ms``. Keys and values are ``str``
-unless a codec is given. Every error is a `ClientError`.
+They take properties under today's names of the Java clients, under librdkafka's, and under those of
+Kafka's first clients (see `barnabas.client.properties`), and add what librdkafka lacks:
+``producer.type``, ``queue.enqueue.timeout.ms``, ``serializer.class``, ``partitioner.class`` in
+Python, ``buffer.memory`` with ``max.block.ms``. Keys and values are ``str`` unless a codec is
+given. Every error is a `ClientError`.
 
 >>> with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
 ...     producer.send("orders", "one espresso", key="table-7")
@@ -12,7 +14,8 @@ unless a codec is given. Every error is a `ClientError`.
 ...     for record in consumer:
 ...         print(record.value)
 
-Names are imported at first use: the tools that only need `barnabas.client.cluster.admin_connection` do not load librdkafka.
+Names are imported at first use: the tools that only need
+`barnabas.client.cluster.admin_connection` do not load librdkafka.
 """
 
 from typing import TYPE_CHECKING
@@ -153,7 +156,8 @@ _HOMES = {
     "UnsupportedSchemaError": "registry.registry",
 }
 
-if not TYPE_CHECKING:  # a type checker sees the imports above alone, and finds names that do not exist
+# A type checker sees only the imports above, so it reports names that do not exist.
+if not TYPE_CHECKING:
     __getattr__ = import_lazily(__name__, _HOMES)
 
 # Pickles name the modules in which results of `Admin` were defined at first.

@@ -1,4 +1,6 @@
-"""`AsyncAdmin` under the path that programs may import it from; it is defined in `barnabas.client.aio.admin`.
+"""`AsyncAdmin` under the path that programs may import it from.
+
+It is defined in `barnabas.client.aio.admin`.
 
 In Kafka: `KafkaAdminClient`, whose methods return futures.
 """

@@ -1,4 +1,5 @@
-"""What callers give to clients, where librdkafka would take nonsense in silence or for something else.
+"""What callers give to clients, where librdkafka would take nonsense in silence or
+for something else.
 
 In Kafka: `SubscriptionState` and `ProducerRecord`, whose methods check the same.
 """

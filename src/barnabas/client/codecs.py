@@ -1,12 +1,13 @@
 """Turning values into bytes and back: codecs, ``serializer.class`` and ``deserializer.class``.
 
-Keys and values are text (`STRING`) unless another codec is given, on both sides: what `Producer.send` takes is what
-`Record.value` gives back. A producer without a serializer also takes bytes, and sends them as they are. None is no value at
-all, and needs no codec.
+Keys and values are text (`STRING`) unless another codec is given, on both sides: what
+`Producer.send` takes is what `Record.value` gives back. A producer without a serializer also takes
+bytes, and sends them as they are. None is no value at all, and needs no codec.
 
-An encoder is named by a dotted path, or given as an object: a callable that takes the value and returns bytes, or
-something with an ``encode`` method. A decoder is a callable that takes bytes, or has a ``decode`` method; one class may
-be both. So ten records as one message are an encoder that takes a list, and its decoder:
+An encoder is named by a dotted path, or given as an object: a callable that takes the value and
+returns bytes, or something with an ``encode`` method. A decoder is a callable that takes bytes, or
+has a ``decode`` method; one class may be both. So ten records as one message are an encoder that
+takes a list, and its decoder:
 
 >>> class Tens:
 ...     def encode(self, lines):
@@ -141,7 +142,8 @@ JSON: Codec[Any] = Codec("JSON", _encode_json, parse_json)
 """Anything that the json module writes, without blanks, as UTF-8."""
 
 
-# By the last part of a Java class's name, without "Serializer", "Deserializer", "Encoder" or "Decoder"; then ours.
+# By the last part of a Java class's name, without "Serializer", "Deserializer", "Encoder"
+# or "Decoder"; then ours.
 _KNOWN: dict[str, tuple[Encoder, Decoder]] = {
     "string": (STRING.encode, STRING.decode),
     "bytearray": (_encode_bytes, _unchanged),
@@ -161,7 +163,9 @@ _ROLES = ("Serializer", "Deserializer", "Encoder", "Decoder")
 
 
 def encoder(given: Any, name: str = "serializer.class") -> Encoder:
-    """The function that makes bytes, from a property's value; None means that of text and of bytes."""
+    """The function that makes bytes, from a property's value.
+
+    None means that of text and of bytes."""
     made: Encoder = _encode_text_or_bytes if given in (None, "") else _resolve(given, name, 0, "encode")
 
     def encode(value: Any) -> bytes | None:
@@ -178,7 +182,9 @@ def encoder(given: Any, name: str = "serializer.class") -> Encoder:
 
 
 def decoder(given: Any, name: str = "deserializer.class") -> Decoder | None:
-    """The function that takes bytes, from a property's value; None for bytes as they are. Without a value: `STRING`."""
+    """The function that takes bytes, from a property's value; None for bytes as they are.
+
+    Without a value: `STRING`."""
     made: Decoder = STRING.decode if given in (None, "") else _resolve(given, name, 1, "decode")
     return None if made is _unchanged else made
 
@@ -206,7 +212,9 @@ def _known(name: str) -> tuple[Encoder, Decoder] | None:
 
 
 def load_dotted(path: str, name: str) -> Any:
-    """What a dotted path such as ``package.module.Class`` names; raises `ConfigurationError` that says what is missing."""
+    """What a dotted path such as ``package.module.Class`` names.
+
+    Raises `ConfigurationError` that says what is missing."""
     module, dot, attribute = path.replace(":", ".").rpartition(".")
     if not dot:
         raise ConfigurationError(f"{name}={path}: a dotted path is expected, such as package.module.Class")

@@ -1,7 +1,8 @@
-"""What clients raise. Every error of this package is a `ClientError`: what was wrong, where, and what to do about it.
+"""What clients raise.
 
-Some classes are also one of Python's own, or of the protocol's
-(`ConfigurationError` is a `ConfigError`, `TimedOutError` a ``TimeoutError``, `RefusedError` a `KafkaError`), so that code
+Every error of this package is a `ClientError`: what was wrong, where, and what to do about it.
+Some classes are also one of Python's own, or of the protocol's (`ConfigurationError` is a
+`ConfigError`, `TimedOutError` a ``TimeoutError``, `RefusedError` a `KafkaError`), so that code
 which expects those catches them too.
 
 In Kafka: `KafkaException`, and the package `org.apache.kafka.common.errors`.
@@ -49,9 +50,10 @@ __all__ = [
 class ClientError(BarnabasError):
     """The root of all errors that `barnabas.client` raises.
 
-    ``code`` is Kafka's error number (negative: librdkafka's own), ``name`` its name, ``retriable`` whether the same
-    call may succeed later, ``fatal`` whether the client cannot continue and must be created again, ``remedy`` what to
-    do ("" where the message says it, or where there is nothing to do). The message ends with the remedy.
+    ``code`` is Kafka's error number (negative: librdkafka's own), ``name`` its name, ``retriable``
+    whether the same call may succeed later, ``fatal`` whether the client cannot continue and must
+    be created again, ``remedy`` what to do ("" where the message says it, or where there is nothing
+    to do). The message ends with the remedy.
     """
 
     def __init__(
@@ -81,7 +83,9 @@ class LibrdkafkaOnlyError(ConfigurationError):
 
 
 class ConnectError(ClientError):
-    """A broker that cannot be reached, or whose connection broke. The same call may succeed later."""
+    """A broker that cannot be reached, or whose connection broke.
+
+    The same call may succeed later."""
 
     def __init__(self, message: str, *, remedy: str = "", name: str = "_TRANSPORT") -> None:
         super().__init__(message, name=name, retriable=True, remedy=remedy)
@@ -95,8 +99,9 @@ class UnknownHostError(ConnectError):
 
 
 class ProtocolError(ConnectError):
-    """An answer that Kafka's protocol does not allow: no message, not to this request, or too large to hold. The message names
-    the broker and the API. The same call will not succeed later: such a broker is as good as none.
+    """An answer that Kafka's protocol does not allow: no message, not to this request, or too large
+    to hold. The message names the broker and the API. The same call will not succeed later: such a
+    broker is as good as none.
     """
 
     def __init__(self, message: str) -> None:
@@ -105,18 +110,21 @@ class ProtocolError(ConnectError):
 
 
 class AuthenticationError(ClientError):
-    """The broker does not accept the credentials, or one side does not trust the other's certificate."""
+    """The broker does not accept the credentials, or one side does not trust the
+    other's certificate."""
 
 
 class TimedOutError(ClientError, TimeoutError):
-    """A call that did not end in its time. The message names the last problem with a broker, if there was one."""
+    """A call that did not end in its time.
+
+    The message names the last problem with a broker, if there was one."""
 
 
 class UndeliveredError(TimedOutError):
     """`Producer.flush` or `Producer.close` ended while records were still on their way.
 
-    ``undelivered`` is their number. After ``flush`` they stay in the queue; after ``close`` they are lost, unless the
-    brokers have them already.
+    ``undelivered`` is their number. After ``flush`` they stay in the queue; after ``close`` they
+    are lost, unless the brokers have them already.
     """
 
     def __init__(self, message: str, undelivered: int) -> None:
@@ -125,7 +133,9 @@ class UndeliveredError(TimedOutError):
 
 
 class RefusedError(ClientError, KafkaError):
-    """A request that a broker refused with one of Kafka's error codes; ``code`` is the `ErrorCode`."""
+    """A request that a broker refused with one of Kafka's error codes.
+
+    ``code`` is the `ErrorCode`."""
 
     code: ErrorCode
 
@@ -157,23 +167,32 @@ class UnsupportedError(RefusedError):
 
 
 class FencedError(RefusedError):
-    """A newer client has taken this one's place: the same ``transactional.id`` or ``group.instance.id``."""
+    """A newer client has taken this one's place: the same ``transactional.id`` or
+    ``group.instance.id``."""
 
 
 class CommitError(RefusedError):
-    """Offsets that were not committed because the group has moved on; the partitions' new owner reads on from before."""
+    """Offsets that were not committed because the group has moved on.
+
+    The partitions' new owner reads on from before."""
 
 
 class TransactionError(RefusedError):
-    """A transaction that cannot be committed: abort it. (``fatal``: the producer must be created again.)"""
+    """A transaction that cannot be committed: abort it.
+
+    (``fatal``: the producer must be created again.)"""
 
 
 class DeliveryError(ClientError):
-    """A record that did not reach its partition, as far as the producer knows; ``__cause__`` is the class of the reason."""
+    """A record that did not reach its partition, as far as the producer knows.
+
+    ``__cause__`` is the class of the reason."""
 
 
 class BufferFullError(ClientError):
-    """A send that found no room in the producer's queue within ``max.block.ms``; the record was not taken."""
+    """A send that found no room in the producer's queue within ``max.block.ms``.
+
+    The record was not taken."""
 
 
 class DroppedError(ClientError):
@@ -192,7 +211,9 @@ class SerializationError(ClientError, TypeError):
 
 
 class DeserializationError(ClientError):
-    """Bytes that the deserializer cannot read; ``record`` holds them as they came. The next call continues after it."""
+    """Bytes that the deserializer cannot read; ``record`` holds them as they came.
+
+    The next call continues after it."""
 
     def __init__(self, message: str, record: "Record[bytes, bytes]", *, remedy: str = "") -> None:
         super().__init__(message, name="_VALUE_DESERIALIZATION", remedy=remedy)
@@ -200,8 +221,9 @@ class DeserializationError(ClientError):
 
 
 class DamagedBatchError(ClientError):
-    """A batch in a partition that cannot be read; the records before it were handed out. Each call raises it again, until the
-    consumer seeks to an offset behind the batch."""
+    """A batch in a partition that cannot be read; the records before it were handed out.
+
+    Each call raises it again, until the consumer seeks to an offset behind the batch."""
 
     def __init__(self, message: str, topic: str, partition: int, offset: int, *, name: str, code: int) -> None:
         remedy = f"barnabas console-consumer --topic {topic} --partition {partition} --offset {offset} shows how to step over it"
@@ -277,8 +299,10 @@ _KINDS: dict[ErrorCode, type[RefusedError]] = {
 
 
 def refusal(code: int, message: str | None = None, *, about: str = "") -> RefusedError:
-    """The error of the class that a broker's error code has. ``about`` names the resource, as "topic NAME": of a right that
-    is missing brokers do not say to what."""
+    """The error of the class that a broker's error code has.
+
+    ``about`` names the resource, as "topic NAME": of a right that is missing brokers
+    do not say to what."""
     error = ErrorCode.of(code)
     kind = _KINDS.get(error, RefusedError)
     if about and kind is AuthorizationError and about not in (message or ""):
@@ -289,7 +313,9 @@ def refusal(code: int, message: str | None = None, *, about: str = "") -> Refuse
 
 
 def classify(error: Any, what: str) -> ClientError:
-    """The error of the fitting class for a ``confluent_kafka.KafkaError``; ``what`` says what was being done."""
+    """The error of the fitting class for a ``confluent_kafka.KafkaError``.
+
+    ``what`` says what was being done."""
     name: str = error.name()
     message = f"{what}: {_DOING.sub('', _STATE.sub('', error.str()))}"
     remedy = _REMEDIES.get(name, "")
@@ -318,7 +344,8 @@ def classify(error: Any, what: str) -> ClientError:
 
 
 def from_librdkafka(error: Any, what: str, kind: type[ClientError] | None = None) -> ClientError:
-    """Our exception for a ``confluent_kafka.KafkaError``: of the class ``kind`` with the fitting one as its cause."""
+    """Our exception for a ``confluent_kafka.KafkaError``: of the class ``kind`` with the
+    fitting one as its cause."""
     fitting = classify(error, what)
     if kind is None:
         return fitting

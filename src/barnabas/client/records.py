@@ -33,10 +33,12 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[K, V]):
-    """A record as consumed. ``key`` and ``value`` are what the deserializers made of the bytes; None where there is none.
+    """A record as consumed.
 
-    ``timestamp_type`` is 0 for CreateTime, 1 for LogAppendTime, -1 for a batch of a format without times. The timestamp is None
-    where there is none. It is any other number that its producer gave, also a negative one or one beyond the year 9999.
+    ``key`` and ``value`` are what the deserializers made of the bytes; None where there is none.
+    ``timestamp_type`` is 0 for CreateTime, 1 for LogAppendTime, -1 for a batch of a format without
+    times. The timestamp is None where there is none. It is any other number that its producer gave,
+    also a negative one or one beyond the year 9999.
     """
 
     topic: str

@@ -1,6 +1,7 @@
 """The types of keys and values of clients: text, unless a codec says otherwise.
 
-Type checkers know the default of a type variable, so a constructor needs one signature. Python knows it from 3.13 on.
+Type checkers know the default of a type variable, so a constructor needs one signature.
+Python knows it from 3.13 on.
 
 In Kafka: the parameters of `KafkaProducer<K, V>` and `KafkaConsumer<K, V>`.
 """

@@ -31,7 +31,8 @@ _PERMISSIONS = ("UNKNOWN", "ANY", "DENY", "ALLOW")
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One entry: whether ``principal`` (``User:name``) at ``host`` may do ``operation`` on the resources of a pattern."""
+    """One entry: whether ``principal`` (``User:name``) at ``host`` may do ``operation`` on
+    the resources of a pattern."""
 
     resource_type: str
     resource_name: str
@@ -56,7 +57,9 @@ class AclFilter:
 
 
 def describe_acls(connection: AdminConnection, wanted: AclFilter) -> list[Acl]:
-    """The entries that match; raises `RefusedError`, SECURITY_DISABLED where brokers have no authorizer."""
+    """The entries that match.
+
+    Raises `RefusedError`, SECURITY_DISABLED where brokers have no authorizer."""
     response = connection.send(_filter(DescribeAclsRequest(), wanted), DescribeAclsResponse)
     if response.error_code:
         raise refusal(response.error_code, response.error_message)

@@ -23,9 +23,10 @@ __all__ = ["ActiveProducer", "describe_producers", "describe_producers_of", "lea
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """An idempotent or transactional producer; ``transaction_start_offset`` is None outside a transaction.
+    """An idempotent or transactional producer.
 
-    ``coordinator_epoch`` is that of the last marker, -1 before the first one.
+    ``transaction_start_offset`` is None outside a transaction. ``coordinator_epoch`` is that of the
+    last marker, -1 before the first one.
     """
 
     producer_id: int

@@ -1,8 +1,9 @@
 """`Admin`: topics, configurations, groups, offsets and replicas of a cluster, for Python programs.
 
-A typed face of the functions in `topics`, `configurations`, `groups`, `offsets`, `elections`, `reassignments` and
-`log_dirs`, on one `AdminConnection`. What a broker refuses is a `RefusedError` of the class of its code, such as
-`UnknownTopicError`; a broker that cannot be reached a `ConnectError`.
+A typed face of the functions in `topics`, `configurations`, `groups`, `offsets`, `elections`,
+`reassignments` and `log_dirs`, on one `AdminConnection`. What a broker refuses is a
+`RefusedError` of the class of its code, such as `UnknownTopicError`; a broker that cannot be
+reached a `ConnectError`.
 
 In Kafka: `KafkaAdminClient`.
 """
@@ -68,9 +69,10 @@ class Admin:
         configs: Mapping[str, Any] | None = None,
         if_not_exists: bool = False,
     ) -> bool:
-        """Make a topic; -1 takes the cluster's default. Returns whether it was made (see ``if_not_exists``).
+        """Make a topic; -1 takes the cluster's default.
 
-        ``assignment`` lists the replicas of each partition instead, the preferred leader first.
+        Returns whether it was made (see ``if_not_exists``). ``assignment`` lists the replicas of
+        each partition instead, the preferred leader first.
         """
         try:
             topics.create_topic(
@@ -114,7 +116,9 @@ class Admin:
         self._alter(Resource(ResourceType.TOPIC, name), changes)
 
     def alter_broker_configs(self, broker_id: int | None, changes: Mapping[str, Any]) -> None:
-        """Set a broker's properties, or with None for the id those of all; a value None takes one back."""
+        """Set a broker's properties, or with None for the id those of all.
+
+        A value None takes one back."""
         self._alter(Resource(ResourceType.BROKER, "" if broker_id is None else str(broker_id)), changes)
 
     def _alter(self, resource: Resource, changes: Mapping[str, Any]) -> None:
@@ -171,7 +175,8 @@ class Admin:
         return offsets.list_offsets(self.connection, wanted)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | ClientError]:
-        """Let partitions begin at these offsets (-1: the high watermark); for each its low watermark, or why not."""
+        """Let partitions begin at these offsets (-1: the high watermark); for each its
+        low watermark, or why not."""
         return offsets.delete_records(self.connection, before)
 
     # Replicas
@@ -179,7 +184,9 @@ class Admin:
     def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, RefusedError | None]:
-        """Let preferred replicas lead, or with ``unclean`` any live one where none is in sync; None for elected."""
+        """Let preferred replicas lead, or with ``unclean`` any live one where none is in sync.
+
+        None for elected."""
         kind = elections.ElectionType.UNCLEAN if unclean else elections.ElectionType.PREFERRED
         return elections.elect_leaders(self.connection, kind, partitions)
 
@@ -188,7 +195,9 @@ class Admin:
         return reassignments.list_reassignments(self.connection)
 
     def reassign(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, RefusedError]:
-        """Start moving partitions to these replicas, or with None cancel their move; those refused, with why."""
+        """Start moving partitions to these replicas, or with None cancel their move.
+
+        Those refused, with why."""
         return reassignments.alter_reassignments(self.connection, wanted)
 
     def describe_log_dirs(self, broker_id: int) -> list[LogDirContents]:
@@ -208,7 +217,9 @@ class Admin:
     # Rights and quotas
 
     def list_acls(self, wanted: AclFilter | None = None) -> list[Acl]:
-        """The access control lists' entries; raises SECURITY_DISABLED where brokers have no authorizer."""
+        """The access control lists' entries.
+
+        Raises SECURITY_DISABLED where brokers have no authorizer."""
         return acls.describe_acls(self.connection, wanted or AclFilter())
 
     def create_acls(self, entries: Sequence[Acl]) -> None:
@@ -228,11 +239,14 @@ class Admin:
         alter_client_quotas(self.connection, entity, changes)
 
     def scram_users(self, users: Sequence[str] | None = None) -> Mapping[str, Mapping[str, int]]:
-        """Iterations by mechanism, by user; of all users with SCRAM credentials unless some are named."""
+        """Iterations by mechanism, by user; of all users with SCRAM credentials
+        unless some are named."""
         return describe_scram_users(self.connection, users)
 
     def alter_scram_users(self, changes: Sequence[ScramPassword]) -> None:
-        """Set passwords of users, or delete their credentials. The first user's failure is raised."""
+        """Set passwords of users, or delete their credentials.
+
+        The first user's failure is raised."""
         alter_scram_users(self.connection, changes)
 
     def close(self) -> None:

@@ -31,7 +31,8 @@ class StoredBatch(NamedTuple):
     size_bytes: int
     codec: str
     damage: str | None
-    """Why no consumer can read it; None for a sound one, or one that only some consumers cannot read."""
+    """Why no consumer can read it; None for a sound one, or one that only some
+    consumers cannot read."""
 
 
 def batch_at(connection: AdminConnection, topic_partition: TopicPartition, offset: int) -> StoredBatch | None:

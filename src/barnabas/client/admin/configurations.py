@@ -96,7 +96,9 @@ class ConfigEntry:
         return self.source is ConfigSource.DEFAULT_CONFIG
 
     def number(self, default: int) -> int:
-        """The value of a property that is a number, ``default`` for none; raises `ProtocolError` for another text."""
+        """The value of a property that is a number, ``default`` for none.
+
+        Raises `ProtocolError` for another text."""
         if not self.value:
             return default
         try:
@@ -112,7 +114,9 @@ def describe_configs(
     names: Sequence[str] | None = None,
     synonyms: bool = False,
 ) -> dict[Resource, list[ConfigEntry]]:
-    """Every property of each resource, or those of ``names``, by name. A broker's are asked of itself."""
+    """Every property of each resource, or those of ``names``, by name.
+
+    A broker's are asked of itself."""
     from barnabas.wire.kafka.messages.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
@@ -164,7 +168,9 @@ _DELETE = 1
 def alter_configs(
     connection: AdminConnection, resource: Resource, changes: Mapping[str, str | None], *, validate_only: bool = False
 ) -> None:
-    """Set properties, or with None take them back to their default; all of them or, on an error, none (KIP-339)."""
+    """Set properties, or with None take them back to their default.
+
+    All of them or, on an error, none (KIP-339)."""
     from barnabas.wire.kafka.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
@@ -209,7 +215,8 @@ def name_of_resource(resource_type: int, name: str) -> str:
 
 
 def _by_broker(resources: Iterable[Resource]) -> Iterator[tuple[int | None, list[Resource]]]:
-    """The resources that one request may ask for: each has some fifty properties, and answers are held as objects."""
+    """The resources that one request may ask for: each has some fifty properties, and
+    answers are held as objects."""
     groups: dict[int | None, list[Resource]] = {}
     for resource in resources:
         groups.setdefault(resource.broker_id, []).append(resource)

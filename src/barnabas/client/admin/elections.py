@@ -29,10 +29,11 @@ class ElectionType(IntEnum):
 def elect_leaders(
     connection: AdminConnection, election: ElectionType, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, RefusedError | None]:
-    """Elect leaders of these partitions, or with None of all that need it; each one's error, None for a new leader.
+    """Elect leaders of these partitions, or with None of all that need it.
 
-    A partition that already has the leader it should is an ELECTION_NOT_NEEDED; with ``partitions`` of None it is left
-    out. Raises `KafkaError` for what concerns the request as a whole.
+    Each one's error, None for a new leader. A partition that already has the leader it should is an
+    ELECTION_NOT_NEEDED; with ``partitions`` of None it is left out. Raises `KafkaError` for what
+    concerns the request as a whole.
     """
     if election is not ElectionType.PREFERRED and connection.negotiated(ElectLeadersRequest) < _TYPES_FROM:
         raise refusal(ErrorCode.UNSUPPORTED_VERSION, "the brokers are too old for unclean elections on demand")

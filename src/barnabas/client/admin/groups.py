@@ -1,4 +1,6 @@
-"""Consumer groups over an `AdminConnection`: list, describe, their offsets, deletion. Errors are `KafkaError`.
+"""Consumer groups over an `AdminConnection`: list, describe, their offsets, deletion.
+
+Errors are `KafkaError`.
 
 In Kafka: `Admin.listConsumerGroups`.
 """
@@ -44,7 +46,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as its coordinator lists it; state and type are "" if the broker does not send them."""
+    """A group as its coordinator lists it.
+
+    State and type are "" if the broker does not send them."""
 
     group_id: str
     protocol_type: str
@@ -77,7 +81,9 @@ class GroupDescription:
 def list_groups(
     connection: AdminConnection, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[GroupListing]:
-    """The consumer groups of all brokers, by id; raises when a broker does not answer, for the list would lack its groups."""
+    """The consumer groups of all brokers, by id.
+
+    Raises when a broker does not answer, for the list would lack its groups."""
     connection.describe_cluster(fresh=True)
     answers = raise_first(_ask_for_groups(connection, states, types))
     return _by_id([group for listed in answers.values() for group in listed])
@@ -92,11 +98,13 @@ class GroupsFound(NamedTuple):
     unreachable: dict[int, ClientError]
     """The brokers that did not answer: groups of theirs are not in the list."""
     leaderless: list[TopicPartition]
-    """The partitions of the groups' own topic without a leader: groups in them have no broker at present."""
+    """The partitions of the groups' own topic without a leader: groups in them have
+    no broker at present."""
 
 
 def groups_in_part(connection: AdminConnection, states: Sequence[str] = (), types: Sequence[str] = ()) -> GroupsFound:
-    """The same for a reader that does not wait: all brokers are asked at once, and those that do not answer are named.
+    """The same for a reader that does not wait: all brokers are asked at once, and those that
+    do not answer are named.
 
     Raises `ConnectError` when none answers.
     """
@@ -142,7 +150,8 @@ def _list_groups_of(
     response = connection.retry(attempt, lambda answer: [answer.error_code])
     if response.error_code:
         raise refusal(response.error_code)
-    # Groups of other kinds (Connect's workers) share the coordinator; those without a kind only hold offsets.
+    # Groups of other kinds (Connect's workers) share the coordinator; those without
+    # a kind only hold offsets.
     return [
         GroupListing(group.group_id, group.protocol_type, group.group_state, group.group_type)
         for group in response.groups
@@ -180,9 +189,10 @@ def ask_coordinators(
     ask: Callable[[AdminConnection, str], T],
     coordinators: Mapping[str, int] | None = None,
 ) -> dict[str, T | ClientError]:
-    """What ``ask(connection, group_id)`` returns for each group, or why it cannot be asked; all coordinators are asked at once.
+    """What ``ask(connection, group_id)`` returns for each group, or why it cannot be asked.
 
-    ``coordinators`` are those that are known already. What a coordinator refuses is raised.
+    All coordinators are asked at once. ``coordinators`` are those that are known already. What a
+    coordinator refuses is raised.
     """
     found: dict[str, T | ClientError] = {}
     by_broker: dict[int, list[str]] = {}
@@ -215,7 +225,9 @@ def ask_coordinators(
 
 
 def _coordinator(connection: AdminConnection, group_id: str, leaderless: int) -> int:
-    """Where a group belongs. It does not wait for a broker that must come back first, as partitions without a leader do."""
+    """Where a group belongs.
+
+    It does not wait for a broker that must come back first, as partitions without a leader do."""
     if not leaderless:
         return connection.find_coordinator(group_id).id
     response = connection.ask_for_coordinator(group_id)
@@ -293,7 +305,9 @@ def _describe_classic_group(connection: AdminConnection, group_id: str, coordina
 
 
 def _assigned(data: bytes) -> list[TopicPartition]:
-    """The partitions in a member's assignment; none while the group is rebalancing, or in a form of its own."""
+    """The partitions in a member's assignment.
+
+    None while the group is rebalancing, or in a form of its own."""
     from barnabas.wire.kafka.consumer_protocol import decode_assignment
 
     if not data:
@@ -375,7 +389,9 @@ def alter_group_offsets(
 def delete_group_offsets(
     connection: AdminConnection, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Forget a group's offsets; returns each partition's outcome. Raises what concerns the whole group."""
+    """Forget a group's offsets; returns each partition's outcome.
+
+    Raises what concerns the whole group."""
     from barnabas.wire.kafka.messages.offset_delete import (
         OffsetDeleteRequest,
         OffsetDeleteRequestPartition,
@@ -438,7 +454,8 @@ def remove_members(connection: AdminConnection, group_id: str) -> None:
 
 
 def prepare_groups(bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> None:
-    """Ask for a coordinator, so that the cluster creates `__consumer_offsets` before the first group has to wait for it.
+    """Ask for a coordinator, so that the cluster creates `__consumer_offsets` before the first
+    group has to wait for it.
 
     Errors are left to the first group, which asks again.
     """

@@ -1,4 +1,5 @@
-"""Brokers' log dirs over an `AdminConnection`: what lies in them, and moves of replicas between them (KIP-113).
+"""Brokers' log dirs over an `AdminConnection`: what lies in them, and moves of
+replicas between them (KIP-113).
 
 In Kafka: `Admin.describeLogDirs`.
 """
@@ -49,7 +50,9 @@ class Replica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredReplica:
-    """A replica in a log dir. ``is_future``: it is being copied here from another log dir of the same broker."""
+    """A replica in a log dir.
+
+    ``is_future``: it is being copied here from another log dir of the same broker."""
 
     size_bytes: int
     offset_lag: int
@@ -58,7 +61,8 @@ class StoredReplica:
 
 @dataclass(frozen=True, slots=True)
 class LogDirContents:
-    """A log dir; with an error (KAFKA_STORAGE_ERROR: it is offline) nothing is known of what lies in it."""
+    """A log dir; with an error (KAFKA_STORAGE_ERROR: it is offline) nothing is known
+    of what lies in it."""
 
     path: str
     error: ErrorCode
@@ -87,7 +91,8 @@ def describe_log_dirs(
     response = connection.send(request, DescribeLogDirsResponse, broker_id)
     if response.error_code:
         raise refusal(response.error_code)
-    if not response.results:  # how brokers before version 3 of this API say it; every broker has a log dir
+    # Before version 3 of this API a refusal looks like this; every broker has a log dir.
+    if not response.results:
         raise refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return [
         LogDirContents(
@@ -115,7 +120,8 @@ def find_replicas(connection: AdminConnection, replicas: Iterable[Replica]) -> d
 def replicas_in_part(
     connection: AdminConnection, replicas: Iterable[Replica]
 ) -> dict[Replica, ReplicaPlace | ClientError]:
-    """The same for a reader that does not wait: all brokers are asked at once, and errors stand in place of answers."""
+    """The same for a reader that does not wait: all brokers are asked at once, and errors
+    stand in place of answers."""
     by_broker: dict[int, list[Replica]] = {}
     for replica in sorted(set(replicas)):
         by_broker.setdefault(replica.broker_id, []).append(replica)
@@ -141,9 +147,11 @@ def replicas_in_part(
 
 
 def alter_replica_log_dirs(connection: AdminConnection, moves: Mapping[Replica, str]) -> dict[Replica, ErrorCode]:
-    """Ask each broker to move replicas to these paths; where a replica is not yet, it is to be made there later.
+    """Ask each broker to move replicas to these paths; where a replica is not yet, it
+    is to be made there later.
 
-    REPLICA_NOT_AVAILABLE says just that. Returns each replica's error; raises `KafkaError` as `AdminConnection.send`.
+    REPLICA_NOT_AVAILABLE says just that. Returns each replica's error; raises `KafkaError`
+    as `AdminConnection.send`.
     """
     codes: dict[Replica, ErrorCode] = {}
     for broker_id in sorted({replica.broker_id for replica in moves}):

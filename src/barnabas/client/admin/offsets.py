@@ -37,7 +37,8 @@ __all__ = [
 
 _NO_REPLICA = -1
 _MOST_PARTITIONS = 20_000
-"""In one request: our brokers take 100,000 elements in all, and other clients wait while one request is answered."""
+"""In one request: our brokers take 100,000 elements in all, and other clients wait while
+one request is answered."""
 _SECOND_LOOK_S = 0.5
 
 
@@ -51,10 +52,11 @@ class FoundOffset(NamedTuple):
 def list_offsets(
     connection: AdminConnection, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, FoundOffset | RefusedError]:
-    """For each partition the first offset at or after a time in ms, or one of the constants; all leaders are asked at once.
+    """For each partition the first offset at or after a time in ms, or one of the constants.
 
-    Raises `ConnectError` for a leader that does not answer. Partitions whose leader moves are asked again; what stays
-    wrong is a `RefusedError` in place of the offset.
+    All leaders are asked at once. Raises `ConnectError` for a leader that does not answer.
+    Partitions whose leader moves are asked again; what stays wrong is a `RefusedError` in
+    place of the offset.
     """
     ask = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
     found: dict[TopicPartition, FoundOffset | RefusedError] = {}
@@ -72,10 +74,11 @@ def offsets_in_part(
     read_committed: bool = False,
     is_last: bool = False,
 ) -> dict[TopicPartition, FoundOffset | ClientError]:
-    """The same for a reader that does not wait: leaders are asked again for a moment only, as after an election.
+    """The same for a reader that does not wait: leaders are asked again for a moment
+    only, as after an election.
 
-    What cannot be had is a `ClientError` in place of the offset: of a partition without a leader, or of a leader that
-    does not answer. ``is_last`` as for `ask_each`.
+    What cannot be had is a `ClientError` in place of the offset: of a partition without a leader,
+    or of a leader that does not answer. ``is_last`` as for `ask_each`.
     """
     ask = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
     return _ask_leaders(connection, wanted, ask, in_part=True, is_last=is_last)
@@ -128,8 +131,9 @@ def delete_records(
 ) -> dict[TopicPartition, int | ClientError]:
     """Let each partition begin at its offset, or with -1 at its high watermark (KIP-107).
 
-    For each its low watermark: the offset with which all its live replicas now begin; or a `RefusedError`. With a deadline
-    also a `ConnectError`, for a leader that does not answer: it may have deleted the records, or not.
+    For each its low watermark: the offset with which all its live replicas now begin; or a
+    `RefusedError`. With a deadline also a `ConnectError`, for a leader that does not answer: it may
+    have deleted the records, or not.
     """
     from barnabas.wire.kafka.messages.delete_records import (
         DeleteRecordsPartition,
@@ -170,10 +174,11 @@ def _ask_leaders(
     in_part: bool = False,
     is_last: bool = False,
 ) -> dict[TopicPartition, Answer | ClientError]:
-    """What ``ask(connection, leader, partitions)`` yields, for all leaders; where a leader is moving, asked again.
+    """What ``ask(connection, leader, partitions)`` yields, for all leaders; where a
+    leader is moving, asked again.
 
-    With a deadline a leader that does not answer is an outcome, and asked once. With ``in_part`` every leader's error is
-    an outcome, and what may pass is waited for only a moment.
+    With a deadline a leader that does not answer is an outcome, and asked once. With ``in_part``
+    every leader's error is an outcome, and what may pass is waited for only a moment.
     """
     asked = list(wanted)
     found: dict[TopicPartition, Answer | ClientError] = {}

@@ -1,4 +1,5 @@
-"""Moves of replicas over an `AdminConnection` (KIP-455): list what is under way, start it, cancel it.
+"""Moves of replicas over an `AdminConnection` (KIP-455): list what is under way,
+start it, cancel it.
 
 In Kafka: `Admin.alterPartitionReassignments`.
 """
@@ -26,7 +27,9 @@ __all__ = ["Reassignment", "alter_reassignments", "list_reassignments"]
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition whose replicas are being moved; ``replicas`` are all of now, with those being added and removed."""
+    """A partition whose replicas are being moved.
+
+    ``replicas`` are all of now, with those being added and removed."""
 
     replicas: list[int]
     adding: list[int]
@@ -61,9 +64,9 @@ def list_reassignments(
 def alter_reassignments(
     connection: AdminConnection, wanted: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, RefusedError]:
-    """Start moving partitions to these replicas, or with None cancel their move; returns those refused, with why.
+    """Start moving partitions to these replicas, or with None cancel their move.
 
-    Raises `KafkaError` for what concerns the request as a whole.
+    Returns those refused, with why. Raises `KafkaError` for what concerns the request as a whole.
     """
     topics: dict[str, ReassignableTopic] = {}
     for (name, partition), replicas in wanted.items():

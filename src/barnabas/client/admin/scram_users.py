@@ -1,4 +1,6 @@
-"""SCRAM credentials of users (KIP-554): set, deleted and described. A password never leaves the client, only its salted hash.
+"""SCRAM credentials of users (KIP-554): set, deleted and described.
+
+A password never leaves the client, only its salted hash.
 
 In Kafka: `Admin.alterUserScramCredentials`, `Admin.describeUserScramCredentials`, `ScramFormatter`.
 """
@@ -46,7 +48,9 @@ def salt_password(password: str, mechanism: str, iterations: int) -> tuple[bytes
 
 
 def alter_scram_users(connection: AdminConnection, changes: Sequence[ScramPassword]) -> None:
-    """Set and delete credentials. Raises `RefusedError` with the first user's failure; others may have been changed."""
+    """Set and delete credentials.
+
+    Raises `RefusedError` with the first user's failure; others may have been changed."""
     deletions, upsertions = [], []
     for user, mechanism, password, iterations in changes:
         number = SCRAM_MECHANISMS[mechanism].number
@@ -72,9 +76,9 @@ def alter_scram_users(connection: AdminConnection, changes: Sequence[ScramPasswo
 def describe_scram_users(
     connection: AdminConnection, users: Sequence[str] | None = None
 ) -> Mapping[str, Mapping[str, int]]:
-    """Iterations by mechanism, by user; of all users unless some are named. A user without credentials is left out.
+    """Iterations by mechanism, by user; of all users unless some are named.
 
-    Raises `RefusedError`.
+    A user without credentials is left out. Raises `RefusedError`.
     """
     asked = None if users is None else [UserName(name=user) for user in users]
     response = connection.send_to_controller(

@@ -1,4 +1,6 @@
-"""Topics over an `AdminConnection`: list, describe, create, delete, add partitions. Errors are `KafkaError`.
+"""Topics over an `AdminConnection`: list, describe, create, delete, add partitions.
+
+Errors are `KafkaError`.
 
 In Kafka: `Admin.createTopics`.
 """
@@ -30,7 +32,9 @@ _DELETE_STATES_FROM = 6  # the version of DeleteTopics from which topics may be 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition's replicas, the preferred leader first. ``leader`` is None while there is none."""
+    """A partition's replicas, the preferred leader first.
+
+    ``leader`` is None while there is none."""
 
     partition: int
     leader: int | None
@@ -51,14 +55,17 @@ class TopicDescription:
 
 
 class EligibleLeaders(NamedTuple):
-    """Replicas outside of the ISR that may lead without loss, and those that could last (KIP-966)."""
+    """Replicas outside of the ISR that may lead without loss, and those that could
+    last (KIP-966)."""
 
     elr: list[int]
     last_known_elr: list[int]
 
 
 def describe_topics(connection: AdminConnection, names: Iterable[str] | None = None) -> list[TopicDescription]:
-    """All topics, or those named, by name; raises UNKNOWN_TOPIC_OR_PARTITION for one that is not there."""
+    """All topics, or those named, by name.
+
+    Raises UNKNOWN_TOPIC_OR_PARTITION for one that is not there."""
     found = []
     for topic in connection.metadata(names).topics:
         name = topic.name or ""
@@ -82,7 +89,9 @@ def describe_topics(connection: AdminConnection, names: Iterable[str] | None = N
 
 
 def no_leader(topic_partition: TopicPartition, replicas: Sequence[int]) -> RefusedError:
-    """The error of a partition that has no leader; it names the brokers of which one must come back."""
+    """The error of a partition that has no leader.
+
+    It names the brokers of which one must come back."""
     brokers = f"broker{'' if len(replicas) == 1 else 's'} {', '.join(map(str, replicas)) or 'unknown'}"
     return refusal(
         ErrorCode.LEADER_NOT_AVAILABLE, f"partition {topic_partition} has no leader (its replicas: {brokers})"
@@ -105,7 +114,8 @@ def create_topic(
     assignment: Sequence[Sequence[int]] = (),
     configs: Mapping[str, str] | None = None,
 ) -> None:
-    """Make a topic; -1 takes the cluster's default, ``assignment`` lists each partition's replicas instead."""
+    """Make a topic; -1 takes the cluster's default, ``assignment`` lists each
+    partition's replicas instead."""
     from barnabas.wire.kafka.messages.create_topics import (
         CreatableReplicaAssignment,
         CreatableTopic,
@@ -161,7 +171,9 @@ def create_partitions(
     counts: Mapping[str, int],
     assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
 ) -> None:
-    """Raise topics to these numbers of partitions; ``assignments`` lists the new partitions' replicas."""
+    """Raise topics to these numbers of partitions.
+
+    ``assignments`` lists the new partitions' replicas."""
     from barnabas.wire.kafka.messages.create_partitions import (
         CreatePartitionsAssignment,
         CreatePartitionsRequest,
@@ -192,9 +204,10 @@ def create_partitions(
 def eligible_leaders(
     connection: AdminConnection, names: Sequence[str], limit: int = 2000
 ) -> dict[TopicPartition, EligibleLeaders]:
-    """The eligible leaders of partitions outside of their ISR; empty where brokers do not keep them (ZooKeeper mode).
+    """The eligible leaders of partitions outside of their ISR.
 
-    ``limit`` is how many partitions one response holds at most.
+    Empty where brokers do not keep them (ZooKeeper mode). ``limit`` is how many partitions
+    one response holds at most.
     """
     from barnabas.wire.kafka.messages.describe_topic_partitions import (
         DescribeTopicPartitionsRequest,

@@ -1,4 +1,5 @@
-"""The clients for asyncio: `AsyncProducer`, `AsyncConsumer`, `AsyncAdmin`, with the methods of the others.
+"""The clients for asyncio: `AsyncProducer`, `AsyncConsumer`, `AsyncAdmin`, with the
+methods of the others.
 
 Kafka has no counterpart; methods of `KafkaAdminClient` return a `KafkaFuture`.
 """

@@ -1,4 +1,6 @@
-"""`AsyncAdmin`: the methods of `Admin` under their names, to be awaited. Calls run in one thread, in order.
+"""`AsyncAdmin`: the methods of `Admin` under their names, to be awaited.
+
+Calls run in one thread, in order.
 
 In Kafka: `KafkaAdminClient`, whose methods return futures.
 """

@@ -1,7 +1,7 @@
 """`AsyncConsumer`: the methods of `Consumer`, to be awaited.
 
-One thread waits for records and hands them out in the event loop, which is never blocked. Properties and semantics are those
-of the blocking consumer.
+One thread waits for records and hands them out in the event loop, which is never blocked.
+Properties and semantics are those of the blocking consumer.
 
 Kafka has no counterpart; its `KafkaConsumer` blocks.
 """
@@ -34,8 +34,9 @@ _SLICE_S = 1.0  # a cancelled wait leaves the consumer's thread after this long 
 class AsyncConsumer(Generic[K, V]):
     """Reads records. See `barnabas.client.consumer.consumer.Consumer`.
 
-    Rebalance callbacks may be coroutine functions: they run in the loop, may await this consumer's methods, and the rebalance waits
-    for them. Plain functions run in the consumer's thread, where ``loop.call_soon_threadsafe`` reaches the loop.
+    Rebalance callbacks may be coroutine functions: they run in the loop, may await this consumer's
+    methods, and the rebalance waits for them. Plain functions run in the consumer's thread, where
+    ``loop.call_soon_threadsafe`` reaches the loop.
     """
 
     def __init__(
@@ -64,7 +65,9 @@ class AsyncConsumer(Generic[K, V]):
         on_assign: OnPartitionsAwaited | None = None,
         on_revoke: OnPartitionsAwaited | None = None,
     ) -> None:
-        """Share these topics with the group; a name that starts with ``^`` is a regular expression."""
+        """Share these topics with the group.
+
+        A name that starts with ``^`` is a regular expression."""
         call_back = self.thread.call_back
         self.blocking.subscribe(
             topics,
@@ -139,7 +142,8 @@ class AsyncConsumer(Generic[K, V]):
     """The group's committed offsets; None where there is none."""
 
     offsets_for_times = awaited(Consumer.offsets_for_times)
-    """For each partition the offset of the first record that is not older than its time; None without one."""
+    """For each partition the offset of the first record that is not older than its
+    time; None without one."""
 
     lag = awaited(Consumer.lag)
     """How many records of each assigned partition were not handed out yet."""

@@ -1,4 +1,5 @@
-"""Methods of a client for asyncio, made from those of the blocking client under it: their signatures stand once, there.
+"""Methods of a client for asyncio, made from those of the blocking client under it: their
+signatures stand once, there.
 
 Kafka has no counterpart.
 """

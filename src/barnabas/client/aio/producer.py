@@ -1,7 +1,7 @@
 """`AsyncProducer`: the methods of `Producer`, to be awaited.
 
-librdkafka has its own threads; their reports reach the event loop without blocking it: one thread hands whole batches to the
-loop. Properties and semantics are those of the blocking producer.
+librdkafka has its own threads; their reports reach the event loop without blocking it: one thread
+hands whole batches to the loop. Properties and semantics are those of the blocking producer.
 
 Kafka has no counterpart; its `KafkaProducer` returns futures.
 """
@@ -34,7 +34,9 @@ _ROOM_S = 0.02
 def _in_a_thread(
     method: Callable[Concatenate[Producer[Any, Any], P], T],
 ) -> Callable[Concatenate["AsyncProducer[Any, Any]", P], Coroutine[Any, Any, T]]:
-    """The same method, to be awaited; unlike a consumer's calls, those of a producer may run at the same time."""
+    """The same method, to be awaited.
+
+    Unlike a consumer's calls, those of a producer may run at the same time."""
 
     @functools.wraps(method)
     async def call(self: "AsyncProducer[Any, Any]", /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -44,7 +46,9 @@ def _in_a_thread(
 
 
 class AsyncProducer(Generic[K_contra, V_contra]):
-    """Sends records to topics; make it inside a running loop. See `barnabas.client.producer.producer.Producer`."""
+    """Sends records to topics; make it inside a running loop.
+
+    See `barnabas.client.producer.producer.Producer`."""
 
     def __init__(
         self,
@@ -86,7 +90,9 @@ class AsyncProducer(Generic[K_contra, V_contra]):
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> Delivery:
-        """Send a record and wait for the broker; raises `DeliveryError`, `DroppedError` or `BufferFullError`."""
+        """Send a record and wait for the broker.
+
+        Raises `DeliveryError`, `DroppedError` or `BufferFullError`."""
         future = await self.submit(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
         return await future
 
@@ -124,7 +130,9 @@ class AsyncProducer(Generic[K_contra, V_contra]):
         return future
 
     async def _get_ready(self, topic: str) -> None:
-        """Learn a topic's limits in a thread. The lock is fair, so records that wait for it keep their order."""
+        """Learn a topic's limits in a thread.
+
+        The lock is fair, so records that wait for it keep their order."""
         lock = self._turns.setdefault(topic, asyncio.Lock())
         self._waiting[topic] += 1
         try:
@@ -155,7 +163,9 @@ class AsyncProducer(Generic[K_contra, V_contra]):
     async def send_many(
         self, topic: str, values: Iterable[V_contra], *, keys: Iterable[K_contra] | None = None
     ) -> list[Delivery]:
-        """Send a batch and wait for all of it; raises the first failure after the fate of each is known."""
+        """Send a batch and wait for all of it.
+
+        Raises the first failure after the fate of each is known."""
         batch = pairs(values, keys) if keys is not None else ((value, None) for value in values)
         waiting = [await self.submit(topic, value, key) for value, key in batch]
         await asyncio.wait(waiting) if waiting else None
@@ -198,7 +208,8 @@ class AsyncProducer(Generic[K_contra, V_contra]):
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A transaction as an ``async with`` block: committed at its end, aborted when it raises."""
+        """A transaction as an ``async with`` block: committed at its end, aborted
+        when it raises."""
         await self.begin_transaction()
         try:
             yield

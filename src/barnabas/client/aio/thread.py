@@ -1,7 +1,8 @@
 """A thread for the blocking calls of one asyncio client.
 
-A call may call back, as a consumer does when partitions come and go. The callback may be a coroutine function: the thread waits for
-it, and meanwhile makes the calls that it awaits, such as `AsyncConsumer.seek`. Calls of other tasks wait as always.
+A call may call back, as a consumer does when partitions come and go. The callback may be a
+coroutine function: the thread waits for it, and meanwhile makes the calls that it awaits, such as
+`AsyncConsumer.seek`. Calls of other tasks wait as always.
 
 Kafka has no counterpart.
 """
@@ -58,7 +59,8 @@ class InOneThread:
         return await asyncio.wrap_future(result)
 
     def call_back(self, callback: Callable[..., Awaitable[None] | None], *arguments: Any) -> None:
-        """Call it from within a call of this thread, and wait for it in the loop if it is a coroutine function."""
+        """Call it from within a call of this thread, and wait for it in the loop if it
+        is a coroutine function."""
         outcome = callback(*arguments)
         if not inspect.isawaitable(outcome):
             return

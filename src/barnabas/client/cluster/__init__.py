@@ -1,4 +1,5 @@
-"""The brokers of a cluster as a tool asks them: any, the controller, a group's coordinator, one, or each.
+"""The brokers of a cluster as a tool asks them: any, the controller, a group's
+coordinator, one, or each.
 
 In Kafka: `KafkaAdminClient`, `AdminMetadataManager`, `AdminApiDriver`.
 """

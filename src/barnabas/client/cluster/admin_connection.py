@@ -1,14 +1,16 @@
 """`AdminConnection`: a small blocking Kafka client for tools, on our own codec.
 
-It asks any broker for the cluster's members, negotiates each API's version, and sends requests where they belong: to any
-broker, to the controller, to a group's coordinator, to one broker. Requests that
-reached the wrong broker or came too early are repeated with fresh metadata until ``default.api.timeout.ms``; all other
-answers go to the caller. A tool lives too briefly to need more than one request in flight.
+It asks any broker for the cluster's members, negotiates each API's version, and sends requests
+where they belong: to any broker, to the controller, to a group's coordinator, to one broker.
+Requests that reached the wrong broker or came too early are repeated with fresh metadata until
+``default.api.timeout.ms``; all other answers go to the caller. A tool lives too briefly to need
+more than one request in flight.
 
-With a `Deadline` all of this ends by it: names, connections, answers, repetitions. A request that changes something is the
-exception once it is sent: it keeps ``request.timeout.ms``, and the deadline starts again after its answer. A question whose
-broker is away is repeated for a moment only, for an election takes longer than its reader waits. Several brokers are asked
-at the same time by `each_broker.ask_each`.
+With a `Deadline` all of this ends by it: names, connections, answers, repetitions. A request that
+changes something is the exception once it is sent: it keeps ``request.timeout.ms``, and the
+deadline starts again after its answer. A question whose broker is away is repeated for a moment
+only, for an election takes longer than its reader waits. Several brokers are asked at the same time
+by `each_broker.ask_each`.
 
 In Kafka: `KafkaAdminClient`.
 """
@@ -50,7 +52,8 @@ __all__ = [
 
 ResponseType = TypeVar("ResponseType", bound=Message)
 
-# The request went to the wrong broker, or came too early: look its destination up again, and repeat it.
+# The request went to the wrong broker, or came too early: look its destination up
+# again, and repeat it.
 ROUTING_ERRORS = frozenset(
     (
         ErrorCode.NOT_CONTROLLER,
@@ -111,11 +114,13 @@ class _Shared:
 
 
 class AdminConnection:
-    """Connections to a cluster's brokers. Close after use, or use as a context manager. Not for several threads.
+    """Connections to a cluster's brokers.
 
-    ``bootstrap`` is ``host:port,host:port``. Supported properties: ``client.id``, ``request.timeout.ms`` (one answer),
-    ``default.api.timeout.ms`` (a call with its repetitions), ``socket.connection.setup.timeout.ms``, and those for TLS and
-    SASL that `LinkSecurity` has. ``deadline`` is the end of everything that the caller wants to know.
+    Close after use, or use as a context manager. Not for several threads. ``bootstrap`` is
+    ``host:port,host:port``. Supported properties: ``client.id``, ``request.timeout.ms`` (one
+    answer), ``default.api.timeout.ms`` (a call with its repetitions),
+    ``socket.connection.setup.timeout.ms``, and those for TLS and SASL that `LinkSecurity` has.
+    ``deadline`` is the end of everything that the caller wants to know.
     """
 
     def __init__(
@@ -141,7 +146,9 @@ class AdminConnection:
 
     @property
     def unreachable(self) -> Mapping[int, ClientError]:
-        """The brokers that `each_broker.ask_each` did not reach by the deadline, with why; it does not ask them again."""
+        """The brokers that `each_broker.ask_each` did not reach by the deadline, with why.
+
+        It does not ask them again."""
         return MappingProxyType(self._unreachable)
 
     # Where to send
@@ -149,9 +156,10 @@ class AdminConnection:
     def send(
         self, request: Message, answer: type[ResponseType], broker_id: int | None = None, *, max_version: int = 32767
     ) -> ResponseType:
-        """Send to one broker, or to whichever answers; returns the response, whatever errors it holds.
+        """Send to one broker, or to whichever answers.
 
-        Raises `ConnectError`, and `KafkaError` with UNSUPPORTED_VERSION when the broker does not have the API.
+        Returns the response, whatever errors it holds. Raises `ConnectError`, and `KafkaError` with
+        UNSUPPORTED_VERSION when the broker does not have the API.
         """
         if broker_id is None:
             response = self._send_to_any(request, answer, max_version)
@@ -173,7 +181,8 @@ class AdminConnection:
             self._drop(address)
             if self._deadline is not None and self._deadline.is_over:
                 raise
-        # A connection kept from before may have ended long ago; a new one shows whether the broker is there.
+        # A connection kept from before may have ended long ago; a new one shows
+        # whether the broker is there.
         return self._link(address).exchange(request, answer, max_version, end)
 
     def _send_to_any(self, request: Message, answer: type[ResponseType], max_version: int) -> ResponseType:
@@ -203,13 +212,16 @@ class AdminConnection:
         return link.version(request_type, max_version)
 
     def offers(self, request_type: type[Message]) -> bool:
-        """Whether some broker of the cluster, the next one that is asked, serves this API in a version that is known here."""
+        """Whether some broker of the cluster, the next one that is asked, serves this API in a
+        version that is known here."""
         return self._any_link().offers(request_type)
 
     def send_to_controller(
         self, request: Message, answer: type[ResponseType], codes: Callable[[ResponseType], Iterable[int]]
     ) -> ResponseType:
-        """Send to the controller, wherever it is by now; ``codes`` picks the error codes out of a response."""
+        """Send to the controller, wherever it is by now.
+
+        ``codes`` picks the error codes out of a response."""
 
         def attempt() -> ResponseType:
             controller_id = self.describe_cluster().controller_id
@@ -245,7 +257,8 @@ class AdminConnection:
         changes: bool = False,
         second_look_s: float | None = None,
     ) -> ResponseType:
-        """Repeat ``attempt`` while its errors are of the kind that pass, as `RetryEnds`; then return or raise what came last.
+        """Repeat ``attempt`` while its errors are of the kind that pass, as `RetryEnds`; then
+        return or raise what came last.
 
         ``codes`` picks the error codes out of a response. With ``changes`` it changes something.
         """
@@ -300,7 +313,9 @@ class AdminConnection:
         return response
 
     def find_coordinator(self, group_id: str, key_type: int = GROUP) -> Broker:
-        """The coordinator of a group, or of a transactional id; waits while the cluster makes room for them."""
+        """The coordinator of a group, or of a transactional id.
+
+        Waits while the cluster makes room for them."""
 
         found: Any = self.retry(
             lambda: self.ask_for_coordinator(group_id, key_type), lambda answer: [answer.error_code]
@@ -314,7 +329,8 @@ class AdminConnection:
         return broker
 
     def ask_for_coordinator(self, group_id: str, key_type: int = GROUP) -> Any:
-        """The answer of any broker at present, with its error code: the part of FindCoordinator's response about the group."""
+        """The answer of any broker at present, with its error code: the part of FindCoordinator's
+        response about the group."""
         if self.negotiated(FindCoordinatorRequest) >= _FIND_COORDINATORS_FROM:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[group_id])
         else:
@@ -353,7 +369,9 @@ class AdminConnection:
         return list(dict.fromkeys([*self._servers, *known]))
 
     def _first_link(self, addresses: list[tuple[str, int]]) -> "BrokerLink":
-        """A connection to the first broker that answers. A dead address costs a quarter of a second, not its timeout."""
+        """A connection to the first broker that answers.
+
+        A dead address costs a quarter of a second, not its timeout."""
         if len(addresses) == 1:
             return self._link(addresses[0])
         stagger_s = _STAGGER_S
@@ -362,7 +380,8 @@ class AdminConnection:
         outcomes: queue.Queue[BrokerLink | Exception] = queue.Queue()
         is_over = threading.Event()
         choice = threading.Lock()
-        """A link is either offered or closed by its thread: the chosen one must stay open, and no other one may."""
+        """A link is either offered or closed by its thread: the chosen one must stay
+        open, and no other one may."""
 
         def attempt(address: tuple[str, int]) -> None:
             outcome: BrokerLink | Exception
@@ -419,7 +438,8 @@ class AdminConnection:
     # Several brokers at the same time
 
     def restart(self) -> None:
-        """Begin another round, as ``--watch`` does: the deadline starts again, and all brokers are asked again."""
+        """Begin another round, as ``--watch`` does: the deadline starts again, and all
+        brokers are asked again."""
         self._unreachable.clear()
         if self._deadline is not None:
             self._deadline.restart()
@@ -429,13 +449,16 @@ class AdminConnection:
         self._unreachable[broker_id] = error
 
     def with_deadline(self, deadline: Deadline | None) -> "AdminConnection":
-        """This connection with another end: the links are the same, and so is what is known of the cluster."""
+        """This connection with another end: the links are the same, and so is what
+        is known of the cluster."""
         view = copy.copy(self)
         view._deadline = deadline
         return view
 
     def branch(self, broker_id: int, deadline: Deadline | None) -> "AdminConnection":
-        """A connection with links of its own, for the thread that asks one broker by the deadline; closed with this one."""
+        """A connection with links of its own, for the thread that asks one broker by the deadline.
+
+        Closed with this one."""
         branch = self._branches.get(broker_id)
         if branch is None:
             branch = self._branches[broker_id] = copy.copy(self)

@@ -21,7 +21,8 @@ logger = logging.getLogger("barnabas.client")
 def brokers_in_zookeeper(connect: str, timeout_ms: int) -> str:
     """The plaintext addresses of the brokers under ``/brokers/ids``, as ``bootstrap.servers``.
 
-    ``connect`` is a ``zookeeper.connect`` value. Raises `ConnectError` when nothing answers there or no broker is up.
+    ``connect`` is a ``zookeeper.connect`` value. Raises `ConnectError` when nothing answers
+    there or no broker is up.
     """
     try:
         with BlockingClient(SocketNetwork, connect, rng=new_random()) as client:

@@ -1,8 +1,10 @@
-"""Asking several brokers at the same time, so that one that does not answer costs the others nothing.
+"""Asking several brokers at the same time, so that one that does not answer costs
+the others nothing.
 
-Each broker has a thread with a connection of its own. A broker without an answer by the deadline, or whose connection is
-refused, is noted in `AdminConnection.unreachable` and not asked again until the next round. An answer that the protocol does
-not allow is raised: what the other brokers say may be as wrong.
+Each broker has a thread with a connection of its own. A broker without an answer by the
+deadline, or whose connection is refused, is noted in `AdminConnection.unreachable` and not asked
+again until the next round. An answer that the protocol does not allow is raised: what the other
+brokers say may be as wrong.
 
 In Kafka: the calls of `KafkaAdminClient`, which are all under way at once.
 """
@@ -30,10 +32,10 @@ def ask_each(
     *,
     is_last: bool = False,
 ) -> dict[int, T | ClientError]:
-    """What ``ask(connection, broker_id)`` returns for each broker, or its error; in the order of the ids.
+    """What ``ask(connection, broker_id)`` returns for each broker, or its error.
 
-    ``ask`` runs in a thread, with a connection that it may use freely. It may use a part of the deadline, and all of it
-    if it ``is_last``: nothing else is asked after it.
+    In the order of the ids. ``ask`` runs in a thread, with a connection that it may use freely. It
+    may use a part of the deadline, and all of it if it ``is_last``: nothing else is asked after it.
     """
     end = connection.deadline
     if end is not None and not is_last:
@@ -79,7 +81,9 @@ def ask_each(
 
 
 def reached(outcomes: Mapping[int, T | ClientError]) -> dict[int, T]:
-    """What the brokers answered that did; raises what one refused, and an error where none answered."""
+    """What the brokers answered that did.
+
+    Raises what one refused, and an error where none answered."""
     found: dict[int, T] = {}
     for broker_id, outcome in outcomes.items():
         if isinstance(outcome, ClientError):
@@ -104,9 +108,10 @@ def raise_first(outcomes: Mapping[Key, T | ClientError]) -> dict[Key, T]:
 
 
 def ask_in_part(connection: AdminConnection, ask: Callable[[AdminConnection], T]) -> T | ClientError:
-    """What ``ask(connection)`` returns, or why there is no answer at present; it uses a part of the deadline only.
+    """What ``ask(connection)`` returns, or why there is no answer at present.
 
-    For a part of a command's answer that may be missing. What is refused is raised.
+    It uses a part of the deadline only. For a part of a command's answer that may be missing.
+    What is refused is raised.
     """
     end = connection.deadline
     try:

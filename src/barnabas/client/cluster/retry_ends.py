@@ -20,20 +20,23 @@ _SECOND_LOOK_S = 1.0
 class RetryEnds:
     """The ends of one call's repetitions, by what was wrong; they count from here on.
 
-    What changes something, or has no deadline, is repeated until the end of the call. A question with a deadline is
-    repeated for a moment only, ``second_look_s``, where it would have to wait for an election, and longer for what passes
-    within seconds.
+    What changes something, or has no deadline, is repeated until the end of the call. A question
+    with a deadline is repeated for a moment only, ``second_look_s``, where it would have to wait
+    for an election, and longer for what passes within seconds.
     """
 
     def __init__(
         self, deadline: Deadline | None, api_timeout_s: float, *, changes: bool, second_look_s: float | None = None
     ) -> None:
-        """``api_timeout_s`` is the length of the call. ``second_look_s``, if given, counts without a deadline, too."""
+        """``api_timeout_s`` is the length of the call.
+
+        ``second_look_s``, if given, counts without a deadline, too."""
         self._whole = sooner(deadline, api_timeout_s)
         self._is_brief = second_look_s is not None or (deadline is not None and not changes)
         self._look = self._whole.within(_SECOND_LOOK_S if second_look_s is None else second_look_s)
         self._coming = self._whole.patience()
-        # Without a deadline it is tried once more at the end; at a deadline there is no time for it.
+        # Without a deadline it is tried once more at the end; at a deadline there is
+        # no time for it.
         self._has_deadline = deadline is not None
 
     def for_codes(self, codes: Collection[int]) -> Deadline:

@@ -1,8 +1,8 @@
 """`Consumer`: reads records through librdkafka, alone or as a member of a group.
 
-Records are fetched many at a time and handed out one by one. A record counts as processed when the next one is asked
-for, as with Java's poll: only then may automatic commits include it, so that a crash in the middle repeats records and
-loses none.
+Records are fetched many at a time and handed out one by one. A record counts as processed when the
+next one is asked for, as with Java's poll: only then may automatic commits include it, so that a
+crash in the middle repeats records and loses none.
 
 In Kafka: `KafkaConsumer`.
 """
@@ -74,10 +74,11 @@ _DAMAGE = frozenset(("_BAD_COMPRESSION", "_BAD_MSG"))
 class Consumer(Generic[K, V]):
     """Reads records. Not for several threads at once.
 
-    ``properties`` are sorted by `barnabas.client.properties.translation.plan_consumer`; ``deserializer`` and ``key_deserializer`` are
-    ``deserializer.class`` and ``key.deserializer.class`` as objects; keys and values are ``str`` without them.
-    ``on_commit`` is called after each commit in the background. ``close_timeout_s`` limits `close` and the end of a
-    ``with`` block. Without ``group.id`` it can `assign` but not `subscribe`.
+    ``properties`` are sorted by `barnabas.client.properties.translation.plan_consumer`;
+    ``deserializer`` and ``key_deserializer`` are ``deserializer.class`` and
+    ``key.deserializer.class`` as objects; keys and values are ``str`` without them. ``on_commit``
+    is called after each commit in the background. ``close_timeout_s`` limits `close` and the end of
+    a ``with`` block. Without ``group.id`` it can `assign` but not `subscribe`.
     """
 
     def __init__(
@@ -118,7 +119,8 @@ class Consumer(Generic[K, V]):
 
     @property
     def librdkafka(self) -> Any:
-        """The consumer underneath, for what this class does not wrap; while `close` runs, callbacks may use it, too."""
+        """The consumer underneath, for what this class does not wrap; while `close` runs,
+        callbacks may use it, too."""
         if self._underneath is None:
             raise ClosedError("consumer")
         return self._underneath
@@ -135,11 +137,13 @@ class Consumer(Generic[K, V]):
     ) -> None:
         """Share these topics with the group; a name that starts with ``^`` is a regular expression.
 
-        Without any topic this is `unsubscribe`, as in Kafka's client. Raises `ClientError` for names that cannot be topics.
+        Without any topic this is `unsubscribe`, as in Kafka's client. Raises `ClientError` for
+        names that cannot be topics.
 
-        ``on_assign`` and ``on_revoke`` receive the partitions that come and go. ``before_revoke`` is called before
-        partitions go to another member, all that was handed out of them being processed by then: the last moment to
-        `commit`. All three are called from within `poll`, `consume`, iteration and `close`.
+        ``on_assign`` and ``on_revoke`` receive the partitions that come and go. ``before_revoke``
+        is called before partitions go to another member, all that was handed out of them being
+        processed by then: the last moment to `commit`. All three are called from within `poll`,
+        `consume`, iteration and `close`.
         """
         check_subscription(topics)
         if not self._has_group:
@@ -153,7 +157,8 @@ class Consumer(Generic[K, V]):
         self._fetched.clear()
         self._unknown.begin(topics)
         hooks = self._rebalances
-        # With a listener a rebalance waits until we ask for more, that is until what was handed out is processed.
+        # With a listener a rebalance waits until we ask for more, that is until what was
+        # handed out is processed.
         hooks.before_revoke, hooks.on_assign, hooks.on_revoke = before_revoke, on_assign, on_revoke
         try:
             self.librdkafka.subscribe(
@@ -171,7 +176,8 @@ class Consumer(Generic[K, V]):
         self.librdkafka.unassign()
 
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, from the given offsets, or from where ``auto.offset.reset`` says."""
+        """Read exactly these partitions, from the given offsets, or from where
+        ``auto.offset.reset`` says."""
         given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, self._start)
         check_partitions(given)
         for (topic, number), offset in given.items():
@@ -206,7 +212,8 @@ class Consumer(Generic[K, V]):
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on at ``offset`` in a partition that is assigned; -2 is its first record, -1 its end.
 
-        In ``on_assign`` it says from where a partition that comes is read, such as an offset that is kept in a database.
+        In ``on_assign`` it says from where a partition that comes is read, such as an offset
+        that is kept in a database.
         """
         check_start(topic, partition, offset)
         coming = self._rebalances.coming
@@ -229,7 +236,8 @@ class Consumer(Generic[K, V]):
     def poll(self, timeout_s: float = 0.0) -> Record[K, V] | None:
         """The next record, or None when there is none within ``timeout_s``.
 
-        Raises `DeserializationError`, `UnknownTopicError`, `AuthorizationError`, `AuthenticationError` and others.
+        Raises `DeserializationError`, `UnknownTopicError`, `AuthorizationError`,
+        `AuthenticationError` and others.
         """
         message = self._next(timeout_s)
         return None if message is None else self._fetched.hand_out(message)
@@ -253,7 +261,8 @@ class Consumer(Generic[K, V]):
         return self._fetched.waiting.popleft() if self.wait(timeout_s) else None
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Whether there is a record to hand out, at once or within ``timeout_s`` (None: wait for ever)."""
+        """Whether there is a record to hand out, at once or within ``timeout_s``
+        (None: wait for ever)."""
         if self._fetched.waiting:
             return True
         _check_open(closed=self.closed)
@@ -296,7 +305,8 @@ class Consumer(Generic[K, V]):
             return []
         batch = [first, *interruptible(self.librdkafka.consume, _BATCH_RECORDS, 0)]
         if revoked:
-            # The second call served a rebalance: what is in hand of these partitions is their new owner's.
+            # The second call served a rebalance: what is in hand of these partitions
+            # is their new owner's.
             self._fetched.drop(revoked)
             batch = [message for message in batch if (message.topic(), message.partition()) not in revoked]
         return batch
@@ -310,16 +320,18 @@ class Consumer(Generic[K, V]):
                 try:
                     self.librdkafka.store_offsets(message)
                 except confluent_kafka.KafkaException as error:
-                    if error.args[0].name() != "_STATE":  # the partition went to another member meanwhile
+                    # The partition went to another member meanwhile.
+                    if error.args[0].name() != "_STATE":
                         raise from_librdkafka(error.args[0], "cannot store offsets") from error
         self._fetched.handed_out.clear()
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, wait: bool = True) -> None:
         """Commit everything that was handed out, or these ``offsets``: the next ones to read.
 
-        Waits for the coordinator and raises `CommitError` and others; without ``wait`` the commit runs in the
-        background, and its end is reported to ``on_commit``. A consumer with a group.id that is not a member first opens a
-        connection to ask for the group's coordinator, which takes up to 5 s.
+        Waits for the coordinator and raises `CommitError` and others; without ``wait`` the
+        commit runs in the background, and its end is reported to ``on_commit``. A consumer with
+        a group.id that is not a member first opens a connection to ask for the group's
+        coordinator, which takes up to 5 s.
         """
         if offsets is None:
             self._store()
@@ -353,7 +365,9 @@ class Consumer(Generic[K, V]):
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int], timeout_s: float = 30.0
     ) -> dict[TopicPartition, int | None]:
-        """For each partition the offset of the first record that is not older than its time; None without one."""
+        """For each partition the offset of the first record that is not older than its time.
+
+        None without one."""
         check_times(times_ms)
         try:
             found = self.librdkafka.offsets_for_times(_plain(times_ms.items()), timeout=timeout_s)
@@ -403,10 +417,11 @@ class Consumer(Generic[K, V]):
         return self.librdkafka.consumer_group_metadata()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Commit what was handed out, if commits are automatic, and leave the group. A second call does nothing.
+        """Commit what was handed out, if commits are automatic, and leave the group.
 
-        Raises what a callback of `subscribe` raised, and `TimedOutError` when the coordinator has not answered within
-        ``timeout_s`` (None: ``close_timeout_s``): then the group notices the loss of its member by itself, and what was
+        A second call does nothing. Raises what a callback of `subscribe` raised, and
+        `TimedOutError` when the coordinator has not answered within ``timeout_s`` (None:
+        ``close_timeout_s``): then the group notices the loss of its member by itself, and what was
         not committed is read again.
         """
         if self.closed:
@@ -430,7 +445,8 @@ class Consumer(Generic[K, V]):
             )
 
     def forget(self) -> None:
-        """Take back what was handed out since the last wait: it was not processed, so it is not committed."""
+        """Take back what was handed out since the last wait: it was not processed,
+        so it is not committed."""
         self._fetched.handed_out.clear()
 
     @property

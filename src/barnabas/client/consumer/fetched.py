@@ -1,5 +1,5 @@
-"""Records that a consumer has fetched: those that wait, those held back while their partition is paused, and how far each
-partition was handed out. Pure.
+"""Records that a consumer has fetched: those that wait, those held back while their partition is
+paused, and how far each partition was handed out. Pure.
 
 In Kafka: `FetchBuffer`, `FetchCollector`, `SubscriptionState`.
 """
@@ -42,7 +42,9 @@ class FetchedRecords:
             )
 
     def check_damage(self) -> None:
-        """Raise `DamagedBatchError` if a partition has ended at such a batch. The records before it have been handed out."""
+        """Raise `DamagedBatchError` if a partition has ended at such a batch.
+
+        The records before it have been handed out."""
         damage, self._damage = self._damage, None
         if damage is not None:
             raise damage

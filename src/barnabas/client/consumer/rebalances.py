@@ -1,4 +1,5 @@
-"""What a group's rebalances mean for records that were fetched already: those of partitions that went are dropped.
+"""What a group's rebalances mean for records that were fetched already: those of
+partitions that went are dropped.
 
 In Kafka: `ConsumerRebalanceListener`.
 """
@@ -18,22 +19,28 @@ OnPartitions = Callable[[list[TopicPartition]], None]
 class Rebalances:
     """librdkafka's rebalance callbacks, in plain terms, and the partitions that `revoked` collects.
 
-    With ``incremental`` members keep what they have, and a callback receives only what comes or goes.
+    With ``incremental`` members keep what they have, and a callback receives only
+    what comes or goes.
     """
 
     def __init__(self, *, incremental: bool) -> None:
         self._incremental = incremental
         self.coming: dict[tuple[str, int], int | None] = {}
-        """The partitions of an `on_assign` that runs, with the offsets from which it wants them read."""
+        """The partitions of an `on_assign` that runs, with the offsets from which it
+        wants them read."""
         self.before_revoke: Callable[[], None] | None = None
         self.on_assign: OnPartitions | None = None
         self.on_revoke: OnPartitions | None = None
         self.revoked: set[tuple[str, int]] = set()
         self.problems: list[BaseException] | None = None
-        """While the consumer is closed, what callbacks raise: librdkafka's Python would lose it, and its kind."""
+        """While the consumer is closed, what callbacks raise: librdkafka's Python
+        would lose it, and its kind."""
 
     def assigned(self, consumer: Any, partitions: list[Any]) -> None:
-        """Partitions came. They are librdkafka's to read after this; so a seek among them is kept until it takes them."""
+        """Partitions came.
+
+        They are librdkafka's to read after this; so a seek among them is kept until
+        it takes them."""
         if self.on_assign is None:
             return
         self.coming = {(item.topic, item.partition): None for item in partitions}

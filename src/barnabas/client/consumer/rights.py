@@ -1,4 +1,5 @@
-"""Rights that a consumer lacks, found out where librdkafka waits for what does not come, or says that something is not there.
+"""Rights that a consumer lacks, found out where librdkafka waits for what does not come, or says
+that something is not there.
 
 In Kafka: the checks of errors in `ConsumerCoordinator` and `OffsetFetcher`.
 """
@@ -31,7 +32,8 @@ class ConsumerRights:
     def check_group(self, librdkafka: Any) -> None:
         """Raise `AuthorizationError` where the group's coordinator is not named to this consumer.
 
-        librdkafka asks for the coordinator again and again, and a commit waits for it. A member knows its coordinator.
+        librdkafka asks for the coordinator again and again, and a commit waits for it. A
+        member knows its coordinator.
         """
         if self._is_checked or not self._group or librdkafka.memberid():
             return
@@ -47,7 +49,8 @@ class ConsumerRights:
         self._is_checked = True
 
     def is_of_no_group(self, error: Any) -> bool:
-        """Whether an error is about the group of a consumer that has none: librdkafka looks for a coordinator all the same."""
+        """Whether an error is about the group of a consumer that has none: librdkafka looks for a
+        coordinator all the same."""
         return not self._group and error.name() == _REFUSED_GROUP
 
     def reading_error(self, error: Any, topic: str) -> ClientError:
@@ -58,7 +61,9 @@ class ConsumerRights:
         return from_librdkafka(error, f"cannot read {what}")
 
     def lookup_error(self, error: Any, what: str, librdkafka: Any, topics: Iterable[str]) -> ClientError:
-        """Why offsets of a topic cannot be looked up; librdkafka does not distinguish a refused topic from a missing one."""
+        """Why offsets of a topic cannot be looked up.
+
+        librdkafka does not distinguish a refused topic from a missing one."""
         for topic in topics if error.name() in _NOT_THERE else ():
             with contextlib.suppress(confluent_kafka.KafkaException):
                 found = librdkafka.list_topics(topic, timeout=int(_LIMIT_MS) / 1000).topics.get(topic)

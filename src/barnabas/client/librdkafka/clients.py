@@ -1,7 +1,8 @@
 """Makes librdkafka's clients, whose configuration drops whitespace at the start of a text.
 
-User names and passwords are set with `set_sasl_credentials`, which keeps leading whitespace. Other texts that begin with
-whitespace are refused: a group id or a transactional id without it is a different one.
+User names and passwords are set with `set_sasl_credentials`, which keeps leading whitespace.
+Other texts that begin with whitespace are refused: a group id or a transactional id without
+it is a different one.
 
 Kafka has no counterpart.
 """
@@ -27,7 +28,9 @@ _DROPPED = (" ", "\t", "\n", "\v", "\f", "\r")  # isspace of C
 
 
 def refuse_lost_blanks(given: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` for a text that librdkafka would change. Barnabas itself reads key stores and their passwords."""
+    """Raise `ConfigurationError` for a text that librdkafka would change.
+
+    Barnabas itself reads key stores and their passwords."""
     for name in sorted(FREE_TEXT.intersection(given).difference(_LOGIN)):
         if str(given[name]).startswith(_DROPPED):
             raise ConfigurationError(

@@ -1,7 +1,8 @@
 """What arises while librdkafka calls back.
 
-Where an exception arises in a callback, Ctrl-C's or another one, confluent-kafka's call ends with a SystemError; the exception is
-its cause, or lost. After a fatal error each call ends with a KafkaException.
+Where an exception arises in a callback, Ctrl-C's or another one, confluent-kafka's call ends
+with a SystemError; the exception is its cause, or lost. After a fatal error each call ends
+with a KafkaException.
 
 Kafka has no counterpart.
 """
@@ -17,12 +18,16 @@ __all__ = ["interruptible"]
 
 
 def interruptible(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call into librdkafka; raises what arose in a callback, KeyboardInterrupt where that got lost, `ClientError` after a fatal error."""
+    """Call into librdkafka.
+
+    Raises what arose in a callback, KeyboardInterrupt where that got lost,
+    `ClientError` after a fatal error."""
     try:
         return call(*arguments)
     except SystemError as error:
         cause = error.__cause__
-        if isinstance(cause, confluent_kafka.KafkaException):  # an assignment that names a partition twice, for one
+        # For example an assignment that names a partition twice.
+        if isinstance(cause, confluent_kafka.KafkaException):
             raise from_librdkafka(cause.args[0], "what the brokers answered cannot be used") from error
         if cause is None or isinstance(cause, KeyboardInterrupt):
             raise KeyboardInterrupt from error

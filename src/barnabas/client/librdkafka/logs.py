@@ -1,4 +1,5 @@
-"""What clients log: each problem with a broker once, in plain words, instead of librdkafka's many lines.
+"""What clients log: each problem with a broker once, in plain words, instead of
+librdkafka's many lines.
 
 Kafka has no counterpart.
 """
@@ -28,10 +29,11 @@ librdkafka_logger.addFilter(_Doubled())
 
 
 class ErrorLog:
-    """librdkafka's error callback: logs each error, and the same one again only after half a minute.
+    """librdkafka's error callback: logs each error, and the same one again only
+    after half a minute.
 
-    ``last`` is the last problem, for the messages of timeouts; ``refusal`` the last one that waiting does not end:
-    credentials that are not accepted, a certificate that is not trusted.
+    ``last`` is the last problem, for the messages of timeouts; ``refusal`` the last one that
+    waiting does not end: credentials that are not accepted, a certificate that is not trusted.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
-"""Topics that a broker does not know: perhaps new, or being created, so they are asked for again before they count as
-missing.
+"""Topics that a broker does not know: perhaps new, or being created, so they are asked for again
+before they count as missing.
 
 librdkafka says nothing of partitions that are assigned and not there, so they are asked for, too.
 
@@ -31,7 +31,9 @@ class UnknownTopics:
         self._wanted: dict[str, int] = {}
 
     def begin(self, topics: Iterable[str] = (), assigned: Iterable[tuple[str, int]] = ()) -> None:
-        """These are read from now on, and no others. Patterns of topics are known by what they match."""
+        """These are read from now on, and no others.
+
+        Patterns of topics are known by what they match."""
         self._due = {}
         self._wanted = {}
         for topic in topics:
@@ -46,8 +48,8 @@ class UnknownTopics:
             self._due.setdefault(topic, time.monotonic() + BEING_MADE_S)
 
     def check(self, librdkafka: Any) -> None:
-        """Raise `UnknownTopicError` for a topic that is still unknown, `AuthorizationError` for one that may not be
-        described."""
+        """Raise `UnknownTopicError` for a topic that is still unknown, `AuthorizationError` for one
+        that may not be described."""
         if not self._due:
             return
         now = time.monotonic()
@@ -61,7 +63,8 @@ class UnknownTopics:
                 continue
             if found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES:
                 raise from_librdkafka(found.error, f"cannot read {topic}{_hint(librdkafka, topic)}")
-            if found.error is not None and found.error.name() == "TOPIC_EXCEPTION":  # no topic can have this name
+            # No topic can have this name.
+            if found.error is not None and found.error.name() == "TOPIC_EXCEPTION":
                 raise from_librdkafka(found.error, f"cannot read {topic}")
             if found.error is not None and found.error.name() == "TOPIC_AUTHORIZATION_FAILED":
                 raise from_librdkafka(found.error, f"cannot read topic {topic}")

@@ -1,18 +1,23 @@
 """Whether a broker's answer is one to the question that was asked.
 
-A decoded response is well formed, and may still say what no broker may say: leave out a resource that was named, name one
-that was not, say the same thing twice, count below zero, give an address that is none. `check_answer` compares each answer
-with its request before anything else looks at it, so that callers may rely on the following:
+A decoded response is well formed, and may still say what no broker may say: leave out a resource
+that was named, name one that was not, say the same thing twice, count below zero, give an address
+that is none. `check_answer` compares each answer with its request before anything else looks at it,
+so that callers may rely on the following:
 
-- each thing that was asked for by name is there once, or the response has an error code for the whole request;
+- each thing that was asked for by name is there once, or the response has an error
+  code for the whole request;
 - nothing else is there;
-- numbers are in the range that the protocol gives them, and addresses of brokers can be connected to.
+- numbers are in the range that the protocol gives them, and addresses of brokers can
+  be connected to.
 
-What a newer broker may legally send is no error: codes, types, states and sources that are not known here pass.
+What a newer broker may legally send is no error: codes, types, states and sources that
+are not known here pass.
 
-`_ANSWERS` has one entry for each API that clients use: the keys in its request and the keys in its response. Paths are
-written ``topics.name partitions.partition_index``: for each element of ``topics`` its name, with each element of its
-``partitions``, by ``partition_index``. An element that is a text or a number is its own key.
+`_ANSWERS` has one entry for each API that clients use: the keys in its request and the keys in its
+response. Paths are written ``topics.name partitions.partition_index``: for each element of
+``topics`` its name, with each element of its ``partitions``, by ``partition_index``. An element
+that is a text or a number is its own key.
 
 In Kafka: the handlers in ``org.apache.kafka.clients.admin.internals``, and `KafkaAdminClient`.
 """
@@ -34,14 +39,18 @@ __all__ = ["WrongAnswerError", "check_answer", "is_checked"]
 
 
 class WrongAnswerError(CorruptDataError):
-    """An answer that the protocol does not allow; the message says what is wrong with it. Callers get a `ProtocolError`."""
+    """An answer that the protocol does not allow; the message says what is wrong with it.
+
+    Callers get a `ProtocolError`."""
 
 
 _Keys = Iterable[Any]
 
 
 class _Rule(NamedTuple):
-    """What identifies the elements of an API's request and response. ``asked`` gives None where all that exist are asked for."""
+    """What identifies the elements of an API's request and response.
+
+    ``asked`` gives None where all that exist are asked for."""
 
     asked: Callable[[Any], _Keys | None]
     answered: Callable[[Any], _Keys]
@@ -107,7 +116,9 @@ def _key_text(key: Any) -> str:
 
 
 def _path(text: str) -> Callable[[Any], _Keys]:
-    """The keys of a path, such as ``topics.name partitions.partition_index``; see the module's text."""
+    """The keys of a path, such as ``topics.name partitions.partition_index``.
+
+    See the module's text."""
     outer, *inner = text.split(" ")
     list_name, _, key_names = outer.partition(".")
     items, key = attrgetter(list_name), _key(key_names)
@@ -145,7 +156,8 @@ def _everything(_: Any) -> None:
 
 
 def _either(chosen: str, path: str, otherwise: str) -> Callable[[Any], _Keys]:
-    """The keys of ``path`` where that list has elements: newer versions have one list, older ones another."""
+    """The keys of ``path`` where that list has elements: newer versions have one
+    list, older ones another."""
     newer, older = _path(path), _path(otherwise)
     return lambda message: newer(message) if getattr(message, chosen) else older(message)
 
@@ -167,7 +179,8 @@ def _moved_replicas(request: Any) -> _Keys:
 
 
 def _stored_replicas(response: Any) -> _Keys:
-    """A partition may lie in two log dirs, the copy that is to replace the other one in the second."""
+    """A partition may lie in two log dirs, the copy that is to replace the other one
+    in the second."""
     return [
         (topic.name, item.partition_index, "(future)") if item.is_future_key else (topic.name, item.partition_index)
         for log_dir in response.results
@@ -297,7 +310,8 @@ def _check_offset_fetch(_: Any, response: Any) -> None:
 
 
 def _check_quotas(request: Any, response: Any) -> None:
-    """Each entity has the names that the components ask for (match types: 0 exact, 1 the default, 2 any)."""
+    """Each entity has the names that the components ask for (match types: 0 exact, 1
+    the default, 2 any)."""
     for entry in response.entries or ():
         entity = {part.entity_type: part.entity_name for part in entry.entity}
         for component in request.components:

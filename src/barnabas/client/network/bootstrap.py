@@ -1,4 +1,5 @@
-"""What is checked before librdkafka starts: host names that cannot be resolved would be tried for ever.
+"""What is checked before librdkafka starts: host names that cannot be resolved would
+be tried for ever.
 
 In Kafka: `ClientUtils.parseAndValidateAddresses`.
 """
@@ -15,7 +16,8 @@ _PROTOCOL = re.compile(r"^[A-Za-z_]+://")
 
 
 def check_hosts(bootstrap: str) -> None:
-    """Raise `UnknownHostError` unless one of the names can be resolved, `ConfigurationError` for what is no address."""
+    """Raise `UnknownHostError` unless one of the names can be resolved,
+    `ConfigurationError` for what is no address."""
     hosts = [host for host, _ in parse_servers(without_protocols(bootstrap))]
     for host in hosts:
         try:

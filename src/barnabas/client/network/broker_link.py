@@ -1,4 +1,5 @@
-"""`BrokerLink`: a blocking connection to one broker, with the protection that the properties ask for and the API versions it speaks.
+"""`BrokerLink`: a blocking connection to one broker, with the protection that the properties ask
+for and the API versions it speaks.
 
 In Kafka: `NetworkClient`, with one request in flight.
 """
@@ -35,7 +36,9 @@ _MAX_RECORDS_BYTES = 256 * 1024 * 1024
 take too much memory as objects."""
 _DEFAULT_PORT = 9092
 _ANY_VERSION = 32767
-_LIFETIME_USED = 0.85  # of what a broker gives an authentication, as Kafka's clients have it (KIP-368)
+# The part of an authentication's lifetime after which it is renewed, as in Kafka's
+# clients (KIP-368)
+_LIFETIME_USED = 0.85
 
 
 class BrokerLink:
@@ -50,9 +53,11 @@ class BrokerLink:
         security: "LinkSecurity | None",
         deadline: Deadline | None = None,
     ) -> None:
-        """Connect, within the timeout for connections as a whole: name, TCP, TLS, versions and authentication.
+        """Connect, within the timeout for connections as a whole: name, TCP, TLS,
+        versions and authentication.
 
-        Raises `ConnectError`, `AuthenticationError`, and `RefusedError` for a broker that is too old.
+        Raises `ConnectError`, `AuthenticationError`, and `RefusedError` for a broker
+        that is too old.
         """
         self.address = address
         self._name = f"{address[0]}:{address[1]}"
@@ -81,7 +86,9 @@ class BrokerLink:
             self._expires_s = time.monotonic() + lifetime_s * _LIFETIME_USED
 
     def _negotiate(self, end: Deadline) -> dict[int, tuple[int, int]]:
-        """Ask with the newest version; a broker that does not know it answers in version 0 with its range."""
+        """Ask with the newest version.
+
+        A broker that does not know it answers in version 0 with its range."""
         version = ApiVersionsRequest.VERSIONS.last
         asked = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
         response = self._exchange(asked, ApiVersionsResponse, version, end)
@@ -109,7 +116,8 @@ class BrokerLink:
     def exchange(
         self, request: Message, answer: type[ResponseType], max_version: int, deadline: Deadline | None = None
     ) -> ResponseType:
-        """One request and its response, whole within the timeout for requests, and within the deadline if there is one."""
+        """One request and its response, whole within the timeout for requests, and within the
+        deadline if there is one."""
         return self._exchange(request, answer, self.version(type(request), max_version), deadline)
 
     def _exchange(
@@ -176,7 +184,8 @@ class BrokerLink:
         return data
 
     def is_alive(self) -> bool:
-        """Whether it can be used: not broken, its authentication holds, and nothing (the end, above all) waits to be read."""
+        """Whether it can be used: not broken, its authentication holds, and nothing (the end,
+        above all) waits to be read."""
         if self._broken or (self._expires_s is not None and time.monotonic() >= self._expires_s):
             return False
         try:
@@ -193,7 +202,9 @@ class BrokerLink:
 
 
 def parse_servers(text: str) -> list[tuple[str, int]]:
-    """``host:port,host:port`` taken apart; raises `ConfigurationError`. IPv6 addresses stand in brackets."""
+    """``host:port,host:port`` taken apart; raises `ConfigurationError`.
+
+    IPv6 addresses stand in brackets."""
     servers = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = item.rpartition(":")

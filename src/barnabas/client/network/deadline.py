@@ -1,4 +1,5 @@
-"""`Deadline`: when a piece of work ends, however many brokers it asks, one after another or at the same time.
+"""`Deadline`: when a piece of work ends, however many brokers it asks, one after
+another or at the same time.
 
 In Kafka: `Timer`, and the `deadlineMs` of the calls of `KafkaAdminClient`.
 """
@@ -22,7 +23,9 @@ class Deadline:
         self._end_s = now() + self.length_s
 
     def left_s(self, at_least: float = 0.0) -> float:
-        """The seconds that are left. ``at_least`` is for a call that can still say why it has no answer after the end."""
+        """The seconds that are left.
+
+        ``at_least`` is for a call that can still say why it has no answer after the end."""
         return max(at_least, self._end_s - self._now())
 
     @property
@@ -46,11 +49,14 @@ class Deadline:
         return self.within(self.left_s() * part)
 
     def patience(self) -> "Deadline":
-        """The end of a question that may stay without an answer: it leaves time for what follows."""
+        """The end of a question that may stay without an answer: it leaves time for
+        what follows."""
         return self.share(_PATIENCE)
 
     def __str__(self) -> str:
-        """Its length, as messages name it: ``200 ms``, ``5 s``. Of a step that ends with the whole, that of the whole."""
+        """Its length, as messages name it: ``200 ms``, ``5 s``.
+
+        Of a step that ends with the whole, that of the whole."""
         length_s = self._named_s
         return f"{length_s * 1000:.0f} ms" if length_s < 1 else f"{round(length_s, 1):g} s"
 

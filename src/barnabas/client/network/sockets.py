@@ -1,7 +1,9 @@
-"""The socket under a connection to a broker: name resolution, TCP, and reading and writing that end in time.
+"""The socket under a connection to a broker: name resolution, TCP, and reading and
+writing that end in time.
 
-A timeout of a socket counts for one call: a server that sends a byte now and then keeps its reader for ever. Here each
-step ends at a `Deadline`, however many calls it needs. The system's resolver takes no timeout, so it works in a thread.
+A timeout of a socket counts for one call: a server that sends a byte now and then keeps its reader
+for ever. Here each step ends at a `Deadline`, however many calls it needs. The system's resolver
+takes no timeout, so it works in a thread.
 
 In Kafka: `ClientUtils.resolve`, `Selector.connect`.
 """
@@ -103,12 +105,15 @@ def send_all(opened: socket.socket, data: bytes | bytearray | memoryview, end: D
 
 
 def receive_all(opened: socket.socket, most: int, end: Deadline) -> bytearray:
-    """What comes until the other side closes the connection, and one byte more than ``most`` at most. Raises `OSError`."""
+    """What comes until the other side closes the connection, and one byte more than ``most``
+    at most. Raises `OSError`."""
     return receive_exactly(opened, most + 1, end)
 
 
 def receive_exactly(opened: socket.socket, size: int, end: Deadline) -> bytearray:
-    """``size`` bytes; fewer where the other side closed the connection. Raises TimeoutError at the end, and other `OSError`."""
+    """``size`` bytes; fewer where the other side closed the connection.
+
+    Raises TimeoutError at the end, and other `OSError`."""
     data = bytearray()
     while len(data) < size:
         opened.settimeout(_left_s(end))

@@ -1,4 +1,5 @@
-"""The producer, and what stands between it and librdkafka: partitioners, limits of batches, transactions.
+"""The producer, and what stands between it and librdkafka: partitioners, limits of
+batches, transactions.
 
 In Kafka: `KafkaProducer`; the package `org.apache.kafka.clients.producer`.
 """

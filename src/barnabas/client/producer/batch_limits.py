@@ -1,10 +1,11 @@
 """How large a batch of a topic may be, and what to say about a record or batch that is larger.
 
-Brokers refuse a batch above the topic's ``max.message.bytes`` (MESSAGE_TOO_LARGE) or ``segment.bytes``
-(RECORD_LIST_TOO_LARGE); both have the brokers' ``message.max.bytes`` and ``log.segment.bytes`` as their defaults. Java's
-producer divides a batch that was refused and sends its parts. librdkafka does not, and what it sent meanwhile would be
-overtaken. So the limits are read before the first record of a topic is sent, with one DescribeConfigs request. Where they
-cannot be read (no right to, no broker there, a protection that only librdkafka has) they are unknown.
+Brokers refuse a batch above the topic's ``max.message.bytes`` (MESSAGE_TOO_LARGE) or
+``segment.bytes`` (RECORD_LIST_TOO_LARGE); both have the brokers' ``message.max.bytes`` and
+``log.segment.bytes`` as their defaults. Java's producer divides a batch that was refused and sends
+its parts. librdkafka does not, and what it sent meanwhile would be overtaken. So the limits are
+read before the first record of a topic is sent, with one DescribeConfigs request. Where they cannot
+be read (no right to, no broker there, a protection that only librdkafka has) they are unknown.
 
 In Kafka: `ProducerBatch.split`, after a refusal.
 """
@@ -37,11 +38,14 @@ __all__ = [
 ]
 
 TOO_LARGE: Final = {"MESSAGE_TOO_LARGE": "max.message.bytes", "RECORD_LIST_TOO_LARGE": "segment.bytes"}
-"""The codes with which brokers refuse a batch for its size, and the topic's setting that each is about."""
+"""The codes with which brokers refuse a batch for its size, and the topic's setting
+that each is about."""
 
 _ANSWER_MS: Final = 5000
-_RETRY_AFTER_S: Final = 30.0  # after brokers that did not answer, sends do not wait for the same again
-_RECORD_BYTES: Final = 36  # at most, as librdkafka counts: attributes, length, two deltas, two lengths and a count
+# When brokers did not answer, sends do not wait for them again until this has passed.
+_RETRY_AFTER_S: Final = 30.0
+# The most that librdkafka counts: attributes, length, two deltas, two lengths and a count.
+_RECORD_BYTES: Final = 36
 _HEADER_BYTES: Final = 10  # at most: two lengths
 _CODEC_BYTES: Final = 32  # of a codec's frame, at most
 _CODEC_GROWTH: Final = 16  # what does not compress grows by less than one byte in this many
@@ -75,14 +79,16 @@ class TopicLimits:
         self._silent_until = 0.0
 
     def of(self, topic: str, max_age_s: float = 0.0) -> BatchLimit | None:
-        """A topic's limit, at most ``max_age_s`` old; None where it cannot be known. Blocks for the request.
+        """A topic's limit, at most ``max_age_s`` old; None where it cannot be known.
 
-        Without an age it is asked for, and not kept: a batch that is refused later shows that it may have changed.
+        Blocks for the request. Without an age it is asked for, and not kept: a batch that is
+        refused later shows that it may have changed.
         """
         return self._recent(topic, max_age_s, self._ask)
 
     def of_requests(self, max_age_s: float = 0.0) -> BatchLimit | None:
-        """The brokers' limit on whole requests: they close the connection of a client that sends a larger one."""
+        """The brokers' limit on whole requests: they close the connection of a client
+        that sends a larger one."""
         return self._recent(_NO_TOPIC, max_age_s, lambda _: self._ask_broker(_OF_REQUESTS))
 
     def _recent(self, topic: str, max_age_s: float, ask: Callable[[str], BatchLimit | None]) -> BatchLimit | None:
@@ -136,9 +142,10 @@ def _smallest(found: "Mapping[Resource, list[ConfigEntry]]", settings: Mapping[s
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
-    """The bytes of a record's key, value and headers, with the headers' lengths; what cannot be a header counts for nothing.
+    """The bytes of a record's key, value and headers, with the headers' lengths.
 
-    librdkafka compares this with its ``message.max.bytes``.
+    What cannot be a header counts for nothing. librdkafka compares this with its
+    ``message.max.bytes``.
     """
     size_bytes = len(key or b"") + len(value or b"")
     for name, content in headers or ():
@@ -148,19 +155,22 @@ def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str,
 
 
 def batch_bytes(size_bytes: int, records: int = 1) -> int:
-    """The bytes at most of an uncompressed batch of so many records, whose sizes (`size_of`) have this sum."""
+    """The bytes at most of an uncompressed batch of so many records, whose sizes
+    (`size_of`) have this sum."""
     return HEADER_BYTES + records * _RECORD_BYTES + size_bytes
 
 
 def in_any_codec(uncompressed_bytes: int) -> int:
-    """The bytes at most of a batch that the producer or the broker (``compression.type``) compresses with any codec."""
+    """The bytes at most of a batch that the producer or the broker (``compression.type``)
+    compresses with any codec."""
     return uncompressed_bytes + uncompressed_bytes // _CODEC_GROWTH + _CODEC_BYTES
 
 
 def too_large(code: str, topic: str, size_bytes: int, limit: BatchLimit | None, batch_size: str) -> tuple[str, str]:
-    """What a broker refused, and the remedy. ``batch_size`` is the producer's own setting, empty where it has none.
+    """What a broker refused, and the remedy.
 
-    To send a record again is a remedy only if its batch fits when the record is alone in it, whatever the codec.
+    ``batch_size`` is the producer's own setting, empty where it has none. To send a record again is
+    a remedy only if its batch fits when the record is alone in it, whatever the codec.
     """
     least_bytes = in_any_codec(batch_bytes(size_bytes))
     if limit is not None and least_bytes > limit.size_bytes:

@@ -1,9 +1,10 @@
 """Choosing partitions in Python, for ``partitioner.class``.
 
-By default librdkafka chooses: keys are hashed as Java's clients hash them (murmur2), records without a key stick to a
-partition for a while. Here are the other choices: round robin, as Java's ``RoundRobinPartitioner`` and as the first
-clients did for records without a key, and the user's own. An own partitioner is a callable, or an object with a method
-``partition``, that takes the record's key (before serialisation) and the number of partitions and returns one of them.
+By default librdkafka chooses: keys are hashed as Java's clients hash them (murmur2), records
+without a key stick to a partition for a while. Here are the other choices: round robin, as Java's
+``RoundRobinPartitioner`` and as the first clients did for records without a key, and the user's
+own. An own partitioner is a callable, or an object with a method ``partition``, that takes the
+record's key (before serialisation) and the number of partitions and returns one of them.
 
 In Kafka: `RoundRobinPartitioner`.
 """
@@ -51,7 +52,8 @@ class Chooser:
 
 
 class _RoundRobin(Chooser):
-    """One partition after the other, topic by topic; with ``keyed`` only records without a key take part."""
+    """One partition after the other, topic by topic; with ``keyed`` only records
+    without a key take part."""
 
     def __init__(self, count_partitions: CountPartitions, *, keyed: bool) -> None:
         super().__init__(count_partitions)

@@ -1,12 +1,14 @@
-"""The librdkafka producers under one `Producer`: one for most topics, and one more for topics with small limits.
+"""The librdkafka producers under one `Producer`: one for most topics, and one more for
+topics with small limits.
 
 librdkafka has one ``batch.size`` for all topics of a producer. A topic whose limit is smaller (see
-`barnabas.client.producer.batch_limits`) goes to a second producer with smaller batches, which is made when the first such topic is
-sent to. A topic stays with its producer, so the records of a partition keep their order. The sizes are powers of two, so
-there are few of these producers.
+`barnabas.client.producer.batch_limits`) goes to a second producer with smaller batches, which is
+made when the first such topic is sent to. A topic stays with its producer, so the records of a
+partition keep their order. The sizes are powers of two, so there are few of these producers.
 
-A ``batch.size`` of the user's is left as it is. A transactional producer has no second one, which would fence the first: it
-sends no more to a topic with a small limit than one batch holds, and waits before it sends on (`OneBatchInFlight`).
+A ``batch.size`` of the user's is left as it is. A transactional producer has no second one, which
+would fence the first: it sends no more to a topic with a small limit than one batch holds, and
+waits before it sends on (`OneBatchInFlight`).
 
 Kafka has no counterpart.
 """
@@ -35,9 +37,10 @@ _ERROR_AGE_S = 10.0  # thousands of records may fail at once: ask for the limit 
 
 
 class ProducerPool:
-    """Makes librdkafka's producers from ``settings``, and knows which one sends to a topic. For several threads.
+    """Makes librdkafka's producers from ``settings``, and knows which one sends to a topic.
 
-    ``largest_bytes`` is the ``batch.size`` for topics whose limits allow it, unless the settings have one.
+    For several threads. ``largest_bytes`` is the ``batch.size`` for topics whose limits allow it,
+    unless the settings have one.
     """
 
     def __init__(self, settings: Mapping[str, Any], largest_bytes: int = _BATCH_BYTES) -> None:
@@ -59,9 +62,10 @@ class ProducerPool:
         return "" if self._chooses else str(self._settings["batch.size"])
 
     def route(self, topic: Any) -> ProduceCall:
-        """Find the function that sends to a topic not in `routes`, with a request for its limits. Blocks, so not for an event loop.
+        """Find the function that sends to a topic not in `routes`, with a request for its limits.
 
-        Raises `BufferFullError` if larger batches, from before a limit was lowered, are still on their way after a minute.
+        Blocks, so not for an event loop. Raises `BufferFullError` if larger batches, from before a
+        limit was lowered, are still on their way after a minute.
         """
         if not isinstance(topic, str):
             return self.main.produce  # it says what is wrong
@@ -72,7 +76,8 @@ class ProducerPool:
             size = self._batch_size(self._limits.of(topic)) if self._chooses else self._largest_bytes
             before = self._batch_size_of.get(topic, size)
             produce: ProduceCall
-            if self._is_transactional:  # refused batches have ended the transaction, so none are under way
+            # Refused batches have ended the transaction, so no batches are under way.
+            if self._is_transactional:
                 produce = (
                     self.main.produce if size == self._largest_bytes else OneBatchInFlight(self.main, size).produce
                 )
@@ -91,7 +96,8 @@ class ProducerPool:
         return self._by_size[size]
 
     def _batch_size(self, limit: BatchLimit | None) -> int:
-        """The ``batch.size`` for a topic's limit: its batches fit in whatever codec the topic has."""
+        """The ``batch.size`` for a topic's limit: its batches fit in whatever codec
+        the topic has."""
         if limit is None or limit.size_bytes >= self._largest_bytes:
             return self._largest_bytes
         size = 1
@@ -100,14 +106,18 @@ class ProducerPool:
         return size
 
     def limit_after_refusal(self, topic: str) -> BatchLimit | None:
-        """The limit of a topic whose batch was too large; the next send goes by it. Blocks if it is not known."""
+        """The limit of a topic whose batch was too large; the next send goes by it.
+
+        Blocks if it is not known."""
         limit = self._limits.of(topic, _ERROR_AGE_S)
         if self._chooses and limit is not None and self._batch_size_of.get(topic, 0) > self._batch_size(limit):
             self.routes.pop(topic, None)
         return limit
 
     def limit_of_requests(self, topic: str) -> BatchLimit | None:
-        """The brokers' limit on requests, if a topic's batches may be larger. Blocks if it is not known."""
+        """The brokers' limit on requests, if a topic's batches may be larger.
+
+        Blocks if it is not known."""
         limit = self._limits.of_requests(_ERROR_AGE_S)
         size = (
             self._batch_size_of.get(topic, self._largest_bytes) if self._chooses else int(self._settings["batch.size"])
@@ -138,7 +148,9 @@ class ProducerPool:
                 return served
 
     def flush(self, timeout_s: float) -> int:
-        """Send what waits without lingering; returns how many records are left after ``timeout_s``."""
+        """Send what waits without lingering.
+
+        Returns how many records are left after ``timeout_s``."""
         end = time.monotonic() + timeout_s
         for producer in self._by_size.values():
             interruptible(producer.flush, max(0.0, end - time.monotonic()))
@@ -151,7 +163,8 @@ class ProducerPool:
 
 
 class OneBatchInFlight:
-    """Sends to a topic through a producer whose batches may be too large for it: what is under way fits in one batch."""
+    """Sends to a topic through a producer whose batches may be too large for it: what is
+    under way fits in one batch."""
 
     def __init__(self, librdkafka: Any, most_bytes: int) -> None:
         self._librdkafka = librdkafka
@@ -163,7 +176,8 @@ class OneBatchInFlight:
     def produce(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, report: Any, **optional: Any
     ) -> None:
-        """As librdkafka's: raises BufferError while there is no room, now also for what is under way."""
+        """As librdkafka's: raises BufferError while there is no room, now also for
+        what is under way."""
         size_bytes = size_of(key, value, optional.get("headers"))
         if not self._enter(size_bytes):
             interruptible(self._librdkafka.flush, _MORE_BUSY_S)  # which sends without lingering

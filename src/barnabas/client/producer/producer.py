@@ -1,9 +1,11 @@
-"""`Producer`: sends records through librdkafka, one at a time (``producer.type=sync``) or in the background.
+"""`Producer`: sends records through librdkafka, one at a time
+(``producer.type=sync``) or in the background.
 
-A record is serialised, given a partition, and put in librdkafka's queue, from which a thread of librdkafka's sends
-batches and retries. `Producer.send` returns a `Receipt`; its `Receipt.result` waits for the broker's answer. Failures
-that no receipt and no callback has seen are raised by the next `Producer.flush` or at the end of the ``with`` block, so
-that nothing is lost in silence. What ``queue.enqueue.timeout.ms`` drops is counted in `Producer.dropped`.
+A record is serialised, given a partition, and put in librdkafka's queue, from which a thread of
+librdkafka's sends batches and retries. `Producer.send` returns a `Receipt`; its `Receipt.result`
+waits for the broker's answer. Failures that no receipt and no callback has seen are raised by the
+next `Producer.flush` or at the end of the ``with`` block, so that nothing is lost in silence. What
+``queue.enqueue.timeout.ms`` drops is counted in `Producer.dropped`.
 
 In Kafka: `KafkaProducer`.
 """
@@ -68,8 +70,8 @@ _SENDS_A_POLL = 64
 _METADATA_S = 10.0
 _UNKNOWN_TOPIC_MS = 5000  # how long a topic may be being created; librdkafka waits for 30 s
 _RECONNECT_MS = 22
-"""At first. librdkafka waits for half of it between connections to two brokers, so also before the first record, unless it
-was sent within a millisecond."""
+"""At first. librdkafka waits for half of it between connections to two brokers, so also before the
+first record, unless it was sent within a millisecond."""
 _NO_LEADER_YET = confluent_kafka.KafkaError(confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE)
 _MAX_REQUEST_SIZE = 1_000_000  # librdkafka's message.max.bytes
 _NO_TIMESTAMP = 0  # confluent_kafka.TIMESTAMP_NOT_AVAILABLE
@@ -94,10 +96,12 @@ class Receipt:
         """Whether the record's fate is known."""
 
     def result(self, timeout_s: float | None = None) -> Delivery:
-        """Wait for the record's fate: where it went, or the `DeliveryError` or `DroppedError` that ended it.
+        """Wait for the record's fate: where it went, or the `DeliveryError` or
+        `DroppedError` that ended it.
 
-        Raises `TimedOutError` when it is not known after ``timeout_s`` (None: wait as long as delivery.timeout.ms lets
-        it try), and at once what waiting does not end, such as `AuthenticationError`.
+        Raises `TimedOutError` when it is not known after ``timeout_s`` (None: wait as long as
+        delivery.timeout.ms lets it try), and at once what waiting does not end, such as
+        `AuthenticationError`.
         """
         if not self.done:
             self._producer.wait_for(self, timeout_s)
@@ -137,7 +141,8 @@ class Receipt:
         self.end()
 
     def drop(self, error: DroppedError) -> None:
-        """The record was dropped, as queue.enqueue.timeout.ms asks: it is counted, and a flush does not raise it."""
+        """The record was dropped, as queue.enqueue.timeout.ms asks: it is counted, and a
+        flush does not raise it."""
         self._error = error
         self._on_delivery = self._on_delivery or _count_only
         self.end()
@@ -154,10 +159,12 @@ class Receipt:
 class Producer(Generic[K_contra, V_contra]):
     """Sends records to topics. Safe to use from several threads.
 
-    ``properties`` are sorted by `barnabas.client.properties.translation.plan_producer`; ``serializer``, ``key_serializer`` and
-    ``partitioner`` are ``serializer.class``, ``key.serializer.class`` and ``partitioner.class`` as objects; keys and values
-    are ``str`` without them. ``on_failure`` is called, instead of an error from `flush`, for failed records without a
-    callback of their own. ``close_timeout_s`` limits `close` and the end of a ``with`` block.
+    ``properties`` are sorted by `barnabas.client.properties.translation.plan_producer`;
+    ``serializer``, ``key_serializer`` and ``partitioner`` are ``serializer.class``,
+    ``key.serializer.class`` and ``partitioner.class`` as objects; keys and values are ``str``
+    without them. ``on_failure`` is called, instead of an error from `flush`, for failed
+    records without a callback of their own. ``close_timeout_s`` limits `close` and the end of
+    a ``with`` block.
     """
 
     def __init__(
@@ -205,8 +212,8 @@ class Producer(Generic[K_contra, V_contra]):
                 f"these producer properties cannot be used: {str(reason).strip()}{property_hint(reason)}"
             ) from error
         self.librdkafka = self._pool.main
-        """The producer underneath, for what this class does not wrap (statistics). It has no part in the records of topics
-        with small limits: see `barnabas.client.producer.pool`."""
+        """The producer underneath, for what this class does not wrap (statistics). It has no part
+        in the records of topics with small limits: see `barnabas.client.producer.pool`."""
         self._routes = self._pool.routes
         self._max_request_size = str(plan.librdkafka.get("message.max.bytes", _MAX_REQUEST_SIZE))
         self._transactions = Transactions(self.librdkafka, plan.librdkafka)
@@ -224,8 +231,9 @@ class Producer(Generic[K_contra, V_contra]):
     ) -> Receipt:
         """Send a record, and with ``producer.type=sync`` wait for it.
 
-        Raises `BufferFullError` when there was no room within ``max.block.ms``, `SerializationError` and other classes
-        of `ClientError` for a record that cannot be sent at all, and in sync mode `DeliveryError`.
+        Raises `BufferFullError` when there was no room within ``max.block.ms``,
+        `SerializationError` and other classes of `ClientError` for a record that cannot be sent at
+        all, and in sync mode `DeliveryError`.
         """
         receipt, offer = self.prepare(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if not offer() and not self._wait_for_room(offer):
@@ -241,7 +249,9 @@ class Producer(Generic[K_contra, V_contra]):
     def send_many(
         self, topic: str, values: Iterable[V_contra], *, keys: Iterable[K_contra] | None = None
     ) -> list[Receipt]:
-        """Send a batch of values, each with the key at its place; the receipts are in their order."""
+        """Send a batch of values, each with the key at its place.
+
+        The receipts are in their order."""
         if keys is None:
             return [self.send(topic, value) for value in values]
         return [self.send(topic, value, key) for value, key in pairs(values, keys)]
@@ -256,7 +266,8 @@ class Producer(Generic[K_contra, V_contra]):
         headers: Headers | None,
         on_delivery: OnDelivery | None,
     ) -> tuple[Receipt, Callable[[], bool]]:
-        """A record's receipt, and the call that puts it in the queue; that returns False where there is no room."""
+        """A record's receipt, and the call that puts it in the queue; that returns
+        False where there is no room."""
         self._check_open()
         if partition is None:
             partition = BY_LIBRDKAFKA if self._chooser is None else self._chooser.choose(topic, key)
@@ -329,8 +340,9 @@ class Producer(Generic[K_contra, V_contra]):
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of every record is known.
 
-        Raises `UndeliveredError` when some are still on their way after ``timeout_s``, `DeliveryError` when records
-        failed since the last flush and this was not reported otherwise, and at once what waiting does not end.
+        Raises `UndeliveredError` when some are still on their way after ``timeout_s``,
+        `DeliveryError` when records failed since the last flush and this was not reported
+        otherwise, and at once what waiting does not end.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while left := self._pool.flush(0.2 if end is None else max(0.0, min(0.2, end - time.monotonic()))):
@@ -358,10 +370,11 @@ class Producer(Generic[K_contra, V_contra]):
         raise made from first
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush and let go, within ``timeout_s`` (None: ``close_timeout_s``); a second call does nothing.
+        """Flush and let go, within ``timeout_s`` (None: ``close_timeout_s``); a
+        second call does nothing.
 
-        What is not acknowledged by then is given up, and `UndeliveredError` says how many records that are; see `flush`
-        for what else it raises.
+        What is not acknowledged by then is given up, and `UndeliveredError` says how many records
+        that are; see `flush` for what else it raises.
         """
         if self._closed:
             return
@@ -372,7 +385,9 @@ class Producer(Generic[K_contra, V_contra]):
             self.purge()
 
     def purge(self) -> int:
-        """Give up all records that wait or are on their way; returns their number. Their receipts fail."""
+        """Give up all records that wait or are on their way; returns their number.
+
+        Their receipts fail."""
         with contextlib.suppress(ClientError):
             self.poll()  # problems with brokers that are not reported yet count, too
         left = len(self)
@@ -394,7 +409,8 @@ class Producer(Generic[K_contra, V_contra]):
         if kind is None:
             self.close()
             return
-        # An error is under way already: send what can be sent in a moment, and do not hide it behind another.
+        # An error is under way already: send what can be sent in a moment, and do
+        # not hide it behind another.
         self._closed = True
         with contextlib.suppress(ClientError):
             self.flush(min(self._close_timeout_s, 5.0 if issubclass(kind, Exception) else 0.5))
@@ -428,7 +444,8 @@ class Producer(Generic[K_contra, V_contra]):
         self._pool.route(topic)
 
     def delivery_error(self, error: Any, message: Any) -> DeliveryError:
-        """Why a record was not delivered: how large it may be; or where it timed out, the last problem with a broker."""
+        """Why a record was not delivered: how large it may be; or where it timed out, the
+        last problem with a broker."""
         topic = message.topic()
         made = from_librdkafka(error, f"a record for {topic} was not delivered", DeliveryError)
         assert isinstance(made, DeliveryError)
@@ -438,7 +455,8 @@ class Producer(Generic[K_contra, V_contra]):
             why = too_large(made.name, topic, size_bytes, limit, self._pool.batch_size)
             _explain(made, topic, "was not delivered", why)
         last = self._errors.last
-        if made.name == "_MSG_TIMED_OUT" and (last is None or last.name == "_ALL_BROKERS_DOWN"):  # but they were there
+        # The error is no lost connection: the brokers were there.
+        if made.name == "_MSG_TIMED_OUT" and (last is None or last.name == "_ALL_BROKERS_DOWN"):
             limit = self._pool.limit_of_requests(topic)
             if limit is not None:
                 _explain(made, topic, "was not delivered", request_too_large(limit))
@@ -463,7 +481,9 @@ class Producer(Generic[K_contra, V_contra]):
     # Transactions
 
     def init_transactions(self, timeout_s: float = 30.0) -> None:
-        """Register the ``transactional.id``, once; raises `UnsupportedError` at once where brokers lack transactions."""
+        """Register the ``transactional.id``, once.
+
+        Raises `UnsupportedError` at once where brokers lack transactions."""
         self._check_open()
         self._transactions.init(timeout_s)
 
@@ -473,12 +493,16 @@ class Producer(Generic[K_contra, V_contra]):
         self._transactions.begin()
 
     def commit_transaction(self, timeout_s: float = 30.0) -> None:
-        """Make everything of the transaction visible; raises `TransactionError` when it must be aborted."""
+        """Make everything of the transaction visible.
+
+        Raises `TransactionError` when it must be aborted."""
         self._check_open()
         self._transactions.commit(timeout_s)
 
     def abort_transaction(self, timeout_s: float = 30.0) -> None:
-        """Give the transaction up. Its records that were not sent yet fail, which is no error of the producer."""
+        """Give the transaction up.
+
+        Its records that were not sent yet fail, which is no error of the producer."""
         self._check_open()
         self._transactions.abort(timeout_s)
         for receipt, error in list(self._unseen.values()):
@@ -488,7 +512,9 @@ class Producer(Generic[K_contra, V_contra]):
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int], group_metadata: Any, timeout_s: float = 30.0
     ) -> None:
-        """Commit a consumer's offsets with the transaction; ``group_metadata`` is `Consumer.group_metadata`'s."""
+        """Commit a consumer's offsets with the transaction.
+
+        ``group_metadata`` is `Consumer.group_metadata`'s."""
         self._check_open()
         self._transactions.send_offsets(offsets, group_metadata, timeout_s)
 
@@ -535,7 +561,9 @@ def pairs(values: Iterable[V], keys: Iterable[K]) -> list[tuple[V, K]]:
 
 
 def _header_list(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """A list of them. A mapping, or a list of texts, would look like pairs where they have two letters."""
+    """A list of them.
+
+    A mapping, or a list of texts, would look like pairs where they have two letters."""
     given = [] if isinstance(headers, Mapping) or not isinstance(headers, Iterable) else list(headers)
     if given and all(isinstance(each, tuple | list) and len(each) == 2 for each in given):
         return given

@@ -1,6 +1,7 @@
 """Transactions of a producer with a ``transactional.id``, through librdkafka.
 
-Whether the brokers have transactions at all is asked first: librdkafka would look for a coordinator until its time is up.
+Whether the brokers have transactions at all is asked first: librdkafka would look for a
+coordinator until its time is up.
 
 In Kafka: `TransactionManager`.
 """
@@ -36,7 +37,9 @@ class Transactions:
         self._properties = properties
 
     def init(self, timeout_s: float) -> None:
-        """Register the ``transactional.id``, which fences older producers that have it; once, before `begin`."""
+        """Register the ``transactional.id``, which fences older producers that have it.
+
+        Once, before `begin`."""
         self._require_id()
         self._check_support()
         name = self._properties["transactional.id"]

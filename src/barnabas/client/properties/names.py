@@ -139,7 +139,8 @@ _OURS = [
     "zookeeper.connection.timeout.ms",
 ]
 _NO_CLIENT = {"builtin.features": "none"}
-"""librdkafka goes by the order of the names: this last one, whose value is wrong, keeps it from making a client."""
+"""librdkafka goes by the order of the names: this last one, whose value is wrong, keeps
+it from making a client."""
 _NO_PROPERTY = "No such configuration property:"
 CLIENT_PROPERTIES = frozenset(
     [
@@ -176,7 +177,8 @@ _OF_KAFKA_PYTHON = {
 
 
 def check_properties(properties: object, client: str) -> None:
-    """Raise `ConfigurationError` for what is no mapping, and for a known name in another spelling, as kafka-python's.
+    """Raise `ConfigurationError` for what is no mapping, and for a known name in another
+    spelling, as kafka-python's.
 
     librdkafka refuses other names that it does not know; see `property_hint`.
     """
@@ -195,7 +197,8 @@ def check_properties(properties: object, client: str) -> None:
 
 
 def check_all_known(properties: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` for a name that no client knows: a setting with a typing error would be none."""
+    """Raise `ConfigurationError` for a name that no client knows: a setting with a
+    typing error would be none."""
     for name in properties:
         if not is_client_property(name):
             raise ConfigurationError(
@@ -204,7 +207,8 @@ def check_all_known(properties: Mapping[str, Any]) -> None:
 
 
 def _plainly_spelled(name: str) -> str:
-    """``bootstrap.servers`` for bootstrap_servers, bootstrap-servers, bootstrapServers and BOOTSTRAP.SERVERS."""
+    """``bootstrap.servers`` for bootstrap_servers, bootstrap-servers,
+    bootstrapServers and BOOTSTRAP.SERVERS."""
     return re.sub("[_-]|(?<=[a-z])(?=[A-Z])", ".", name.strip()).lower()
 
 
@@ -215,9 +219,10 @@ def property_hint(reason: object) -> str:
 
 
 def refused_by_librdkafka(name: str, text: str) -> str | None:
-    """Why librdkafka refuses a property or its value, with the nearest name; None if it takes both. Makes no client.
+    """Why librdkafka refuses a property or its value, with the nearest name; None if it takes both.
 
-    Protection is judged by `barnabas.client.properties.translation.translate_login`, which also knows Java's names.
+    Makes no client. Protection is judged by
+    `barnabas.client.properties.translation.translate_login`, which also knows Java's names.
     """
     if name in KNOWN_FOR_LOGIN or name == "plugin.library.paths":  # the latter would be loaded
         return None
@@ -239,7 +244,9 @@ def refused_by_librdkafka(name: str, text: str) -> str | None:
 
 
 def is_client_property(name: str) -> bool:
-    """Whether `Producer` or `Consumer` know the name, if only to refuse it; librdkafka has the last word."""
+    """Whether `Producer` or `Consumer` know the name, if only to refuse it.
+
+    librdkafka has the last word."""
     if name in CLIENT_PROPERTIES or name in REFUSED:
         return True
     import confluent_kafka
@@ -254,7 +261,8 @@ def is_client_property(name: str) -> bool:
 
 
 def looks_like_security_property(name: str) -> bool:
-    """Whether a name is one of protection, or looks most like one: without it a connection would have less than is meant."""
+    """Whether a name is one of protection, or looks most like one: without it a connection would
+    have less than is meant."""
     from difflib import get_close_matches
 
     plain = name.lower()

@@ -1,6 +1,8 @@
-"""The stores of keys and certificates that Java's clients name, for librdkafka, which reads PEM files.
+"""The stores of keys and certificates that Java's clients name, for librdkafka,
+which reads PEM files.
 
-A PEM file stays a file. What is in JKS or PKCS12, and PEM text in the properties themselves, is given to librdkafka as text.
+A PEM file stays a file. What is in JKS or PKCS12, and PEM text in the properties themselves, is
+given to librdkafka as text.
 
 In Kafka: DefaultSslEngineFactory.
 """
@@ -25,9 +27,10 @@ STORE_PROPERTIES = (
 
 
 def translate_stores(given: dict[str, Any]) -> None:
-    """Replace Java's properties by those of librdkafka. Raises `ConfigurationError` for a store that cannot be read.
+    """Replace Java's properties by those of librdkafka.
 
-    Without TLS no store is read, so a file of properties may be shared with programs that use them.
+    Raises `ConfigurationError` for a store that cannot be read. Without TLS no store is read, so a
+    file of properties may be shared with programs that use them.
     """
     _text(given, "ssl.truststore.certificates", "ssl.ca.pem", "ssl.truststore.location")
     _text(given, "ssl.keystore.certificate.chain", "ssl.certificate.pem", "ssl.keystore.location")

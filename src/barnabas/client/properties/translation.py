@@ -1,12 +1,15 @@
 """Property names of three generations of clients, translated for librdkafka.
 
-A user's dictionary, or .properties file, may hold today's names of the Java clients (``buffer.memory``,
-``max.block.ms``), librdkafka's own (``queue.buffering.max.kbytes``), or the names of Kafka's
-first clients (``producer.type``, ``metadata.broker.list``, ``queue.enqueue.timeout.ms``). `plan_producer` and
-`plan_consumer` sort them into what librdkafka takes and what our own `Producer` and `Consumer` do themselves.
+A user's dictionary, or .properties file, may hold today's names of the Java clients
+(``buffer.memory``, ``max.block.ms``), librdkafka's own (``queue.buffering.max.kbytes``), or the
+names of Kafka's first clients (``producer.type``, ``metadata.broker.list``,
+``queue.enqueue.timeout.ms``). `plan_producer` and `plan_consumer` sort them into what librdkafka
+takes and what our own `Producer` and `Consumer` do themselves.
 
-The translation is complete, and pure but for the stores of keys, which it reads (`barnabas.client.properties.stores`): a name is passed on, renamed, taken over by us, ignored with a warning that says
-why, or refused. Nothing is dropped silently; an unknown name is passed to librdkafka, which refuses it.
+The translation is complete, and pure but for the stores of keys, which it reads
+(`barnabas.client.properties.stores`): a name is passed on, renamed, taken over by us, ignored with
+a warning that says why, or refused. Nothing is dropped silently; an unknown name is passed to
+librdkafka, which refuses it.
 
 In Kafka: `ProducerConfig`, `ConsumerConfig`.
 """
@@ -146,7 +149,8 @@ KNOWN_FOR_LOGIN = frozenset(
         *("sasl.oauthbearer.client.secret", "sasl.oauthbearer.extensions", "sasl.oauthbearer.token.endpoint.url"),
     )
 )
-"""What a client may be given for its protection: librdkafka's names, and those of the Java clients that are translated."""
+"""What a client may be given for its protection: librdkafka's names, and those of the Java
+clients that are translated."""
 
 
 _OF_SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
@@ -164,14 +168,16 @@ _STRONGER = {
     "ssl.keystore.location": _OWN_CERTIFICATE,
     "ssl.keystore.certificate.chain": _OWN_CERTIFICATE,
 }
-"""Properties of the Java clients, and those of librdkafka that they replace when they are given over them."""
+"""Properties of the Java clients, and those of librdkafka that they replace when
+they are given over them."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnqueuePolicy:
     """What a send does while the producer's queue is full.
 
-    It waits up to ``wait_ms`` (None: for ever) for room, and then drops the record and counts it, or fails.
+    It waits up to ``wait_ms`` (None: for ever) for room, and then drops the record
+    and counts it, or fails.
     """
 
     wait_ms: int | None
@@ -187,7 +193,8 @@ class ProducerPlan:
     enqueue: EnqueuePolicy = EnqueuePolicy(60_000, drops=False)
     serializer: Any = None
     key_serializer: Any = None
-    partitioner: Any = None  # a name of PARTITIONERS, a dotted path, a callable, or None for librdkafka's
+    # A name of PARTITIONERS, a dotted path, a callable, or None for librdkafka's.
+    partitioner: Any = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -231,8 +238,8 @@ def plan_producer(properties: Mapping[str, Any]) -> ProducerPlan:
 def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
     """Sort a consumer's properties; raises `ConfigurationError` for one that cannot be used.
 
-    Without ``bootstrap.servers`` but with ``zookeeper.connect``, as the first consumers had it, the plan says so in
-    ``zookeeper_connect`` and it is the caller's to find the brokers there.
+    Without ``bootstrap.servers`` but with ``zookeeper.connect``, as the first consumers had it, the
+    plan says so in ``zookeeper_connect`` and it is the caller's to find the brokers there.
     """
     plan = ConsumerPlan()
     given = _renamed(properties, {**RENAMED_IN_ALL, **RENAMED_IN_CONSUMERS}, plan.warnings)
@@ -259,7 +266,9 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
 
 
 def property_text(value: Any, name: str = "") -> str:
-    """The text of a property's value, with commas for a list. Blanks around it belong to the value of `FREE_TEXT` alone."""
+    """The text of a property's value, with commas for a list.
+
+    Blanks around it belong to the value of `FREE_TEXT` alone."""
     if isinstance(value, list | tuple):
         return ",".join(map(property_text, value))
     text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -272,7 +281,8 @@ def security_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def renamed_for_all(properties: Mapping[str, Any]) -> dict[str, str]:
-    """The properties as text, under librdkafka's names where all clients have two; of two names librdkafka's wins.
+    """The properties as text, under librdkafka's names where all clients have two; of two
+    names librdkafka's wins.
 
     Raises `ConfigurationError` for two mechanisms.
     """
@@ -303,7 +313,8 @@ def _refuse_two_values(properties: Mapping[str, Any]) -> None:
 
 
 def _renamed(properties: Mapping[str, Any], names: Mapping[str, str], warnings: list[str]) -> dict[str, Any]:
-    """The properties under the names that librdkafka knows; of two names for one thing today's wins."""
+    """The properties under the names that librdkafka knows; of two names for one
+    thing today's wins."""
     _refuse_two_values(properties)
     given: dict[str, Any] = {}
     for name, value in properties.items():
@@ -337,7 +348,8 @@ def _ignore(given: dict[str, Any], names: Mapping[str, str], warnings: list[str]
 
 
 def require_servers(given: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` without ``bootstrap.servers``, with the name that may have been meant for it."""
+    """Raise `ConfigurationError` without ``bootstrap.servers``, with the name that
+    may have been meant for it."""
     if given.get(_SERVERS):
         return
     for name in given:
@@ -366,7 +378,8 @@ def _producer_type(value: Any) -> bool:
 
 
 def _enqueue_policy(given: dict[str, Any]) -> EnqueuePolicy:
-    """``queue.enqueue.timeout.ms`` drops what finds no room in time (-1: waits for ever); ``max.block.ms`` fails."""
+    """``queue.enqueue.timeout.ms`` drops what finds no room in time (-1: waits for
+    ever); ``max.block.ms`` fails."""
     block_ms = _int(given, "max.block.ms", 60_000)
     if block_ms < 0:
         raise ConfigurationError(f"Invalid value {block_ms} for configuration max.block.ms: Value must be at least 0")
@@ -382,7 +395,9 @@ def _enqueue_policy(given: dict[str, Any]) -> EnqueuePolicy:
 
 
 def _buffer_memory(given: dict[str, Any]) -> None:
-    """Java bounds the bytes that wait and not their number; librdkafka bounds both, in KiB and records."""
+    """Java bounds the bytes that wait and not their number.
+
+    librdkafka bounds both, in KiB and records."""
     size_bytes = _int(given, "buffer.memory", -1)
     if size_bytes == -1:
         return
@@ -412,7 +427,8 @@ def _codec(value: Any) -> str:
 
 
 def _partitioner(given: dict[str, Any]) -> Any:
-    """Decide what chooses partitions: librdkafka, which hashes keys as Java does, or a partitioner in Python."""
+    """Decide what chooses partitions: librdkafka, which hashes keys as Java does, or
+    a partitioner in Python."""
     chosen = given.pop("partitioner.class", None)
     ignore_keys = property_text(given.pop("partitioner.ignore.keys", "false")) == "true"
     if isinstance(chosen, str):
@@ -454,7 +470,8 @@ def _one_of(given: dict[str, Any], names: tuple[str, ...]) -> Any:
 def translate_login(given: dict[str, Any]) -> None:
     """Java's properties for credentials and trusted certificates, as those of librdkafka.
 
-    Raises `ConfigurationError`, also for what would be a connection without the protection that is meant.
+    Raises `ConfigurationError`, also for what would be a connection without the
+    protection that is meant.
     """
     refuse_unprotected(given)
     jaas = given.pop("sasl.jaas.config", None)
@@ -472,7 +489,8 @@ def translate_login(given: dict[str, Any]) -> None:
 
 
 def refuse_unprotected(given: Mapping[str, Any]) -> None:
-    """A setting with a typing error would be no setting, and credentials that are not used are not meant."""
+    """A setting with a typing error would be no setting, and credentials that are
+    not used are not meant."""
     for name in given:
         if name.lower().startswith("security.") and name != _PROTOCOL:
             raise ConfigurationError(

@@ -2,14 +2,17 @@
 
 Two things are not bounded by the bytes of a value:
 
-- items that have no bytes, in an array of nulls or of empty records: six bytes may say that there are thousands of millions;
-- levels of a schema that refers to itself, one for a byte: fastavro's functions call each other in C until the stack is full, and the
-  process dies with it.
+- items that have no bytes, in an array of nulls or of empty records: six bytes may say that there
+  are thousands of millions;
+- levels of a schema that refers to itself, one for a byte: fastavro's functions call each other in
+  C until the stack is full, and the process dies with it.
 
-So where a schema has such items or refers to itself, a value is walked through first, without making anything of it. Other schemas
-cost nothing. A schema that is nested too deeply is refused itself.
+So where a schema has such items or refers to itself, a value is walked through first, without
+making anything of it. Other schemas cost nothing. A schema that is nested too deeply is
+refused itself.
 
-Kafka has no counterpart: Avro's Java library has limits for collections (``org.apache.avro.limits``).
+Kafka has no counterpart: Avro's Java library has limits for collections
+(``org.apache.avro.limits``).
 """
 
 from collections.abc import Callable, Mapping
@@ -40,9 +43,10 @@ class _Node:
 
 
 def avro_bounds(schema: Any) -> Callable[[bytes], None] | None:
-    """What raises `AvroBoundsError` for a value of a schema, as its JSON has it; None where no value can be out of bounds.
+    """What raises `AvroBoundsError` for a value of a schema, as its JSON has it.
 
-    Raises `AvroBoundsError` for a schema of too many levels. Other faults of a schema are left to fastavro.
+    None where no value can be out of bounds. Raises `AvroBoundsError` for a schema of too many
+    levels. Other faults of a schema are left to fastavro.
     """
     root = _Compiler().node(schema, "", 0)
     least = _LeastSizes()
@@ -62,7 +66,9 @@ class _Compiler:
         self._named: dict[str, _Node] = {}
 
     def node(self, schema: Any, space: str, level: int) -> _Node:
-        """The node of a schema in a namespace; names that are not known take no bytes: fastavro refuses them."""
+        """The node of a schema in a namespace.
+
+        Names that are not known take no bytes: fastavro refuses them."""
         if level > _MOST_SCHEMA_LEVELS:
             raise AvroBoundsError(f"the schema has more than {_MOST_SCHEMA_LEVELS} levels")
         if isinstance(schema, list):
@@ -136,17 +142,21 @@ class _LeastSizes:
 
     def of(self, node: _Node) -> int:
         if id(node) not in self._known:
-            self._known[id(node)] = 0  # within itself: a record that holds itself alone has no bytes
+            # For use within itself: a record that holds only itself has no bytes.
+            self._known[id(node)] = 0
             size = node.size if node.kind == "fixed" else 1
             self._known[id(node)] = sum(map(self.of, node.parts)) if node.kind == "record" else size
         return self._known[id(node)]
 
 
 def _walk(root: _Node, value: bytes, least: _LeastSizes) -> None:
-    """Skip a value. What is cut off or damaged ends the walk: fastavro says what is wrong with it."""
+    """Skip a value.
+
+    What is cut off or damaged ends the walk: fastavro says what is wrong with it."""
     at, empty = 0, 0
     left: list[tuple[_Node, int, int]] = [(root, 0, -1)]
-    """Types to skip, each with its level; of arrays and maps the items that their block still has, -1 before the block."""
+    """Types to skip, each with its level; of arrays and maps the items that their block still
+    has, -1 before the block."""
     while left:
         node, level, items = left.pop()
         if level > MOST_LEVELS:

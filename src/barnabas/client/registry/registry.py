@@ -1,9 +1,12 @@
-"""Codecs with schemas of a registry: Avro and Protobuf, in the format of Confluent's serializers (`wire_format`).
+"""Codecs with schemas of a registry: Avro and Protobuf, in the format of Confluent's
+serializers (`wire_format`).
 
-A schema is registered under its subject, or looked up there, when the first value is sent, and kept; an id never changes its
-meaning. Avro needs fastavro, Protobuf protobuf: both are in the extra ``pipelines``.
+A schema is registered under its subject, or looked up there, when the first value is sent,
+and kept; an id never changes its meaning. Avro needs fastavro, Protobuf protobuf: both are in
+the extra ``pipelines``.
 
-Kafka has no counterpart; Confluent's client has KafkaAvroSerializer, KafkaProtobufSerializer and CachedSchemaRegistryClient.
+Kafka has no counterpart; Confluent's client has KafkaAvroSerializer, KafkaProtobufSerializer and
+CachedSchemaRegistryClient.
 """
 
 import base64
@@ -65,10 +68,11 @@ M = TypeVar("M", bound=ProtobufMessage)
 class SchemaRegistry:
     """A Confluent-compatible registry of schemas, by its address. For several threads.
 
-    ``username`` and ``password`` may be in the address, too; they are sent to this server alone, wherever it redirects.
-    With ``register=False`` a schema must be registered under its subject already. Raises `ConnectError` when the registry
-    does not answer, `ConfigurationError` for what it refuses; while records are sent and read, these are causes of
-    `SerializationError` and `DeserializationError`.
+    ``username`` and ``password`` may be in the address, too; they are sent to this server alone,
+    wherever it redirects. With ``register=False`` a schema must be registered under its subject
+    already. Raises `ConnectError` when the registry does not answer, `ConfigurationError` for
+    what it refuses; while records are sent and read, these are causes of `SerializationError`
+    and `DeserializationError`.
     """
 
     def __init__(
@@ -100,9 +104,10 @@ class SchemaRegistry:
         """Held at the first use of a schema: a second thread waits for the first one's answer."""
 
     def avro(self, subject: str, schema: str | Mapping[str, Any]) -> Codec[Any]:
-        """Values as fastavro has them. What is read in another version of the schema is resolved to this one.
+        """Values as fastavro has them.
 
-        ``subject`` is the topic with ``-value`` or ``-key`` after it, as Confluent's clients have it.
+        What is read in another version of the schema is resolved to this one. ``subject`` is the
+        topic with ``-value`` or ``-key`` after it, as Confluent's clients have it.
         """
         fastavro = _needed("fastavro")
         try:
@@ -164,9 +169,10 @@ class SchemaRegistry:
     # Asking the registry
 
     def schema(self, schema_id: int, *, form: str = "") -> dict[str, Any]:
-        """The registry's document of a schema, asked for once; ``form`` is another form of its text, as ``serialized`` for Protobuf.
+        """The registry's document of a schema, asked for once.
 
-        Raises `UnknownSchemaError` for an id that the registry does not have.
+        ``form`` is another form of its text, as ``serialized`` for Protobuf. Raises
+        `UnknownSchemaError` for an id that the registry does not have.
         """
         if (schema_id, form) not in self._schemas:
             query = f"?format={form}" if form else ""

@@ -1,7 +1,7 @@
 """Requests over HTTP that carry credentials: to the server that an address names, and to no other.
 
-``urllib`` by itself sends the header Authorization on to whatever server a redirect names, and takes the user of an
-address such as ``http://ann:secret@host`` for a part of the host's name.
+``urllib`` by itself sends the header Authorization on to whatever server a redirect names, and
+takes the user of an address such as ``http://ann:secret@host`` for a part of the host's name.
 
 Kafka has no counterpart.
 """
@@ -44,14 +44,16 @@ def open_request(request: urllib.request.Request, timeout_s: float) -> Any:
 
 
 def split_login(url: str) -> tuple[str, str | None, str | None]:
-    """An address of http or https without its user, its user, and its password. Raises `ConfigurationError` for another one.
+    """An address of http or https without its user, its user, and its password.
 
-    The error does not quote the address, which may hold a password.
+    Raises `ConfigurationError` for another one. The error does not quote the address,
+    which may hold a password.
     """
     try:
         parts = urllib.parse.urlsplit(url)
         is_address = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and parts.port != 0
-        # Of a password with / ? or #, what follows seems to be the path, and what comes before it the host.
+        # Of a password with / ? or #, what follows seems to be the path, and what
+        # comes before it the host.
         is_address = is_address and "@" not in f"{parts.path}{parts.query}{parts.fragment}"
     except ValueError:
         is_address = False
@@ -65,7 +67,9 @@ def split_login(url: str) -> tuple[str, str | None, str | None]:
 
 
 def basic_authorization(username: str, password: str) -> str:
-    """The value of the header Authorization. Raises `ConfigurationError` for text that UTF-8 cannot hold."""
+    """The value of the header Authorization.
+
+    Raises `ConfigurationError` for text that UTF-8 cannot hold."""
     try:
         return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
     except UnicodeEncodeError:

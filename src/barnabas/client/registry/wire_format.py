@@ -2,8 +2,9 @@
 
     0          one byte
     id         four bytes, big endian: the schema's, in the registry
-    indexes    Protobuf alone: which message of its file, as zigzag varints: how many numbers, then each. The first number is that
-               of a message of the file, the next that of a message inside it. One zero byte stands for [0], the first message
+    indexes    Protobuf alone: which message of its file, as zigzag varints: how many numbers, then
+               each. The first number is that of a message of the file, the next that of a message
+               inside it. One zero byte stands for [0], the first message
     value
 
 Kafka has no counterpart; Confluent's client has AbstractKafkaSchemaSerDe and MessageIndexes.
@@ -42,7 +43,9 @@ def encode_message_indexes(indexes: Sequence[int]) -> bytes:
 
 
 def split_message_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
-    """The indexes of a Protobuf message, and its value. Raises `ClientError` if they are cut off or negative."""
+    """The indexes of a Protobuf message, and its value.
+
+    Raises `ClientError` if they are cut off or negative."""
     count, at = _read_varint(data, 0)
     if count == 0:
         return _FIRST_MESSAGE, data[at:]

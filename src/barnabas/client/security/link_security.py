@@ -1,8 +1,9 @@
-"""How a connection to a broker is protected: TLS around it, and SASL on it, by the properties of the Java clients or of librdkafka.
+"""How a connection to a broker is protected: TLS around it, and SASL on it, by the properties of
+the Java clients or of librdkafka.
 
-`AdminConnection` works with ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` and ``SASL_SSL``, and with the mechanisms
-PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. What else a property asks for is refused before anything is sent: a connection is
-never less protected than its properties say.
+`AdminConnection` works with ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` and ``SASL_SSL``, and with
+the mechanisms PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. What else a property asks for is refused
+before anything is sent: a connection is never less protected than its properties say.
 
 In Kafka: `ChannelBuilders`.
 """
@@ -24,7 +25,9 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class LinkSecurity:
-    """The protection of all connections of one client. Raises `ConfigurationError` for what cannot be done."""
+    """The protection of all connections of one client.
+
+    Raises `ConfigurationError` for what cannot be done."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         given = renamed_for_all(properties)
@@ -38,7 +41,9 @@ class LinkSecurity:
         self._sasl = _sasl(given, protocol) if protocol.startswith("SASL") else None
 
     def encrypt(self, plain: socket.socket, host: str, name: str) -> socket.socket:
-        """The socket that talks through TLS, where the properties ask for it; see `LinkTls.encrypt`."""
+        """The socket that talks through TLS, where the properties ask for it.
+
+        See `LinkTls.encrypt`."""
         return plain if self._tls is None else self._tls.encrypt(plain, host, name)
 
     def certificate_error(self, error: OSError, name: str) -> ClientError | None:

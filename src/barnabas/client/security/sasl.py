@@ -1,4 +1,5 @@
-"""SASL on a connection to a broker, by librdkafka's properties: the user, the mechanism, and the conversation with a broker.
+"""SASL on a connection to a broker, by librdkafka's properties: the user, the mechanism, and the
+conversation with a broker.
 
 In Kafka: `SaslClientAuthenticator`.
 """

@@ -34,7 +34,8 @@ class LinkTls:
     def encrypt(self, plain: socket.socket, host: str, name: str) -> socket.socket:
         """The socket that talks through TLS; the time limit of ``plain`` holds.
 
-        Raises `AuthenticationError` for a certificate that is not accepted, `ConnectError` for a server without TLS.
+        Raises `AuthenticationError` for a certificate that is not accepted, `ConnectError`
+        for a server without TLS.
         """
         try:
             return self._context.wrap_socket(plain, server_hostname=host)
@@ -52,7 +53,8 @@ class LinkTls:
             ) from None
 
     def certificate_error(self, error: OSError, name: str) -> ClientError | None:
-        """The error of a broker that does not accept this side's certificate, or has none of its own, if it is one.
+        """The error of a broker that does not accept this side's certificate, or has none
+        of its own, if it is one.
 
         With TLS 1.3 a client learns of it at its first read.
         """
@@ -82,7 +84,8 @@ def _tls_context(given: Mapping[str, str]) -> ssl.SSLContext:
         raise ConfigurationError(
             f"Invalid value {verifies} for configuration {_VERIFICATION}: true or false is expected"
         )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # TLS 1.2 or later, with a certificate that is valid
+    # TLS 1.2 or later, with a certificate that is valid.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = algorithm == "https" and verifies == "true"
     if verifies == "false":
         context.verify_mode = ssl.CERT_NONE
@@ -104,7 +107,8 @@ def _load_trusted_certificates(context: ssl.SSLContext, given: Mapping[str, str]
     if not location and not text:
         context.load_default_certs()
     else:
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as for Java: any certificate of the chain will do
+        # As in Java, any certificate of the chain may be trusted.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 def _load_own_certificate(context: ssl.SSLContext, given: Mapping[str, str]) -> None:
