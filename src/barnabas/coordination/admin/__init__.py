@@ -1,4 +1,6 @@
-"""The server for operators: the commands of the four-letter words as JSON over HTTP, and metrics for Prometheus.
+"""The server for operators: the commands of the four-letter words as JSON over HTTP,
+and metrics for Prometheus.
 
-In ZooKeeper: the package org.apache.zookeeper.server.admin (JettyAdminServer, Commands) and PrometheusMetricsProvider.
+In ZooKeeper: the package org.apache.zookeeper.server.admin (JettyAdminServer, Commands) and
+PrometheusMetricsProvider.
 """

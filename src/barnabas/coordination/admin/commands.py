@@ -53,7 +53,8 @@ def _system_properties(view: ServerView, _: Mapping[str, str]) -> Fields:
 
 
 def _shown(settings: Values) -> dict[str, str]:
-    """The settings as they were given, without secrets: what is not known to be harmless is hidden."""
+    """The settings as they were given, without secrets: what is not known to be
+    harmless is hidden."""
     shown = {}
     for name, text in settings.texts.items():
         is_known = name in settings.definitions and settings.definitions[name].kind is not Kind.PASSWORD
@@ -312,13 +313,14 @@ ADMIN_COMMANDS: dict[str, tuple[_Command, str]] = {
     "watches_by_path": (_watches_by_path, "wchp"),
     "zabstate": (_zabstate, ""),
 }
-"""Commands with the other names that they have. Those that take or replace the state are in `state_commands`."""
+"""Commands with the other names that they have. Those that take or replace the state
+are in `state_commands`."""
 
 CHANGING_COMMANDS = frozenset(
     ("connection_stat_reset", "observer_connection_stat_reset", "set_trace_mask", "stat_reset")
 )
-"""Those that change the server, which a GET must not do: a link, or a picture on a page, makes a browser send it. ZooKeeper has
-them as GET requests."""
+"""Those that change the server, which a GET must not do: a link, or a picture on a page, makes a
+browser send it. ZooKeeper has them as GET requests."""
 
 _JSON = json.JSONEncoder(indent=2, separators=(",", " : "), default=str)
 _PARTS_A_STEP = 1000
@@ -350,7 +352,8 @@ def method_of(name: str) -> str:
 
 
 def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> Task[HttpResponse]:
-    """The answer to a command, in slices, because some show very much; to the empty name the list of all of them, with links below ``root``."""
+    """The answer to a command, in slices, because some show very much; to the empty name the list
+    of all of them, with links below ``root``."""
     if not name:
         names = sorted([*ADMIN_COMMANDS, *STATE_COMMANDS])
         links = (f'<a href="{html.escape(root)}/{command}">{command}</a>\n<br/>\n' for command in names)

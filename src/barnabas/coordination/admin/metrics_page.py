@@ -25,7 +25,8 @@ _Family = dict[str | None, Summary | Distribution]
 
 
 def metrics_page(view: ServerView, lines_of_places: Iterable[str] = ()) -> HttpResponse:
-    """All figures in the text format of Prometheus, by Apache ZooKeeper's names, and lines about the event loop."""
+    """All figures in the text format of Prometheus, by Apache ZooKeeper's names, and
+    lines about the event loop."""
     lines = [*lines_of_places]
 
     def add(name: str, kind: str, samples: Mapping[str, float]) -> None:
@@ -36,7 +37,8 @@ def metrics_page(view: ServerView, lines_of_places: Iterable[str] = ()) -> HttpR
     for name, value in view.state.member.items():
         if found := _OF_A_QUEUE.fullmatch(name):
             empty = Distribution() if found[3].endswith("_ms") else Summary()
-            families.setdefault(found[3], {})[found[2]] = empty  # what a learner must get is sent at once
+            # What a learner must get is sent at once.
+            families.setdefault(found[3], {})[found[2]] = empty
         elif isinstance(value, int):
             member[name] = value
     lines += figure_lines({**view.gauges(), **member, **view.state.process()})

@@ -1,4 +1,5 @@
-"""The edge of the admin server: commands and metrics over HTTP, off by default, beside the server for clients.
+"""The edge of the admin server: commands and metrics over HTTP, off by default,
+beside the server for clients.
 
 Only the commands that take or restore a snapshot stream what has no bound.
 
@@ -52,7 +53,9 @@ class AdministeredServer(Protocol):
         ...
 
     async def restore(self, parts: AsyncIterator[bytes], size_bytes: int) -> int:
-        """Replace the state by a snapshot of that size (0: unknown); its zxid. Raises `BarnabasError` and OSError."""
+        """Replace the state by a snapshot of that size (0: unknown); its zxid.
+
+        Raises `BarnabasError` and OSError."""
         ...
 
 

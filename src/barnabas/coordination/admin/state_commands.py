@@ -1,8 +1,8 @@
 """Who may take a snapshot of the server's state, or replace it by one, and how often.
 
-The client proves who it is in the header ``Authorization: SCHEME CREDENTIALS``, by the scheme digest or ip. It needs each
-permission that there is on the root node. A node is open to all until its ACL is changed: who can reach the admin server of
-such a tree can take or replace all of it.
+The client proves who it is in the header ``Authorization: SCHEME CREDENTIALS``, by the scheme
+digest or ip. It needs each permission that there is on the root node. A node is open to all until
+its ACL is changed: who can reach the admin server of such a tree can take or replace all of it.
 
 In ZooKeeper: Commands.SnapshotCommand, Commands.RestoreCommand and AuthRequest; RateLimiter.
 """
@@ -41,7 +41,8 @@ class StateCommands:
     def admit(
         self, command: str, method: str, authorization: str | None, address: str, view: ServerView
     ) -> HttpResponse | None:
-        """None if the command may run, and its interval begins; else the answer that says why it may not.
+        """None if the command may run, and its interval begins; else the answer that
+        says why it may not.
 
         ``address`` is the client's, ``authorization`` the header.
         """

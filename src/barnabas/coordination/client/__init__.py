@@ -1,6 +1,8 @@
-"""The client of brokers and tools, for our servers and Apache ZooKeeper's: ZooKeeper's ClientCnxn and ZooKeeper classes.
+"""The client of brokers and tools, for our servers and Apache ZooKeeper's: ZooKeeper's
+ClientCnxn and ZooKeeper classes.
 
-`session` decides, `connection` does the I/O on an asyncio loop, `blocking` is for threads without a loop.
+`session` decides, `connection` does the I/O on an asyncio loop, `blocking` is for
+threads without a loop.
 """
 
 from barnabas.coordination.client.blocking import BlockingClient

@@ -62,8 +62,9 @@ class BlockingClient:
     def call(self, request: Callable[[CoordinationClient], Awaitable[T]], timeout_s: float | None = None) -> T:
         """Wait for ``request(client)``: ``blocking.call(lambda client: client.get("/brokers"))``.
 
-        Raises CONNECTION_LOSS when there has been no connection for ``patience_ms``, and TimeoutError after ``timeout_s``;
-        without it a call waits for as long as it takes. The outcome is unknown in both cases.
+        Raises CONNECTION_LOSS when there has been no connection for ``patience_ms``, and
+        TimeoutError after ``timeout_s``; without it a call waits for as long as it takes. The
+        outcome is unknown in both cases.
         """
         return self._wait(self._run(request), timeout_s)
 

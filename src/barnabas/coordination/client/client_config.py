@@ -1,8 +1,9 @@
 """The properties with which ZooKeeper's clients and tools are configured: TLS, and SASL.
 
-They are those of ``zkCli.sh -client-configuration FILE``; the names that Kafka's tools have for the same (``zookeeper-shell.sh
--zk-tls-config-file FILE``) mean the same. The file with SASL's user is named here as well, because there is no JVM to which
-a system property could be given. What asks for protection and cannot be done is an error.
+They are those of ``zkCli.sh -client-configuration FILE``; the names that Kafka's tools have for the
+same (``zookeeper-shell.sh -zk-tls-config-file FILE``) mean the same. The file with SASL's user is
+named here as well, because there is no JVM to which a system property could be given. What asks for
+protection and cannot be done is an error.
 
 In ZooKeeper: ZKClientConfig, ClientX509Util, and the properties of ZooKeeperSaslClient.
 """
@@ -71,7 +72,9 @@ _DEFINITIONS = Definitions(
 
 
 def read_client_config(texts: Mapping[str, str]) -> Values:
-    """The typed values of a file's properties; `Values.unknown` has the names without effect. Raises `ConfigError`."""
+    """The typed values of a file's properties; `Values.unknown` has the names without effect.
+
+    Raises `ConfigError`."""
     values = _DEFINITIONS.parse(_with_zookeepers_names(texts))
     if values[_SECURE] and values[_SOCKET] == _NIO:
         raise ConfigError(f"{_SECURE} is true, and {_SOCKET} names the connection without TLS: name {_NETTY}, or none")
@@ -97,7 +100,9 @@ def _with_zookeepers_names(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def client_tls(values: Values, read_text: Callable[[str], str]) -> SslSettings | None:
-    """For TLS; None without. ``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
+    """For TLS; None without.
+
+    ``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
     if not values[_SECURE]:
         return None
     return read_zookeeper_tls(

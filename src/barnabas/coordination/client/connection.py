@@ -1,10 +1,12 @@
-"""The edge of the client: one session of a coordination service, ours or Apache ZooKeeper's, on an asyncio loop.
+"""The edge of the client: one session of a coordination service, ours or Apache
+ZooKeeper's, on an asyncio loop.
 
-`ClientSession` decides; here are its socket, its timer, and the coroutines for callers: ZooKeeper's ClientCnxn
-(SendThread) and the ZooKeeper class. What a lost connection means for an operation stands in
-`barnabas.coordination.client.session`. A conditional write can be repeated after CONNECTION_LOSS
-(`CoordinationClient.run` with ``retry``); NODE_EXISTS, NO_NODE or BAD_VERSION may then be the trace of the first
-attempt. `CoordinationClient.create_own_ephemeral` recognises its own node.
+`ClientSession` decides; here are its socket, its timer, and the coroutines for callers:
+ZooKeeper's ClientCnxn (SendThread) and the ZooKeeper class. What a lost connection means for an
+operation stands in `barnabas.coordination.client.session`. A conditional write can be repeated
+after CONNECTION_LOSS (`CoordinationClient.run` with ``retry``); NODE_EXISTS, NO_NODE or
+BAD_VERSION may then be the trace of the first attempt. `CoordinationClient.create_own_ephemeral`
+recognises its own node.
 """
 
 import asyncio
@@ -64,9 +66,10 @@ class CoordinationClient:
         session_timeout_ms: int = 18_000,
         new_sasl_client: Callable[[], SaslClient] | None = None,
     ) -> None:
-        """``servers`` is a `ConnectString`; ``rng`` puts its servers in order, so that clients spread over them.
+        """``servers`` is a `ConnectString`.
 
-        With ``new_sasl_client`` each connection authenticates with SASL before its first operation.
+        ``rng`` puts its servers in order, so that clients spread over them. With
+        ``new_sasl_client`` each connection authenticates with SASL before its first operation.
         """
         self._driver = _Driver(network, servers, rng, session_timeout_ms, new_sasl_client)
         self._session = self._driver.session
@@ -103,16 +106,21 @@ class CoordinationClient:
         return self._session.refusal
 
     def on_session(self, listener: Callable[[SessionEvent], None]) -> None:
-        """Call ``listener`` at every `SessionEvent`, from the loop, in order with replies and watches."""
+        """Call ``listener`` at every `SessionEvent`, from the loop, in order with
+        replies and watches."""
         self._driver.listeners.append(listener)
 
     async def start(self, timeout_ms: int) -> None:
-        """Connect; raises CONNECTION_LOSS when there is no session in time. Without `start` nothing is sent."""
+        """Connect; raises CONNECTION_LOSS when there is no session in time.
+
+        Without `start` nothing is sent."""
         self._driver.start()
         await self.wait_connected(timeout_ms)
 
     async def wait_connected(self, timeout_ms: int | None = None) -> None:
-        """Return when there is a session with a connection; raises CONNECTION_LOSS after the time."""
+        """Return when there is a session with a connection.
+
+        Raises CONNECTION_LOSS after the time."""
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await self._driver.connected.wait()
@@ -121,7 +129,9 @@ class CoordinationClient:
             raise KeeperError(ErrorCode.CONNECTION_LOSS, where) from None
 
     async def watch_connection(self, patience_ms: int) -> None:
-        """Wait while there is a connection; raises CONNECTION_LOSS after ``patience_ms`` without one."""
+        """Wait while there is a connection.
+
+        Raises CONNECTION_LOSS after ``patience_ms`` without one."""
         while True:
             await self.wait_connected(patience_ms)
             await self._driver.disconnected.wait()
@@ -131,7 +141,9 @@ class CoordinationClient:
         await self._driver.close()
 
     def add_auth(self, scheme: str, auth: bytes) -> None:
-        """Add an identity to this and every later connection; a refusal comes as `SessionEvent.AUTH_FAILED`."""
+        """Add an identity to this and every later connection.
+
+        A refusal comes as `SessionEvent.AUTH_FAILED`."""
         self._driver.add_auth(scheme, auth)
 
     # Requests
@@ -153,7 +165,8 @@ class CoordinationClient:
         return future
 
     async def run(self, operation: Operation, *, retry: bool = False) -> Any:
-        """The operation's result; with ``retry`` it is repeated after CONNECTION_LOSS until its outcome is known."""
+        """The operation's result; with ``retry`` it is repeated after CONNECTION_LOSS
+        until its outcome is known."""
         while True:
             try:
                 return await self.submit(operation)
@@ -162,7 +175,9 @@ class CoordinationClient:
                     raise
 
     async def batch(self, operations: Sequence[Operation], *, retry: bool = False) -> list[Any]:
-        """All results in order, a `KeeperError` in place of each that failed; ``retry`` as in `run`."""
+        """All results in order, a `KeeperError` in place of each that failed.
+
+        ``retry`` as in `run`."""
         results: list[Any] = [None] * len(operations)
         waiting = list(range(len(operations)))
         while waiting:
@@ -192,12 +207,16 @@ class CoordinationClient:
         return found
 
     async def exists(self, path: str, watch: WatchCallback | None = None) -> Stat | None:
-        """The stat, or None. ``watch`` is called once, when the node is created, changed or deleted."""
+        """The stat, or None.
+
+        ``watch`` is called once, when the node is created, changed or deleted."""
         stat: Stat | None = await self.submit(exists(path, watch))
         return stat
 
     async def get_children(self, path: str, watch: WatchCallback | None = None) -> tuple[list[str], Stat]:
-        """Names, in no order, and the stat. ``watch`` is called once, when the children change or the node is deleted."""
+        """Names, in no order, and the stat.
+
+        ``watch`` is called once, when the children change or the node is deleted."""
         found: tuple[list[str], Stat] = await self.submit(get_children(path, watch))
         return found
 
@@ -254,9 +273,11 @@ class CoordinationClient:
                 raise result
 
     async def create_own_ephemeral(self, path: str, data: bytes) -> Stat:
-        """Make an ephemeral node that is certain to be this session's, even if connections are lost meanwhile.
+        """Make an ephemeral node that is certain to be this session's, even if
+        connections are lost meanwhile.
 
-        A node left by an earlier session of this client is replaced. Raises NODE_EXISTS for another client's.
+        A node left by an earlier session of this client is replaced. Raises
+        NODE_EXISTS for another client's.
         """
         while True:
             try:
@@ -289,7 +310,8 @@ def _is_connection_loss(result: object) -> bool:
 
 
 class _Driver:
-    """Runs a session: its connections, its timer, and the turns of the loop in which its frames leave."""
+    """Runs a session: its connections, its timer, and the turns of the loop in which
+    its frames leave."""
 
     def __init__(
         self,
@@ -469,7 +491,9 @@ class _Link:
         self._refuse(f"a frame of impossible length, {prefix[:4].hex()}")
 
     def _refuse(self, why: str) -> None:
-        """The server violated the protocol. Logged once while it goes on, for each attempt to connect may end so."""
+        """The server violated the protocol.
+
+        Logged once while it goes on, for each attempt to connect may end so."""
         problem = f"{self.peer} does not speak ZooKeeper's protocol: {why}"
         if self._driver.protocol_error != problem:
             logger.error("Closing the connection: %s", problem)

@@ -86,7 +86,9 @@ class WatchKind(Enum):
 
 
 class MultiError(KeeperError):
-    """A multi that failed as a whole; ``errors`` has a code for each operation, OK for those before the one that failed."""
+    """A multi that failed as a whole.
+
+    ``errors`` has a code for each operation, OK for those before the one that failed."""
 
     def __init__(self, code: ErrorCode, path: str, errors: Sequence[ErrorCode]) -> None:
         super().__init__(code, path)
@@ -94,7 +96,10 @@ class MultiError(KeeperError):
 
 
 class Operation:
-    """A request. ``record`` makes its body under a chroot; ``parse`` takes the reply's bytes and the body's offset."""
+    """A request.
+
+    ``record`` makes its body under a chroot; ``parse`` takes the reply's bytes and
+    the body's offset."""
 
     __slots__ = (
         "expected_errors",
@@ -205,7 +210,8 @@ def exists(path: str, watch: WatchCallback | None = None) -> Operation:
 def _children(raw: bytes, offset: int) -> tuple[list[str], Stat]:
     response = decode(GetChildren2Response, raw, offset)
     for name in response.children:
-        if not name or "/" in name or name in (".", ".."):  # a path made with it would lead elsewhere
+        # A path made with it would lead elsewhere.
+        if not name or "/" in name or name in (".", ".."):
             raise MalformedRecordError(f"a child of the name {name[:100]!r}")
     if len(set(response.children)) < len(response.children):
         raise MalformedRecordError("a child that is named twice")
@@ -291,7 +297,8 @@ multi_delete = delete
 
 
 def multi(operations: Sequence[Operation]) -> Operation:
-    """All or nothing -> per part: a path (create), a stat (set_data), None (delete, check); raises `MultiError`."""
+    """All or nothing -> per part: a path (create), a stat (set_data), None (delete,
+    check); raises `MultiError`."""
     parts = list(operations)
 
     def parse(raw: bytes, offset: int) -> list[Any]:
@@ -326,7 +333,9 @@ def add_watch(path: str, watch: WatchCallback, *, recursive: bool) -> Operation:
 
 
 def remove_watches(path: str, kind: WatcherType = WatcherType.ANY, *, locally: bool = False) -> Operation:
-    """-> None; raises NO_WATCHER where there is none of the kind; ``locally`` removes them also without a connection"""
+    """-> None; raises NO_WATCHER where there is none of the kind.
+
+    ``locally`` removes them also without a connection"""
     operation = Operation(
         OpCode.REMOVE_WATCHES, path, lambda root: RemoveWatchesRequest(under_chroot(root, path), kind), _nothing
     )

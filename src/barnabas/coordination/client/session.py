@@ -1,30 +1,34 @@
 """A client's session without its I/O: frames and the time in; frames, effects and completions out.
 
-This is what ZooKeeper's ClientCnxn decides. `barnabas.coordination.client.connection` owns the socket and the timer:
-it calls the inputs below (`start`, `connection_opened`, `receive`, `connection_lost`, `tick`, `submit`, `close`),
-then performs `take_effects` and sends `frames_to_send`. States and their changes stand in `SESSION_TRANSITIONS`; the names are
-those of ZooKeeper.States.
+This is what ZooKeeper's ClientCnxn decides. `barnabas.coordination.client.connection` owns
+the socket and the timer: it calls the inputs below (`start`, `connection_opened`, `receive`,
+`connection_lost`, `tick`, `submit`, `close`), then performs `take_effects` and sends
+`frames_to_send`. States and their changes stand in `SESSION_TRANSITIONS`; the names are those
+of ZooKeeper.States.
 
-Requests are pipelined: each is sent at once, and replies come in the order of the requests. When a connection is lost,
+Requests are pipelined: each is sent at once, and replies come in the order of the requests.
+When a connection is lost,
 
 - a request that was not sent waits for the next connection;
-- a read that was sent is sent again, unless the server violated the protocol: then it fails with MARSHALLING_ERROR;
+- a read that was sent is sent again, unless the server violated the protocol: then it
+  fails with MARSHALLING_ERROR;
 - a write that was sent fails with CONNECTION_LOSS, because it is unknown whether it happened.
 
-The servers of the connect string are tried in turn. A connection to any of them carries on the same session as long as
-one of them receives something from the client within the timeout: the client presents the session's id, its password and the last
-zxid that it has seen (a server that is behind refuses it), repeats its identities, and registers its watches again.
-When a server answers that the session has expired, all waiting operations fail with SESSION_EXPIRED, the watches are
-dropped, and a new session begins with the next connection. When a server refuses an identity, the session is at its end:
-all operations fail with AUTH_FAILED.
+The servers of the connect string are tried in turn. A connection to any of them carries on the same
+session as long as one of them receives something from the client within the timeout: the client
+presents the session's id, its password and the last zxid that it has seen (a server that is behind
+refuses it), repeats its identities, and registers its watches again. When a server answers that the
+session has expired, all waiting operations fail with SESSION_EXPIRED, the watches are dropped, and
+a new session begins with the next connection. When a server refuses an identity, the session is at
+its end: all operations fail with AUTH_FAILED.
 
-With SASL each connection begins with an authentication: operations wait for its end, auth packets and watches do not
-(ZooKeeper's ZooKeeperSaslClient). Its failure is the session's end, as that of an auth packet, and so is a server that does not
-know SASL: the owner has asked for an identity.
+With SASL each connection begins with an authentication: operations wait for its end, auth packets
+and watches do not (ZooKeeper's ZooKeeperSaslClient). Its failure is the session's end, as that of
+an auth packet, and so is a server that does not know SASL: the owner has asked for an identity.
 
-Invariants: at most one connection; operations finish exactly once; in `_in_flight` are the operations that were sent on
-the present connection, in the order of their xids; session events, watch events and completions are delivered in the
-order in which the server sent them.
+Invariants: at most one connection; operations finish exactly once; in `_in_flight` are the
+operations that were sent on the present connection, in the order of their xids; session events,
+watch events and completions are delivered in the order in which the server sent them.
 """
 
 import logging
@@ -152,7 +156,8 @@ class SessionEvent(Enum):
 
 
 class SaslClient(Protocol):
-    """The client's side of the SASL authentication of one connection, begun by the server's first message."""
+    """The client's side of the SASL authentication of one connection, begun by the
+    server's first message."""
 
     @property
     def is_complete(self) -> bool:
@@ -164,7 +169,8 @@ class SaslClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open a connection; `ClientSession.connection_opened` or `ClientSession.connection_lost` follows."""
+    """Open a connection; `ClientSession.connection_opened` or
+    `ClientSession.connection_lost` follows."""
 
     host: str
     port: int
@@ -189,7 +195,8 @@ SessionEffect = Connect | Disconnect | Wake
 class ClientSession:
     """One session with the servers of a connect string, in the order given.
 
-    ``notify`` is called at every `SessionEvent`. Times are milliseconds of a clock that never goes back.
+    ``notify`` is called at every `SessionEvent`. Times are milliseconds of a clock
+    that never goes back.
     """
 
     def __init__(
@@ -259,7 +266,9 @@ class ClientSession:
             self._control.append(_auth_request(scheme, auth))
 
     def close(self, now_ms: int) -> None:
-        """End the session, after the operations that were submitted before. The state is CLOSED when that is done."""
+        """End the session, after the operations that were submitted before.
+
+        The state is CLOSED when that is done."""
         if self.state is State.CLOSING or self.state is State.CLOSED:
             return
         if self.state is State.CONNECTED:
@@ -292,7 +301,9 @@ class ClientSession:
         return bool(self._queue) and self._sasl is None and self.is_connected and len(self._in_flight) < _MAX_IN_FLIGHT
 
     def frames_to_send(self, now_ms: int) -> list[Part]:
-        """Frames that are due, with their length prefix; the caller sends them on the present connection."""
+        """Frames that are due, with their length prefix.
+
+        The caller sends them on the present connection."""
         frames, self._control = self._control, []
         if self.is_connected and self._sasl is None:
             queue, in_flight = self._queue, self._in_flight
@@ -301,7 +312,8 @@ class ClientSession:
                 operation.xid = self._xid = _after(self._xid)
                 try:
                     frames.append(operation.encode(self.chroot))
-                except (ValueError, TypeError, struct.error) as error:  # half a character, a number too large
+                except (ValueError, TypeError, struct.error) as error:
+                    # Half a character, a number too large.
                     refused = KeeperError(ErrorCode.BAD_ARGUMENTS, operation.path)
                     refused.__cause__ = error
                     operation.finished(None, refused)
@@ -320,9 +332,11 @@ class ClientSession:
         self._set_deadline(now_ms + self._connect_timeout_ms)
 
     def connection_lost(self, now_ms: int, *, protocol_violated: bool = False) -> None:
-        """The connection could not be opened, or is closed, perhaps because the server violated the protocol.
+        """The connection could not be opened, or is closed, perhaps because the
+        server violated the protocol.
 
-        Then the requests that were sent fail with MARSHALLING_ERROR, for another connection would bring the same again.
+        Then the requests that were sent fail with MARSHALLING_ERROR, for another connection
+        would bring the same again.
         """
         if protocol_violated:
             sent, self._in_flight = self._in_flight, deque()
@@ -333,7 +347,8 @@ class ClientSession:
     def receive(self, frame: bytes, now_ms: int) -> None:
         """Take a frame of the present connection, without its length prefix.
 
-        Raises `MalformedRecordError` for a frame that violates the protocol; the caller closes the connection then.
+        Raises `MalformedRecordError` for a frame that violates the protocol; the caller
+        closes the connection then.
         """
         self._received_ms = now_ms
         if self.state is State.CONNECTED or self.state is State.CLOSING:
@@ -415,7 +430,9 @@ class ClientSession:
         self._fail_all(code)
 
     def _keep_alive(self, now_ms: int) -> None:
-        """Ping after a third of the timeout without a frame sent; give up after two thirds without one received."""
+        """Ping after a third of the timeout without a frame sent.
+
+        Give up after two thirds without one received."""
         silent_ms = now_ms - self._received_ms
         if silent_ms * 3 > self.timeout_ms * 2:
             logger.warning("The coordination server has been silent for %.1f s", silent_ms / 1000)
@@ -469,7 +486,9 @@ class ClientSession:
             self._notify(SessionEvent.SASL_AUTHENTICATED)
 
     def _refused(self, why: str) -> None:
-        """The server did not accept an identity. Another connection would end in the same way, so none is made."""
+        """The server did not accept an identity.
+
+        Another connection would end in the same way, so none is made."""
         logger.error("The coordination server refused an identity: %s", why)
         self.refusal = why
         if self.state is State.CONNECTED:  # a session that closes comes to its end by itself

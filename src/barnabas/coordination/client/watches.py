@@ -1,4 +1,5 @@
-"""The watches of one client: which callback waits for which event, and how a server learns of them after a new connection.
+"""The watches of one client: which callback waits for which event, and how a server learns of
+them after a new connection.
 
 In ZooKeeper: ZKWatchManager, and `primeConnection` of ClientCnxn.
 """
@@ -28,7 +29,9 @@ _ONCE = {
 
 
 class ClientWatches:
-    """The watches of a session. Paths of operations are within ``chroot``, paths of servers begin with it."""
+    """The watches of a session.
+
+    Paths of operations are within ``chroot``, paths of servers begin with it."""
 
     def __init__(self, chroot: str) -> None:
         self._chroot = chroot
@@ -41,7 +44,9 @@ class ClientWatches:
             self._watches[kind].setdefault(path, {})[operation.watch] = None
 
     def end(self, operation: Operation) -> None:
-        """The operation is done; watches that it ends are neither reported nor set on another server."""
+        """The operation is done.
+
+        Watches that it ends are neither reported nor set on another server."""
         if operation.unwatches is not None:
             path = under_chroot(self._chroot, operation.path)
             for kind in _UNWATCHED[operation.unwatches]:
@@ -53,7 +58,9 @@ class ClientWatches:
             watched.clear()
 
     def requests(self, last_zxid: int) -> list[Part]:
-        """Requests that register all watches again, each of bounded size; what has changed since ``last_zxid`` fires at once."""
+        """Requests that register all watches again, each of bounded size.
+
+        What has changed since ``last_zxid`` fires at once."""
         frames: list[Part] = []
         paths: dict[WatchKind, list[str]] = {kind: [] for kind in WatchKind}
         size_bytes = 0

@@ -1,11 +1,13 @@
-"""Access control lists, and the identities of connections: ZooKeeper's ACLs and authentication providers.
+"""Access control lists, and the identities of connections: ZooKeeper's ACLs and
+authentication providers.
 
-Schemes: ``world:anyone``; ``auth`` (at creation: the connection's own identities); ``digest:user:base64(hash(user:
-password))``; ``ip:address[/bits]``, IPv4 and (as in ZooKeeper since 3.9.4) IPv6; ``sasl:user`` and ``x509:subject`` where
-the server authenticates clients that way. Every connection has its ip identity; a digest one comes with an auth packet.
+Schemes: ``world:anyone``; ``auth`` (at creation: the connection's own identities);
+``digest:user:base64(hash(user: password))``; ``ip:address[/bits]``, IPv4 and (as in ZooKeeper since
+3.9.4) IPv6; ``sasl:user`` and ``x509:subject`` where the server authenticates clients that way.
+Every connection has its ip identity; a digest one comes with an auth packet.
 
-The identity ``super`` passes every list. A connection gets it for the credentials of the super user; with skipACL every
-connection has it.
+The identity ``super`` passes every list. A connection gets it for the credentials of the super
+user; with skipACL every connection has it.
 
 In ZooKeeper: `AuthenticationProvider` and its classes, and `ZooKeeperServer.checkACL`.
 """
@@ -66,8 +68,8 @@ class SaslServer(Protocol):
 class AccessRules:
     """How clients prove who they are: ZooKeeper's ProviderRegistry and AuthenticationHelper.
 
-    ``schemes`` are those with an authentication provider. ``required_schemes`` are those of which a client must have an
-    identity before its first request; empty if none is required.
+    ``schemes`` are those with an authentication provider. ``required_schemes`` are those of which a
+    client must have an identity before its first request; empty if none is required.
     """
 
     schemes: frozenset[str] = frozenset(("digest", "ip"))
@@ -104,7 +106,9 @@ def digest_id(credentials: bytes, algorithm: str = "sha1") -> Id:
 
 
 def authenticate(rules: AccessRules, scheme: str, auth: bytes | None) -> list[Id]:
-    """The identities to add for an auth packet. AUTH_FAILED for a scheme that is not authenticated in this way."""
+    """The identities to add for an auth packet.
+
+    AUTH_FAILED for a scheme that is not authenticated in this way."""
     if scheme == "digest" and scheme in rules.schemes:
         identity = digest_id(auth or b"", rules.digest_algorithm)
         return [SUPER, identity] if identity.id == rules.super_digest else [identity]
@@ -128,8 +132,9 @@ _Address = tuple[int, int]
 class AccessList(tuple[ACL, ...]):  # noqa: SLOT001  # a tuple has no slots, and few lists exist
     """The entries of a list, equal to a plain tuple of them, with what checks of them need.
 
-    A client may give a node tens of thousands of entries, and one small multiRead asks for a thousand checks of them. So the first
-    check of a list sorts its entries by what they are compared with, and later ones are a few look-ups:
+    A client may give a node tens of thousands of entries, and one small multiRead asks for a
+    thousand checks of them. So the first check of a list sorts its entries by what they are
+    compared with, and later ones are a few look-ups:
 
         world:anyone            one number, the permissions of everyone
         ip:address/bits         for each number of bits, the permissions by the network's bits
@@ -146,7 +151,9 @@ class AccessList(tuple[ACL, ...]):  # noqa: SLOT001  # a tuple has no slots, and
         return self._hash
 
     def allows(self, perms: int, ids: Iterable[Id]) -> bool:
-        """Whether the entries give one of the identities one of ``perms``; the super user has all."""
+        """Whether the entries give one of the identities one of ``perms``.
+
+        The super user has all."""
         rights = self._rights
         if rights is None:
             rights = self._rights = _Rights(self)
@@ -223,7 +230,8 @@ def _parsed_address(text: str) -> _Address | None:
 
 
 def parse_network(text: str) -> tuple[int, int, int]:
-    """The version of IP of ``address/bits``, the first bits as a number, and the number of bits after them.
+    """The version of IP of ``address/bits``, the first bits as a number, and the
+    number of bits after them.
 
     Raises `ValueError`, also for a mask in the place of the bits, as in ZooKeeper.
     """
@@ -260,7 +268,9 @@ def require(acl: Sequence[ACL], perms: int, ids: Iterable[Id], path: str) -> Non
 
 
 def is_allowed(acl: Sequence[ACL], perms: int, ids: Iterable[Id]) -> bool:
-    """Whether the list gives one of the identities one of ``perms``; an empty list, and the super user, have all."""
+    """Whether the list gives one of the identities one of ``perms``.
+
+    An empty list, and the super user, have all."""
     if not acl or acl is OPEN_ACL:
         return True
     return (acl if isinstance(acl, AccessList) else AccessList(acl)).allows(perms, ids)
@@ -269,10 +279,11 @@ def is_allowed(acl: Sequence[ACL], perms: int, ids: Iterable[Id]) -> bool:
 def checked_acl(acl: Sequence[ACL] | None, ids: Iterable[Id], path: str, schemes: frozenset[str]) -> Sequence[ACL]:
     """The list for a node: without doubles, ``auth`` replaced by the connection's identities.
 
-    INVALID_ACL for an empty list, an unknown scheme, an id that its scheme does not allow, ``auth`` without identity,
-    ``auth`` so often that it stands for more than 10,000 entries, and more than 1,000 entries for addresses.
-    A null is answered as Apache's server does: INVALID_ACL for a scheme, MARSHALLING_ERROR for an id, except that the
-    id of ``auth`` has no meaning and may be null.
+    INVALID_ACL for an empty list, an unknown scheme, an id that its scheme does not allow,
+    ``auth`` without identity, ``auth`` so often that it stands for more than 10,000 entries, and
+    more than 1,000 entries for addresses. A null is answered as Apache's server does:
+    INVALID_ACL for a scheme, MARSHALLING_ERROR for an id, except that the id of ``auth`` has no
+    meaning and may be null.
     """
     if acl is not None and len(acl) == 1 and acl[0] == OPEN_ACL[0]:
         return acl
@@ -302,7 +313,9 @@ def checked_acl(acl: Sequence[ACL] | None, ids: Iterable[Id], path: str, schemes
 
 
 def _distinct(acl: Sequence[ACL], path: str) -> Sequence[ACL]:
-    """The entries without doubles. Apache's server fails to compare a null with the entries before it."""
+    """The entries without doubles.
+
+    Apache's server fails to compare a null with the entries before it."""
     distinct: dict[ACL, None] = {}
     before: set[tuple[int, str | None]] = set()
     """the permissions of the entries so far, with the scheme and with None for any"""

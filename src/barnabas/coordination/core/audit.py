@@ -1,10 +1,12 @@
 """The audit log: a line for each write of a client, with who asked for it and whether it happened.
 
-    session=0x1000  user=10.0.0.7,bob  ip=10.0.0.7  operation=create  znode=/a  znode_type=persistent  result=success
+    session=0x1000  user=10.0.0.7,bob  ip=10.0.0.7  operation=create  znode=/a
+    znode_type=persistent  result=success
 
-What the server does itself (ephemerals of a session that ends, its own start and stop) has the server's user. Fields are
-tab-separated. A write of several parts has a line for each if it succeeds, and one line otherwise. Hashes of passwords in ACLs
-are not shown, and what is no printable character is escaped, so that a client cannot forge lines.
+What the server does itself (ephemerals of a session that ends, its own start and stop) has the
+server's user. Fields are tab-separated. A write of several parts has a line for each if it
+succeeds, and one line otherwise. Hashes of passwords in ACLs are not shown, and what is no
+printable character is escaped, so that a client cannot forge lines.
 
 In ZooKeeper: ZKAuditProvider, AuditHelper and AuditEvent.
 """
@@ -56,8 +58,8 @@ class _Entry(NamedTuple):
 class AuditLog:
     """Pairs requests with their answers, and writes the lines.
 
-    The answers of a connection come in the order of its requests, so a queue pairs them: the client chooses the xids, and may use
-    one twice. A request is decoded when its answer is known.
+    The answers of a connection come in the order of its requests, so a queue pairs them: the client
+    chooses the xids, and may use one twice. A request is decoded when its answer is known.
     """
 
     def __init__(self, write: Callable[[str], None], server_user: str) -> None:
@@ -93,7 +95,8 @@ class AuditLog:
             self._failed(client, *self._pending[client].pop())
 
     def disconnected(self, client: ServerConnection) -> None:
-        """The connection is closed: what becomes of its last requests is not known to it, and is written as invoked."""
+        """The connection is closed: what becomes of its last requests is not known to it,
+        and is written as invoked."""
         for opcode, data in self._pending.pop(client, ()):
             for entry in _entries(opcode, data):
                 if entry is not None:
@@ -164,7 +167,8 @@ _FAILED_MULTI = _Entry("multiOperation", "")
 
 
 def _entries(opcode: int, data: bytes) -> list[_Entry | None]:
-    """What the parts of a request ask for: None for a check; nothing for a request that cannot be decoded."""
+    """What the parts of a request ask for: None for a check; nothing for a request
+    that cannot be decoded."""
     try:
         if opcode == OpCode.MULTI:
             return [_entry(part, request) for part, request in decode_multi_request(data, _BODY_OFFSET)]

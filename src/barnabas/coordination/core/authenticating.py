@@ -21,7 +21,8 @@ _MAX_IDENTITIES = 100
 
 
 def may_request(client: ServerConnection, header: RequestHeader, rules: AccessRules) -> bool:
-    """Whether the client has authenticated, or is about to; else it gets the reason, and its connection is closed."""
+    """Whether the client has authenticated, or is about to; else it gets the reason, and
+    its connection is closed."""
     if header.type in (OpCode.AUTH, OpCode.SASL) or rules.is_authenticated(client.ids):
         return True
     logger.warning(
@@ -37,7 +38,9 @@ def may_request(client: ServerConnection, header: RequestHeader, rules: AccessRu
 def authenticate_client(
     client: ServerConnection, xid: int, packet: AuthPacket, rules: AccessRules, statistics: Statistics
 ) -> None:
-    """Add the identities that an auth packet proves; the connection of a client that proves none is closed."""
+    """Add the identities that an auth packet proves.
+
+    The connection of a client that proves none is closed."""
     try:
         if len(client.ids) >= _MAX_IDENTITIES:
             raise KeeperError(ErrorCode.AUTH_FAILED)
@@ -55,7 +58,9 @@ def authenticate_client(
 def step_sasl(
     client: ServerConnection, xid: int, request: GetSASLRequest, rules: AccessRules, statistics: Statistics
 ) -> None:
-    """One step of an authentication. A client may repeat it, with a mechanism of its own each time."""
+    """One step of an authentication.
+
+    A client may repeat it, with a mechanism of its own each time."""
     if rules.new_sasl_server is None:
         client.transport.send(encode_reply(xid, 0, ErrorCode.OK, SetSASLResponse(None)))
         return

@@ -1,8 +1,11 @@
 """What a transaction changes, as a value: ZooKeeper's ChangeRecord, with what watches and the
 answer need of it.
 
-    decide(...) ──> Change ──> staged, logged, acknowledged ──> apply(tree, change) ──> watches, figures, answer
-    replay(...) ──> Change ─────────────────────────────────────────┘         (from a log, or from the leader)
+    decide(...) ──> Change ──> staged, logged, acknowledged ──┐
+                                                              ├──> apply(tree, change)
+    replay(...) ──> Change ───────────────────────────────────┘      ──> watches, figures, answer
+
+`replay` reads a log, or gets its transactions from the leader.
 
 An operation decides a change once, or reads it from a transaction, and applies it. All else follows
 from the change: the transaction's record, the events, the figures and the answer.

@@ -63,7 +63,8 @@ class ClientReplies:
         self._sliced = SlicedReads(self._answer_sliced)
 
     def receive(self, client: ServerConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int) -> None:
-        """Answer a request that changes nothing, once the writes before it on its connection are committed."""
+        """Answer a request that changes nothing, once the writes before it on its
+        connection are committed."""
         if self._limits.auditor is not None and operation.opcode is OpCode.ERROR:
             self._limits.auditor.refused(client)
         if operation.is_sliced:
@@ -157,7 +158,8 @@ class ClientReplies:
         (send or client.transport.send)(frame)
 
     def throttle(self, client: ServerConnection) -> None:
-        """Above the global limit take no more from this client until it has no request outstanding, or the load ends.
+        """Above the global limit take no more from this client until it has no request
+        outstanding, or the load ends.
 
         This is ZooKeeperServer.shouldThrottle: each client goes on, with one request at a time.
         """

@@ -1,8 +1,9 @@
 """How much is committed in one piece: between two pieces others have their turn.
 
-One sync, or one acknowledgement of a quorum, may cover thousands of transactions, and one transaction thousands of changes. They
-are committed some at a time until a slice is over, which is some milliseconds long; then all others are served. A transaction is
-applied as a whole. What is not committed yet is, for everyone, as if its acknowledgement had not come.
+One sync, or one acknowledgement of a quorum, may cover thousands of transactions, and one
+transaction thousands of changes. They are committed some at a time until a slice is over, which is
+some milliseconds long; then all others are served. A transaction is applied as a whole. What is not
+committed yet is, for everyone, as if its acknowledgement had not come.
 
 ZooKeeper has no counterpart: its CommitProcessor has a thread.
 """
@@ -41,8 +42,8 @@ class CommitTurn:
         """Whether `next_piece` has said so."""
 
     def next_piece(self, transactions: Iterable[bytes | bytearray]) -> int:
-        """How many of these transactions are committed in one piece, at least one of the first that a turn gets; 0 if others have
-        their turn before any."""
+        """How many of these transactions are committed in one piece, at least one of the first that
+        a turn gets; 0 if others have their turn before any."""
         count = work = 0
         for transaction in transactions:
             changes = max(1, len(transaction) // _CHANGE_BYTES) if transaction[_TYPE] in _OF_MANY_CHANGES else 1
@@ -65,8 +66,9 @@ class CommitTurns:
     def __init__(
         self, time_slice: Callable[[], Callable[[], bool]], soon: Callable[[Callable[[], None]], object]
     ) -> None:
-        """``time_slice`` begins a slice, and returns what says whether it is over. ``soon`` calls a function when others have had
-        their turn."""
+        """``time_slice`` begins a slice, and returns what says whether it is over.
+
+        ``soon`` calls a function when others have had their turn."""
         self.soon = soon
         self.most = _MOST
         """Changes in a piece."""
@@ -78,7 +80,8 @@ class CommitTurns:
 
 
 def pieces(left: deque[Logged], turns: CommitTurns) -> Iterator[list[Logged] | None]:
-    """Take what is left, piece by piece, and None where others may have their turn, as at the end."""
+    """Take what is left, piece by piece, and None where others may have their turn,
+    as at the end."""
     while left:
         turn = turns.begin()
         while count := turn.next_piece(payload for _, payload in left):

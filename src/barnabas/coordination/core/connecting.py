@@ -1,9 +1,12 @@
 """The first request of a connection: a client wants a session, or goes on with the one that it has.
 
-    no session id    a new session: of this server alone if sessions are local, otherwise created for everyone
-    a session id     taken over from its earlier connection; a learner asks its leader whether the session is alive
-    read-only        taken as it comes, if the client accepts a server without a quorum. A session that the ensemble knows
-                     is refused: only a leader keeps it alive, so its client must find a server with a quorum
+    no session id    a new session: of this server alone if sessions are local,
+                     otherwise created for everyone
+    a session id     taken over from its earlier connection; a learner asks its leader
+                     whether the session is alive
+    read-only        taken as it comes, if the client accepts a server without a quorum. A session
+                     that the ensemble knows is refused: only a leader keeps it alive, so its client
+                     must find a server with a quorum
 
 In ZooKeeper: ZooKeeperServer.processConnectRequest, reopenSession and finishSessionInit.
 """

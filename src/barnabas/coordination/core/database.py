@@ -106,7 +106,8 @@ class Database:
         try:
             change = again(tree, stamp, values)
         except KeeperError as error:
-            # The snapshot was taken while the server went on and holds this transaction's effect already.
+            # The snapshot was taken while the server went on and holds this
+            # transaction's effect already.
             change = refused_change(error.code)
         self.install(change, zxid)
         if digest is not None and (digest - tree.digest_sum) & _DIGEST_MASK and zxid >= self.exact_from_zxid:

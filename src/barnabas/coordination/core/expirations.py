@@ -1,7 +1,8 @@
 """What ends because its time is over: sessions, and container and TTL nodes.
 
-Thousands of them may be due at once, as the sessions of clients behind a link that fails. So they are only found here, and
-`Processor.propose_due` proposes their ends one at a time: the edge serves clients between two slices of that.
+Thousands of them may be due at once, as the sessions of clients behind a link that fails. So they
+are only found here, and `Processor.propose_due` proposes their ends one at a time: the edge serves
+clients between two slices of that.
 
 A session that is found is closing from that moment on: its client can neither write nor come back.
 
@@ -49,13 +50,16 @@ class Expirations:
         self._sessions += self._tracker.expire(now_ms)
 
     def sweep(self, wall_ms: int, limit: int, never_used_ms: int = 0) -> None:
-        """Look for up to ``limit`` of the nodes that `Tree.due_containers` names, unless such a look is under way."""
+        """Look for up to ``limit`` of the nodes that `Tree.due_containers` names, unless
+        such a look is under way."""
         if not self._left:
             self._nodes = self._tree.due_containers(wall_ms, never_used_ms)
             self._left = limit
 
     def next(self) -> Session | str | None:
-        """A session to close, or the path of a node to delete. None: there is nothing in this step, see `any`."""
+        """A session to close, or the path of a node to delete.
+
+        None: there is nothing in this step, see `any`."""
         if self._sessions:
             session = self._sessions.popleft()
             self._statistics.expired_sessions += 1

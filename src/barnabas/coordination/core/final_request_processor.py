@@ -2,7 +2,8 @@
 and is answered.
 
     server alone, leader     a proposal ─────┐
-    learner                  a transaction ──┴─> tree ─> figures ─> watches ─> answer ─> the client's reads behind it
+    learner                  a transaction ──┴─> tree ─> figures ─> watches ─> answer
+                                                 ─> the client's reads behind it
 
 Invariants:
 
@@ -166,7 +167,8 @@ class FinalRequestProcessor:
             may_fire = False
             if on_data or on_children:
                 may_fire = not change.path or concerned(change.path, change.parent_path)
-            # What is not one more reply of the same kind comes behind those: it may end the connection.
+            # What is not one more reply of the same kind comes behind those: it may
+            # end the connection.
             if replies and (
                 may_fire
                 or (client is not None and (reply is None or client is not answered or since_ms != answered_since_ms))

@@ -1,6 +1,8 @@
-"""Requests on their way between a learner and its leader: which ones go together, and what the leader makes of one.
+"""Requests on their way between a learner and its leader: which ones go together, and what
+the leader makes of one.
 
-In ZooKeeper: FollowerRequestProcessor, and the part of `LeaderRequestProcessor` and `PrepRequestProcessor` that looks at sessions.
+In ZooKeeper: FollowerRequestProcessor, and the part of `LeaderRequestProcessor` and
+`PrepRequestProcessor` that looks at sessions.
 """
 
 import logging
@@ -30,7 +32,8 @@ _USUAL = frozenset(JUTE_INT.pack(opcode) for opcode in WRITES if opcode not in I
 
 
 def usual_writes(frames: Sequence[bytes], start: int, most: int) -> list[bytes]:
-    """The frames from ``start`` on that are writes of clients, up to another one, and at most so many."""
+    """The frames from ``start`` on that are writes of clients, up to another one,
+    and at most so many."""
     found: list[bytes] = []
     for frame in islice(frames, start, start + most):
         if len(frame) < REQUEST_HEADER.size or frame[4:8] not in _USUAL:
@@ -71,13 +74,15 @@ def admit(
         logger.info("Refusing a forwarded request of type %d: %s", opcode, error)
     session = tracker.live(session_id)
     if session is None:
-        # A session that is unknown here may be local on the learner; then it may do all but own an ephemeral node.
+        # A session that is unknown here may be local on the learner; then it may do all
+        # but own an ephemeral node.
         if limits.local_sessions is None or creates_ephemeral(opcode, request.body, limits.max_multi_operations):
             operation = EXPIRED
     else:
         tracker.touch(session, now_ms)
         if session.owner is None:
             session.owner = owner
-        elif session.owner is not owner and opcode != OpCode.CLOSE_SESSION:  # its client may end it from anywhere
+        elif session.owner is not owner and opcode != OpCode.CLOSE_SESSION:
+            # Its client may end it from anywhere.
             operation = MOVED
     return operation, values

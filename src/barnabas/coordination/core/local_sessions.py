@@ -1,8 +1,10 @@
-"""Local sessions: those that one server of an ensemble keeps to itself, without a transaction (localSessionsEnabled).
+"""Local sessions: those that one server of an ensemble keeps to itself, without a
+transaction (localSessionsEnabled).
 
-A local session costs the ensemble no write when it begins and ends. It can read, write and watch; it cannot own ephemeral
-nodes. With localSessionsUpgradingEnabled the first ephemeral node makes it a global session, under the same id; without,
-its creation is refused. A local session does not move to another server: there it has expired.
+A local session costs the ensemble no write when it begins and ends. It can read, write and watch;
+it cannot own ephemeral nodes. With localSessionsUpgradingEnabled the first ephemeral node makes it
+a global session, under the same id; without, its creation is refused. A local session does not move
+to another server: there it has expired.
 
 In ZooKeeper: `LocalSessionTracker` and `UpgradeableSessionTracker`.
 """
@@ -22,7 +24,8 @@ _MODES = {mode.value: mode for mode in CreateMode}
 
 @dataclass(frozen=True, slots=True)
 class LocalSessions:
-    """Whether sessions are local at first: the unit of their timeouts, and whether they may become global."""
+    """Whether sessions are local at first: the unit of their timeouts, and whether
+    they may become global."""
 
     tick_ms: int
     may_upgrade: bool
@@ -46,7 +49,8 @@ def _is_ephemeral(request: object) -> bool:
 
 
 class UpgradeableSessionTracker:
-    """The global sessions, which another tracker knows, and beside them the local ones of this server.
+    """The global sessions, which another tracker knows, and beside them the local
+    ones of this server.
 
     ``sessions`` has both.
     """
@@ -68,7 +72,8 @@ class UpgradeableSessionTracker:
         return session_id in self._local.sessions
 
     def takes_part(self, session_id: int, opcode: int, body: bytes, max_parts: int | None) -> bool:
-        """Whether a write is more than the session's being local allows: its end, or its first ephemeral node."""
+        """Whether a write is more than the session's being local allows: its end, or
+        its first ephemeral node."""
         return session_id in self._local.sessions and (
             opcode == OpCode.CLOSE_SESSION or creates_ephemeral(opcode, body, max_parts)
         )

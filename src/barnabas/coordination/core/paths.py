@@ -1,4 +1,5 @@
-"""The names of nodes: absolute, ``/`` between the parts, no ``.`` or ``..``, no control or private characters.
+"""The names of nodes: absolute, ``/`` between the parts, no ``.`` or ``..``, no
+control or private characters.
 
 In ZooKeeper: PathUtils.
 """
@@ -38,7 +39,9 @@ def checked_path(path: str) -> str:
 
 
 def parent_of(path: str) -> str:
-    """The path above; BAD_ARGUMENTS for a path without a slash or with a NUL. `checked_path` checks the other rules."""
+    """The path above; BAD_ARGUMENTS for a path without a slash or with a NUL.
+
+    `checked_path` checks the other rules."""
     slash = path.rfind("/")
     if slash == -1 or "\0" in path:
         raise KeeperError(ErrorCode.BAD_ARGUMENTS, path)

@@ -50,7 +50,9 @@ class PrepRequestProcessor:
         self._metrics = metrics
 
     def staging(self, session_id: int, ids: list[Id], wall_ms: int) -> Staging:
-        """What requests of a session are decided on, that came together; valid until the next call."""
+        """What requests of a session are decided on, that came together.
+
+        Valid until the next call."""
         staging = self._staging
         staging.ids = ids
         staging.stamp.session_id = session_id

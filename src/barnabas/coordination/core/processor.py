@@ -4,8 +4,8 @@ FinalRequestProcessor.
 SyncRequestProcessor, which stands between them in ZooKeeper, is the edge's part
 (`barnabas.coordination.server.server`).
 
-    receive ── write ──> decide and stage ──> unlogged ──(edge: log, sync)──> commit ──> watches ──> reply
-       └────── read ───> answered from the committed tree ───────────────────────────────────────> reply
+    receive ─ write ─> decide and stage ─> unlogged ─(edge: log, sync)─> commit ─> watches ─> reply
+       └───── read ──> answered from the committed tree ────────────────────────────────────> reply
 
 Invariants:
 

@@ -1,18 +1,20 @@
-"""Counts nodes and bytes below paths that have a quota, and refuses writes beyond hard limits: ZooKeeper's `Quotas` and
-`StatsTrack`.
+"""Counts nodes and bytes below paths that have a quota, and refuses writes beyond hard limits:
+ZooKeeper's `Quotas` and `StatsTrack`.
 
 A quota for ``/a`` is the node ``/zookeeper/quota/a/zookeeper_limits``, made by clients:
 
     count=LIMIT,bytes=LIMIT[=;byteHardLimit=LIMIT][;countHardLimit=LIMIT]      -1 is no limit
 
-Beside it ``zookeeper_stats`` holds what is used, kept by every server for itself: it changes without a transaction, a
-version or a digest. With enforceQuota a write beyond a hard limit is refused, and one beyond a soft limit is logged.
-Without it usage is only counted. As in ZooKeeper:
+Beside it ``zookeeper_stats`` holds what is used, kept by every server for itself: it changes
+without a transaction, a version or a digest. With enforceQuota a write beyond a hard limit is
+refused, and one beyond a soft limit is logged. Without it usage is only counted. As in ZooKeeper:
 
-- Usage is that of the committed tree: writes that are on their way together, and the parts of a multi, may exceed a limit.
-- Limits that cannot be read refuse each creation and setData below them with MARSHALLING_ERROR. So does usage that
-  cannot be read, where a limit needs it.
-- A limit that is exceeded already also refuses a setData that shrinks the data but stays above the limit.
+- Usage is that of the committed tree: writes that are on their way together, and the parts of a
+  multi, may exceed a limit.
+- Limits that cannot be read refuse each creation and setData below them with MARSHALLING_ERROR. So
+  does usage that cannot be read, where a limit needs it.
+- A limit that is exceeded already also refuses a setData that shrinks the data but
+  stays above the limit.
 
 Usage that cannot be read is not changed by later writes; a ZooKeeper server stops there.
 """
@@ -54,7 +56,9 @@ def _long(text: str) -> int:
 
 
 def _parse(data: bytes | None) -> dict[str, int]:
-    """The fields of a limits or stats node. Raises `ValueError` where StatsTrack cannot read it, and for too much data."""
+    """The fields of a limits or stats node.
+
+    Raises `ValueError` where StatsTrack cannot read it, and for too much data."""
     if data is None:
         raise ValueError("there is no data")
     if len(data) > _MAX_BYTES:
@@ -151,7 +155,8 @@ class Quotas:
             _set_usage(nodes, limited, used)
 
     def check(self, nodes: dict[str, DataNode], path: str, bytes_more: int, count_more: int) -> None:
-        """QUOTA_EXCEEDED for a write at ``path`` that would exceed a hard limit: ZooKeeperServer.checkQuota."""
+        """QUOTA_EXCEEDED for a write at ``path`` that would exceed a hard limit:
+        ZooKeeperServer.checkQuota."""
         limited = self._limit_above(path)
         node = nodes.get(f"{QUOTA_PATH}{limited}/{_LIMITS}") if limited is not None else None
         if limited is None or node is None:
@@ -178,7 +183,8 @@ class Quotas:
                 raise KeeperError(ErrorCode.QUOTA_EXCEEDED, limited)
 
     def figures(self, nodes: dict[str, DataNode]) -> dict[str, int]:
-        """Limits and usage by namespace, and how many writes were refused, by the names of ``mntr``."""
+        """Limits and usage by namespace, and how many writes were refused, by the
+        names of ``mntr``."""
         found: Counter[str] = Counter()
         for limited in sorted(self.limited):
             namespace = _namespace(limited)

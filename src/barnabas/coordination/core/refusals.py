@@ -26,7 +26,8 @@ EPHEMERAL_ON_LOCAL = ReadOperation(OpCode.ERROR, None, _refuse_ephemeral)
 CLOSE_LOCAL = ReadOperation(OpCode.CLOSE_SESSION, None, lambda _reading, _request: None)
 """The end of a local session: answered in its turn, without a transaction."""
 UNREADABLE = ReadOperation(OpCode.ERROR, None, _refuse)
-"""Takes the place of a multi that cannot be read: it is answered with an error in its turn, without a zxid."""
+"""Takes the place of a multi that cannot be read: it is answered with an error in
+its turn, without a zxid."""
 
 
 def _refusing(code: ErrorCode) -> WriteOperation:

@@ -1,11 +1,12 @@
 """Sessions, their timeouts and their passwords: ZooKeeper's SessionTrackerImpl and ExpiryQueue.
 
-Sessions expire by buckets of one tick: a session whose client sent something at ``now`` is in the bucket of the first
-tick after ``now + timeout``. Each request moves it to a later bucket; when a bucket's time has come, its sessions
-expire. So a session never expires early, expires at most one tick late, and a request costs next to nothing.
+Sessions expire by buckets of one tick: a session whose client sent something at ``now`` is in the
+bucket of the first tick after ``now + timeout``. Each request moves it to a later bucket; when a
+bucket's time has come, its sessions expire. So a session never expires early, expires at most one
+tick late, and a request costs next to nothing.
 
-A session's password is derived from its id as Apache's servers do it. So every server of an ensemble accepts it, and
-so do Apache's server and ours on the same data.
+A session's password is derived from its id as Apache's servers do it. So every server of an
+ensemble accepts it, and so do Apache's server and ours on the same data.
 """
 
 from barnabas.base.errors import BarnabasError
@@ -27,7 +28,8 @@ _LCG_MASK = (1 << 48) - 1
 
 
 def _java_random_bytes(seed: int, count: int) -> bytes:
-    """The bytes of ``java.util.Random(seed).nextBytes``: its linear congruential generator, little-endian ints."""
+    """The bytes of ``java.util.Random(seed).nextBytes``: its linear congruential
+    generator, little-endian ints."""
     state = (seed ^ 0x5DEECE66D) & _LCG_MASK
     out = bytearray()
     while len(out) < count:
@@ -42,7 +44,8 @@ def session_password(session_id: int) -> bytes:
 
 
 def first_session_id(server_id: int, wall_ms: int) -> int:
-    """Where a server begins to count sessions: its id in the highest byte, then the time, so that ids are unique."""
+    """Where a server begins to count sessions: its id in the highest byte, then the
+    time, so that ids are unique."""
     if not 0 <= server_id <= MAX_SERVER_ID:
         raise BarnabasError(f"server id {server_id} is not between 0 and {MAX_SERVER_ID}")
     value = (server_id << 56) | (wall_ms << 24 & (1 << 64) - 1) >> 8
@@ -98,7 +101,8 @@ class SessionTracker:
 
     def touch(self, session: Session, now_ms: int) -> None:
         """The session's client has sent something: its timeout begins again."""
-        expires_ms = ((now_ms + session.timeout_ms) // self._tick_ms + 1) * self._tick_ms  # as `_bucket`: the hot path
+        # As `_bucket`: the hot path.
+        expires_ms = ((now_ms + session.timeout_ms) // self._tick_ms + 1) * self._tick_ms
         if expires_ms <= session.expires_ms or session.is_closing:
             return
         bucket = self._buckets.get(session.expires_ms)
@@ -137,7 +141,8 @@ class SessionTracker:
 
 
 class LearnerSessionTracker:
-    """All sessions, as a learner knows them: it reports which of them sent something, and its leader decides which expire.
+    """All sessions, as a learner knows them: it reports which of them sent something, and its
+    leader decides which expire.
 
     In ZooKeeper: LearnerSessionTracker.
     """
@@ -172,7 +177,8 @@ class LearnerSessionTracker:
         self._touched[session.id] = session.timeout_ms
 
     def take_touched(self) -> dict[int, int]:
-        """The sessions whose clients sent something since the last call, with their timeouts in ms."""
+        """The sessions whose clients sent something since the last call, with their
+        timeouts in ms."""
         touched, self._touched = self._touched, {}
         return touched
 

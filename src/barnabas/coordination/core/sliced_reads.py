@@ -1,12 +1,13 @@
 """Reads that take long, in slices: other clients are served between two of them.
 
-Some reads are under way at a time, and get one slice in each turn of the event loop, one after the other; the others follow in
-order, while there is room for their replies. So not all replies of very many clients are in memory together. A short read is
-over with its first slice, at once if no other is under way. A closed connection ends its read.
+Some reads are under way at a time, and get one slice in each turn of the event loop, one after the
+other; the others follow in order, while there is room for their replies. So not all replies of very
+many clients are in memory together. A short read is over with its first slice, at once if no other
+is under way. A closed connection ends its read.
 
-A read that looked at the tree at its begin, and only encodes, keeps its place among what its client gets: events and replies
-that come meanwhile wait behind it (`RepliesBehind`). They belong to later zxids, and a client library has the read's watch only
-when it has the reply.
+A read that looked at the tree at its begin, and only encodes, keeps its place among what its client
+gets: events and replies that come meanwhile wait behind it (`RepliesBehind`). They belong to later
+zxids, and a client library has the read's watch only when it has the reply.
 
 In ZooKeeper: the worker threads of `CommitProcessor`.
 """
@@ -113,7 +114,8 @@ class SlicedRead:
             self.is_over, self.body = True, end.value
 
     def keep_place(self) -> None:
-        """Have all else that the client gets wait for the reply, and take no more requests meanwhile."""
+        """Have all else that the client gets wait for the reply, and take no more
+        requests meanwhile."""
         self.client.transport.hold()
         self.client.transport = self.behind = RepliesBehind(self.client.transport)
 

@@ -1,8 +1,8 @@
 """Packets, latencies and other figures of a server or a connection: ZooKeeper's ServerStats,
 AvgMinMaxCounter and AvgMinMaxPercentileCounter.
 
-Times are whole milliseconds, so a list that counts each of them is exact, and costs less than a sample: percentiles are
-computed when someone asks.
+Times are whole milliseconds, so a list that counts each of them is exact, and costs less than a
+sample: percentiles are computed when someone asks.
 """
 
 import struct
@@ -52,7 +52,9 @@ class Summary:
 
 
 class Distribution:
-    """Times in ms with their percentiles: exact below 1,024 ms; above, at most 0.2 % too low. Minimum and maximum are exact."""
+    """Times in ms with their percentiles: exact below 1,024 ms; above, at most 0.2 % too low.
+
+    Minimum and maximum are exact."""
 
     __slots__ = ("_counts", "_long", "_long_greatest", "_long_least", "_long_total")
 
@@ -62,7 +64,9 @@ class Distribution:
         self._long_least = self._long_greatest = self._long_total = 0
 
     def add(self, value_ms: int, count: int = 1) -> None:
-        """Count equal measurements; those below zero, which clocks of two machines can give, are none."""
+        """Count equal measurements.
+
+        Those below zero, which clocks of two machines can give, are none."""
         if 0 <= value_ms < _EXACT_MS:
             self._counts[value_ms] += count
         elif value_ms > 0:
@@ -142,7 +146,8 @@ class Statistics:
         self.expired_sessions = 0
         self.reconnections = 0
         """Requests to go on with a session."""
-        self.trace_mask = DEFAULT_TRACE_MASK  # kept and shown; there are no trace lines that it could select
+        # Kept and shown; there are no trace lines that it could select.
+        self.trace_mask = DEFAULT_TRACE_MASK
         self.reset()
 
     def reset(self) -> None:

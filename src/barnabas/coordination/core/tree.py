@@ -217,7 +217,8 @@ class Tree:
             self.digest_sum += node.digest - old.digest
             grown = data_bytes - len(old.data or b"")
             self.data_bytes += grown
-        if self.quotas.limited and (old is None or node.mzxid != old.mzxid):  # not for new children or a new ACL
+        # Not for new children or a new ACL.
+        if self.quotas.limited and (old is None or node.mzxid != old.mzxid):
             self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
 
     def put_child(self, path: str, node: DataNode, parent_path: str, parent: DataNode) -> None:
@@ -471,7 +472,8 @@ class Staged:
 
     def ephemerals_of(self, session_id: int) -> dict[str, None]:
         paths, changed = self._tree.ephemerals_of(session_id), self._changes
-        paths.update(dict.fromkeys(self._owned.get(session_id, ())))  # a node belongs to its creator for ever
+        # A node belongs to its creator for ever.
+        paths.update(dict.fromkeys(self._owned.get(session_id, ())))
         if changed.keys().isdisjoint(paths):
             return paths
         return {path: None for path in paths if path not in changed or _owner_of(self.get(path)) == session_id}

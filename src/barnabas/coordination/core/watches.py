@@ -1,12 +1,14 @@
 """Watches by path and by client: ZooKeeper's WatchManager.
 
-There are two kinds: data watches (set by exists and getData) fire when the node is created, deleted or gets new data;
-child watches (set by getChildren) fire when the node is deleted or its children change. A watch is removed when it has
-fired, unless it is persistent (then it is of both kinds). A recursive watch also fires for all nodes below its path,
-except with NODE_CHILDREN_CHANGED, which the children's own events make redundant.
+There are two kinds: data watches (set by exists and getData) fire when the node is created, deleted
+or gets new data; child watches (set by getChildren) fire when the node is deleted or its children
+change. A watch is removed when it has fired, unless it is persistent (then it is of both kinds). A
+recursive watch also fires for all nodes below its path, except with NODE_CHILDREN_CHANGED, which
+the children's own events make redundant.
 
-A watcher receives an event once, even if several of its watches match. The processor fires watches when it commits the
-transaction, before any later reply: a client receives the event before it can see the change.
+A watcher receives an event once, even if several of its watches match. The processor fires
+watches when it commits the transaction, before any later reply: a client receives the event
+before it can see the change.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,7 +48,8 @@ _MODES = {
     WatcherType.PERSISTENT: WatchMode.PERSISTENT,
     WatcherType.PERSISTENT_RECURSIVE: WatchMode.RECURSIVE,
 }
-"""Which watches a kind means; None for all. Before ZooKeeper 3.9, the first two also meant persistent watches."""
+"""Which watches a kind means; None for all. Before ZooKeeper 3.9, the first two also
+meant persistent watches."""
 
 
 class _Table(Generic[W]):
@@ -115,7 +118,8 @@ class _Table(Generic[W]):
         return before is not None and (mode is None or bool(before & mode))
 
     def fire(self, event_type: EventType, path: str, receivers: dict[W, None]) -> None:
-        """Add the watchers of the event to ``receivers``, and remove their watches for one event."""
+        """Add the watchers of the event to ``receivers``, and remove their watches
+        for one event."""
         watchers = self.by_path.get(path)
         if watchers is not None:
             for watcher, mode in list(watchers.items()):
@@ -195,7 +199,8 @@ class Watches(Generic[W]):
         )
 
     def fire(self, events: Iterable[Event | NodeDeletions]) -> tuple[int, int]:
-        """Notify the watchers of a transaction's events, in order; how many events were sent, and their bytes."""
+        """Notify the watchers of a transaction's events, in order; how many events
+        were sent, and their bytes."""
         data, children = self._data, self._children
         sent = sent_bytes = 0
         on_data, on_children = data.by_path, children.by_path

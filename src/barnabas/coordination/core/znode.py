@@ -1,10 +1,12 @@
 """One node of the tree, as a value: ZooKeeper's DataNode.
 
-A change makes a new `DataNode` and leaves the old one as it was. So a snapshot keeps the nodes of its moment
-while the tree changes, and a transaction can be prepared on top of others that are not committed yet.
+A change makes a new `DataNode` and leaves the old one as it was. So a snapshot keeps the
+nodes of its moment while the tree changes, and a transaction can be prepared on top of others
+that are not committed yet.
 
-A node's digest is the CRC-32 of its path, data and stat; the sum of all (modulo 2**64) is the tree's digest, which
-follows every transaction in the log and ends every snapshot, as in ZooKeeper since 3.6 (DigestCalculator).
+A node's digest is the CRC-32 of its path, data and stat; the sum of all (modulo 2**64) is the
+tree's digest, which follows every transaction in the log and ends every snapshot, as in ZooKeeper
+since 3.6 (DigestCalculator).
 """
 
 import struct
@@ -26,7 +28,8 @@ _INT_SIGN = 1 << 31
 
 
 def owner_of_ttl(ttl_ms: int) -> int:
-    """The ``ephemeral_owner`` of a node that is deleted when it has been empty and unchanged for this long."""
+    """The ``ephemeral_owner`` of a node that is deleted when it has been empty and
+    unchanged for this long."""
     return _TTL_OWNER | ttl_ms
 
 
@@ -54,7 +57,9 @@ def _digest(path: str, data: bytes | None, stat: bytes) -> int:
 
 @dataclass(slots=True, eq=False, repr=False)
 class DataNode:
-    """Data, access control list, and the fields of a `Stat`. ``cversion`` counts the creations of children."""
+    """Data, access control list, and the fields of a `Stat`.
+
+    ``cversion`` counts the creations of children."""
 
     data: bytes | None
     acl: tuple[ACL, ...]
@@ -86,7 +91,9 @@ class DataNode:
         return node
 
     def compute_digest(self, path: str) -> int:
-        """The node's part of the tree's digest; 0 below ``/zookeeper``, where quotas change without transactions."""
+        """The node's part of the tree's digest.
+
+        0 below ``/zookeeper``, where quotas change without transactions."""
         stat = _pack(
             self.czxid,
             self.mzxid,
@@ -170,7 +177,8 @@ class DataNode:
         return ttl_of_owner(self.owner)
 
     def stat(self) -> Stat:
-        """The stat for clients: its cversion counts creations and deletions, its owner is a session or 0."""
+        """The stat for clients: its cversion counts creations and deletions, its
+        owner is a session or 0."""
         data = self.data
         return Stat(
             self.czxid,

@@ -1,22 +1,24 @@
 """The election of a leader as a state machine without I/O: ZooKeeper's `FastLeaderElection`.
 
-A server that looks for a leader proposes itself to all voters, and takes over each better vote that it hears of. When a
-quorum has the same vote, it waits a moment for a better one, and the election is over. Rounds keep elections apart: votes
-of an older round do not count, and a newer one begins the count again. A server that comes late, while the others have a
-leader, asks them; it follows when a quorum follows the same leader and that leader says so itself.
+A server that looks for a leader proposes itself to all voters, and takes over each better vote that
+it hears of. When a quorum has the same vote, it waits a moment for a better one, and the election
+is over. Rounds keep elections apart: votes of an older round do not count, and a newer one begins
+the count again. A server that comes late, while the others have a leader, asks them; it follows
+when a quorum follows the same leader and that leader says so itself.
 
      look ──> LOOKING ──quorum──> LEADING, if the vote is for this server
                  ^                FOLLOWING, or OBSERVING without a vote
                  └──── look ──────────┘
 
-Each method takes the time and returns effects: notifications to send, and at most one `Elected`. `wakes_at_ms` says when
-`tick` is due.
+Each method takes the time and returns effects: notifications to send, and at most one `Elected`.
+`wakes_at_ms` says when `tick` is due.
 
 Invariants:
 
 - In one round a server's vote never gets worse.
 - An `Elected` names a server for which a quorum voted in that round, as far as this server heard.
-- In any state, a server that looks for a leader gets an answer, but for one without a vote from another one.
+- In any state, a server that looks for a leader gets an answer, but for one without
+  a vote from another one.
 """
 
 import logging
@@ -61,8 +63,8 @@ class Elected:
 class NewerConfiguration:
     """Another member has a newer configuration, which is used from now on.
 
-    Without ``reconfigEnabled`` it differs in the version alone: Apache ZooKeeper's servers count versions when it is set
-    there, and refuse leaders with an older one.
+    Without ``reconfigEnabled`` it differs in the version alone: Apache ZooKeeper's servers count
+    versions when it is set there, and refuse leaders with an older one.
     """
 
     configuration: QuorumConfiguration
@@ -127,14 +129,17 @@ class FastLeaderElection:
         self._max_interval_ms = max(max_interval_ms, min_interval_ms)
         self.state = PeerState.LOOKING
         self.round = 0
-        """The round of the present or the last election; ZooKeeper's logical clock and election epoch."""
+        """The round of the present or the last election; ZooKeeper's logical clock
+        and election epoch."""
         self.vote = NO_VOTE
         """The proposal while LOOKING, afterwards the vote that won."""
         self._last_zxid = 0
         self._current_epoch = 0
         self._ballots: dict[int, Ballot] = {}  # of this round, the own one included
-        self._established: dict[int, Ballot] = {}  # of those that have a leader, whatever their round
-        self._early: dict[int, Notification] = {}  # the last of each voter, from before the first election
+        # Of those that have a leader, whatever their round.
+        self._established: dict[int, Ballot] = {}
+        # The last of each voter, from before the first election.
+        self._early: dict[int, Notification] = {}
         self._interval_ms = min_interval_ms
         self._resend_at_ms: int | None = None
         self._finalize_at_ms: int | None = None
@@ -173,7 +178,9 @@ class FastLeaderElection:
     # What happens
 
     def reconfigure(self, configuration: QuorumConfiguration, following: QuorumConfiguration | None = None) -> None:
-        """Use another configuration from the next election on; ``following`` is proposed and not in force yet."""
+        """Use another configuration from the next election on.
+
+        ``following`` is proposed and not in force yet."""
         self.configuration = configuration
         self._next_configuration = following
         self._configuration_text = configuration.text().encode()
@@ -181,7 +188,8 @@ class FastLeaderElection:
     def look(self, last_zxid: int, current_epoch: int, now_ms: int) -> list[ElectionEffect]:
         """Begin an election: the server has started, or lost its leader, or its followers.
 
-        ``last_zxid`` is that of the last transaction in its log, ``current_epoch`` the last epoch that it has joined.
+        ``last_zxid`` is that of the last transaction in its log, ``current_epoch`` the last
+        epoch that it has joined.
         """
         self._last_zxid, self._current_epoch = last_zxid, current_epoch
         if self.state is not PeerState.LOOKING:
@@ -198,7 +206,8 @@ class FastLeaderElection:
         self._resend_at_ms = self._finalize_at_ms = None
 
     def establish_epoch(self, epoch: int) -> None:
-        """A leader has begun its epoch: the vote is from then on one of members with a leader in this epoch.
+        """A leader has begun its epoch: the vote is from then on one of members with
+        a leader in this epoch.
 
         ZooKeeper's `QuorumPeer.updateElectionVote`.
         """
@@ -206,7 +215,8 @@ class FastLeaderElection:
             self.vote = self.vote._replace(peer_epoch=epoch)
 
     def designate(self, leader_id: int, zxid: int, epoch: int) -> None:
-        """A reconfiguration at ``zxid`` has made this server the leader, or one that it follows: without an election.
+        """A reconfiguration at ``zxid`` has made this server the leader, or one that it
+        follows: without an election.
 
         ZooKeeper's `QuorumPeer.updateVote`.
         """
@@ -224,7 +234,9 @@ class FastLeaderElection:
         return self._send_to_all()
 
     def receive(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
-        """Another server's vote. Raises `MalformedNotificationError` if its configuration cannot be read."""
+        """Another server's vote.
+
+        Raises `MalformedNotificationError` if its configuration cannot be read."""
         adopted = self._adopt(sender, notification, now_ms)
         _log_notification(self.state, sender, notification)
         return adopted + self._receive(sender, notification, now_ms)
@@ -232,7 +244,8 @@ class FastLeaderElection:
     def _receive(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
         voters = self.voters
         if sender not in voters:
-            # Two servers without a vote have nothing to say to each other, and would answer without end.
+            # Two servers without a vote have nothing to say to each other, and would
+            # answer without end.
             return [] if self.is_looking and self.vote == NO_VOTE else self._answer(sender, notification)
         if not self.is_looking:
             if self.state is not PeerState.LOOKING:
@@ -278,8 +291,8 @@ class FastLeaderElection:
         self.vote = vote
         self._finalize_at_ms = None
         if self.my_id in self.voters:
-            # A server that is only in the next configuration counts its own vote, too: that configuration's quorum may need
-            # it.
+            # A server that is only in the next configuration counts its own vote, too: that
+            # configuration's quorum may need it.
             self._ballots[self.my_id] = Ballot(vote, self.round, PeerState.LOOKING)
 
     def _is_better(self, vote: Vote, than: Vote) -> bool:
@@ -298,19 +311,22 @@ class FastLeaderElection:
             self._propose(vote)
             effects += self._send_to_all()
         elif vote < self.vote:
-            effects.append(SendNotification(sender, self.notification()))  # an earlier one may be lost
+            # An earlier one may be lost.
+            effects.append(SendNotification(sender, self.notification()))
         self._ballots[sender] = Ballot(vote, round_number, PeerState.LOOKING)
         return effects + self._count(now_ms)
 
     def _join_round(self, round_number: int, vote: Vote) -> list[ElectionEffect]:
-        """Another server is in a newer round: this server's vote there is the better of its own and that one."""
+        """Another server is in a newer round: this server's vote there is the better
+        of its own and that one."""
         self.round = round_number
         own = self._own_vote()
         self._start_round(vote if self._is_better(vote, own) else own)
         return self._send_to_all()
 
     def _receive_without_vote(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
-        """A server that only the next configuration names as a voter has no vote of its own, and takes over another's.
+        """A server that only the next configuration names as a voter has no vote of its own,
+        and takes over another's.
 
         That configuration's quorum may need it, so the two must meet in one round.
         """
@@ -321,7 +337,8 @@ class FastLeaderElection:
         return [] if self.vote == NO_VOTE else self._answer(sender, notification)
 
     def _count(self, now_ms: int) -> list[ElectionEffect]:
-        """See whether a quorum has this server's vote, and decide at once when no other vote can come."""
+        """See whether a quorum has this server's vote, and decide at once when no
+        other vote can come."""
         mine = Ballot(self.vote, self.round, PeerState.LOOKING)
         if not self._has_quorum(self._ballots, mine):
             self._finalize_at_ms = None
@@ -349,9 +366,10 @@ class FastLeaderElection:
     def _is_established(self, ballots: Mapping[int, Ballot], ballot: Ballot) -> bool:
         """Whether a quorum of the configuration in force follows a leader that leads.
 
-        The quorum of a configuration that is only proposed is not asked for. If that one had been committed, a quorum of the
-        present one would have it in its log, and none of them would have been elected without it. A server that alone
-        knows of such a proposal would otherwise never come back. (Apache ZooKeeper's servers ask for both quorums here.)
+        The quorum of a configuration that is only proposed is not asked for. If that one had been
+        committed, a quorum of the present one would have it in its log, and none of them would have
+        been elected without it. A server that alone knows of such a proposal would otherwise never
+        come back. (Apache ZooKeeper's servers ask for both quorums here.)
         """
         agreeing = _agreeing(ballots, ballot)
         return AckTracker([self.configuration.verifier], agreeing).has_all_quorums() and self._leads(ballots, ballot)
@@ -396,13 +414,16 @@ class FastLeaderElection:
         return [SendNotification(voter, notification) for voter in sorted(self.voters - {self.my_id})]
 
     def _answer(self, sender: int, notification: Notification) -> list[ElectionEffect]:
-        """Answer a server that looks; an answer to any other would be answered again, without end."""
+        """Answer a server that looks.
+
+        An answer to any other would be answered again, without end."""
         if notification.state is not PeerState.LOOKING or sender == self.my_id:
             return []
         return [SendNotification(sender, self.notification())]
 
     def _adopt(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
-        """Take over the newer configuration of a member, and with other members begin the election again."""
+        """Take over the newer configuration of a member, and with other members
+        begin the election again."""
         text = notification.configuration
         if not text or text == self._configuration_text:
             return []
@@ -429,5 +450,6 @@ class FastLeaderElection:
         logger.info("Received version: %x my version: %x", configuration.version, known.version)
         self.reconfigure(configuration, following)
         effects: list[ElectionEffect] = [NewerConfiguration(configuration)]
-        # In the same round: a server that loses its vote by this must not be ahead of those that have one.
+        # In the same round: a server that loses its vote by this must not be ahead
+        # of those that have one.
         return effects if is_same or not self.is_looking else effects + self._begin(now_ms, self.round)

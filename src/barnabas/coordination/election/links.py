@@ -1,18 +1,22 @@
-"""Which connection of the election ports stays, as decisions without I/O: ZooKeeper's `QuorumCnxManager`.
+"""Which connection of the election ports stays, as decisions without I/O:
+ZooKeeper's `QuorumCnxManager`.
 
-Two members need one connection, and both may try to make it. The one that the server with the greater id made stays:
+Two members need one connection, and both may try to make it. The one that the server with
+the greater id made stays:
 
-- A server that connects sends its greeting. If the other's id is greater, it drops the connection at once; the greeting
-  alone says that it wants one.
-- A server that gets the greeting of a smaller id drops that connection, and its old one with that server, which has
-  likely restarted, and connects itself.
+- A server that connects sends its greeting. If the other's id is greater, it drops the connection
+  at once; the greeting alone says that it wants one.
+- A server that gets the greeting of a smaller id drops that connection, and its old one with that
+  server, which has likely restarted, and connects itself.
 - A greeting of a greater id makes its connection the one that stays, in the place of an older one.
 
-A server that the configuration does not name (a stranger) may ask who leads: a server that is to join needs to know. It
-gets the answer, and then the end of the connection. It never takes a member's place, and is not connected to.
+A server that the configuration does not name (a stranger) may ask who leads: a server that is to
+join needs to know. It gets the answer, and then the end of the connection. It never takes a
+member's place, and is not connected to.
 
-For each peer one message is kept, the last that could not be sent; it leaves when there is a connection. A new connection
-without such a message begins with the present vote if there is an election, for the last one may be lost.
+For each peer one message is kept, the last that could not be sent; it leaves when there is a
+connection. A new connection without such a message begins with the present vote if there is an
+election, for the last one may be lost.
 
 A link is a connection as the edge knows it. Methods return what the edge is to do.
 """
@@ -32,7 +36,9 @@ _MAX_STRANGERS = 16
 
 @dataclass(frozen=True, slots=True)
 class ConnectTo:
-    """Connect to a server's election port; ``address`` is that of a server which the configuration does not name."""
+    """Connect to a server's election port.
+
+    ``address`` is that of a server which the configuration does not name."""
 
     peer_id: int
     address: str | None = None
@@ -80,12 +86,14 @@ class Links(Generic[L]):
         *,
         calls_back: bool = False,
     ) -> None:
-        """``greeting`` begins each connection to a member; it is empty where the edge sends it before it authenticates.
+        """``greeting`` begins each connection to a member.
 
-        ``is_member`` says whether a configuration in force, or one to come, names a server.
+        It is empty where the edge sends it before it authenticates. ``is_member`` says whether a
+        configuration in force, or one to come, names a server.
 
-        ``first_words`` returns what to send over a new connection when no message waits. With ``calls_back`` a server that
-        is to join, and has a smaller id, is connected to at the address that it gives.
+        ``first_words`` returns what to send over a new connection when no message waits. With
+        ``calls_back`` a server that is to join, and has a smaller id, is connected to at the
+        address that it gives.
         """
         self._calls_back = calls_back
         self._my_id = my_id
@@ -142,7 +150,8 @@ class Links(Generic[L]):
         self._connecting.discard(peer_id)
 
     def greeted(self, peer_id: int, link: L, address: str = "") -> list[LinkEffect[L]]:
-        """A server has connected and sent its greeting, with the address of its own election port."""
+        """A server has connected and sent its greeting, with the address of its own
+        election port."""
         if peer_id == self._my_id:
             logger.warning(
                 "Another server connects with this server's id %d. Check the file myid of both servers", peer_id
@@ -155,7 +164,9 @@ class Links(Generic[L]):
         return [CloseLink(link), *self._replace(peer_id)]
 
     def _replace(self, peer_id: int, address: str | None = None) -> list[LinkEffect[L]]:
-        """Connect to a server that asks for it; an older connection with it is of no use, for it has likely restarted."""
+        """Connect to a server that asks for it.
+
+        An older connection with it is of no use, for it has likely restarted."""
         old = self.by_peer.pop(peer_id, None)
         effects: list[LinkEffect[L]] = [] if old is None else [CloseLink(old)]
         return effects + self._connect(peer_id, address)

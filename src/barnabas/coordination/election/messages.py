@@ -1,17 +1,22 @@
-"""What members exchange through their election ports, byte for byte as Apache ZooKeeper 3.5 to 3.9 do.
+"""What members exchange through their election ports, byte for byte as Apache
+ZooKeeper 3.5 to 3.9 do.
 
-The connecting server begins with a greeting, then both sides send notifications. All numbers are big-endian:
+The connecting server begins with a greeting, then both sides send notifications. All
+numbers are big-endian:
 
-    greeting      version: int64 (-65536; -65535 with several addresses), server id: int64, length: int32, text of that
-                  length: host:port of its election port, several with a bar between them
-    notification  length: int32, state: int32, leader: int64, zxid: int64, round: int64, peer epoch: int64,
-                  format version: int32 (2), length: int32, text of that length: the configuration
+    greeting      version: int64 (-65536; -65535 with several addresses), server id: int64,
+                  length: int32, text of that length: host:port of its election port, several
+                  with a bar between them
+    notification  length: int32, state: int32, leader: int64, zxid: int64, round: int64, peer
+                  epoch: int64, format version: int32 (2), length: int32, text of that length:
+                  the configuration
 
-Older formats of a notification end after the round (28 bytes), or after the peer epoch (40 bytes with its version). A
-message that breaks these rules ends the connection as soon as its first wrong byte has come; no more is kept than what
-has come.
+Older formats of a notification end after the round (28 bytes), or after the peer epoch (40 bytes
+with its version). A message that breaks these rules ends the connection as soon as its first wrong
+byte has come; no more is kept than what has come.
 
-In ZooKeeper: `QuorumCnxManager.InitialMessage`, `FastLeaderElection.buildMsg` and its `WorkerReceiver`.
+In ZooKeeper: `QuorumCnxManager.InitialMessage`, `FastLeaderElection.buildMsg` and
+its `WorkerReceiver`.
 """
 
 import re
@@ -53,7 +58,8 @@ class MalformedNotificationError(BarnabasError):
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """The first message of the server that connects: who it is, and where its own election port is."""
+    """The first message of the server that connects: who it is, and where its own
+    election port is."""
 
     server_id: int
     addresses: str
@@ -61,7 +67,8 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A server's vote, sent when the vote changes, and as the answer to a server that looks for a leader."""
+    """A server's vote, sent when the vote changes, and as the answer to a server
+    that looks for a leader."""
 
     state: PeerState
     vote: Vote
@@ -97,7 +104,9 @@ class MessageStream:
     __slots__ = ("_data", "_expects_greeting")
 
     def __init__(self, *, expects_greeting: bool) -> None:
-        """The server that accepts a connection expects a greeting; the one that connects gets notifications only."""
+        """The server that accepts a connection expects a greeting.
+
+        The one that connects gets notifications only."""
         self._expects_greeting = expects_greeting
         self._data = bytearray()
 
@@ -133,7 +142,9 @@ class MessageStream:
 
 
 def find_greeting(data: bytearray) -> int | None:
-    """The length of the greeting at the start of ``data``; None until it is whole. Raises `MalformedNotificationError`."""
+    """The length of the greeting at the start of ``data``; None until it is whole.
+
+    Raises `MalformedNotificationError`."""
     greeting, size = _read_greeting(data)
     return size if greeting is not None else None
 

@@ -1,8 +1,9 @@
 """The edge of elections: the election port, the connections to the other members, and the timer.
 
-It carries out what `FastLeaderElection` and `Links` decide. What others can make it hold is bounded: a connection must
-send its greeting within a second, only a limited number may be without one, a message that has
-begun must be whole within a second, and a peer that does not read is cut off.
+It carries out what `FastLeaderElection` and `Links` decide. What others can make it hold is
+bounded: a connection must send its greeting within a second, only a limited number may be
+without one, a message that has begun must be whole within a second, and a peer that does not
+read is cut off.
 
 In ZooKeeper: `QuorumCnxManager`, with its `Listener`, `SendWorker` and `RecvWorker`.
 """
@@ -85,8 +86,9 @@ def _parse_address(text: str) -> HostAndPort | None:
 class ElectionPeers:
     """This server's part in elections, on the running event loop.
 
-    `elect` runs an election; between elections it answers the servers that look for a leader. ``on_configuration`` is
-    called when another member has the same configuration under a newer version.
+    `elect` runs an election; between elections it answers the servers that look for a leader.
+    ``on_configuration`` is called when another member has the same configuration under a
+    newer version.
     """
 
     def __init__(
@@ -173,7 +175,8 @@ class ElectionPeers:
     async def elect(self, last_zxid: int, current_epoch: int) -> int:
         """Run an election to its end; the id of the leader.
 
-        ``last_zxid`` is that of the last transaction in this server's log, ``current_epoch`` the last epoch it has joined.
+        ``last_zxid`` is that of the last transaction in this server's log, ``current_epoch`` the
+        last epoch it has joined.
         """
         now_ms = self._looking_since_ms = self._clock.monotonic_ms()
         elected: asyncio.Future[Elected] = self._loop.create_future()
@@ -186,7 +189,9 @@ class ElectionPeers:
             raise
 
     def establish_epoch(self, epoch: int) -> None:
-        """The leader has begun an epoch, and this server is in it; see `FastLeaderElection.establish_epoch`."""
+        """The leader has begun an epoch, and this server is in it.
+
+        See `FastLeaderElection.establish_epoch`."""
         self.election.establish_epoch(epoch)
 
     def designate(self, leader_id: int, zxid: int, epoch: int) -> None:
@@ -205,7 +210,8 @@ class ElectionPeers:
                 case SendNotification(receiver, notification):
                     self._send(receiver, encode_notification(notification))
                 case Elected():
-                    self._links.pending.clear()  # votes that were never sent; servers that still look will ask
+                    # Votes that were never sent; servers that still look will ask.
+                    self._links.pending.clear()
                     if self._elected is not None and not self._elected.done():
                         self._elected.set_result(effect)
                 case NewerConfiguration(configuration):
@@ -340,7 +346,8 @@ class ElectionPeers:
             logger.info("Connection broken for id %d, my id = %d: %s", peer_id, self._me.id, error or "closed")
 
     def _check(self) -> None:
-        """Cut off those that keep the server waiting, and try again to reach the others during an election."""
+        """Cut off those that keep the server waiting, and try again to reach the
+        others during an election."""
         now_ms = self._clock.monotonic_ms()
         for link in list(self._open):
             if link.waits_since_ms is not None and now_ms - link.waits_since_ms >= _PATIENCE_MS:

@@ -1,8 +1,8 @@
 """Votes and their order: ZooKeeper's `Vote` and `FastLeaderElection.totalOrderPredicate`.
 
-A server votes for the one that knows most: the highest epoch that a server has joined, then the highest zxid in its log,
-then the highest id. A committed transaction is in the logs of a majority, so every majority of votes meets a server that
-has it, and one that lacks it does not win.
+A server votes for the one that knows most: the highest epoch that a server has joined, then the
+highest zxid in its log, then the highest id. A committed transaction is in the logs of a majority,
+so every majority of votes meets a server that has it, and one that lacks it does not win.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,9 @@ class PeerState(Enum):
 
 
 class Vote(NamedTuple):
-    """A vote for a leader. The order of the fields is the order of votes: the greater one is better."""
+    """A vote for a leader.
+
+    The order of the fields is the order of votes: the greater one is better."""
 
     peer_epoch: int
     zxid: int
@@ -48,7 +50,8 @@ class Ballot:
     def agrees_with(self, other: "Ballot") -> bool:
         """Whether two ballots are for the same leader.
 
-        Members of an established ensemble were elected at different times: their zxids and rounds may differ.
+        Members of an established ensemble were elected at different times: their
+        zxids and rounds may differ.
         """
         if PeerState.LOOKING in (self.state, other.state):
             return self.vote == other.vote and self.round == other.round

@@ -1,20 +1,23 @@
-"""How the members of an ensemble authenticate each other with SASL, as exchanges of bytes without I/O.
+"""How the members of an ensemble authenticate each other with SASL, as exchanges of
+bytes without I/O.
 
-The server that connects is the learner of the exchange. On the quorum port it comes first, on the election port it
-follows the greeting:
+The server that connects is the learner of the exchange. On the quorum port it comes first, on the
+election port it follows the greeting:
 
     learner                                       server
     IN_PROGRESS, empty token       ---------->
                                    <----------   IN_PROGRESS, challenge
     IN_PROGRESS, response          ---------->
-                                   <----------   SUCCESS, the server's own proof; or ERROR, and the end
+                                   <----------   SUCCESS, the server's own proof;
+                                                 or ERROR, and the end
 
     packet   magic number: int64, status: int32, length: int32 (-1 for none), token
 
-The mechanism is DIGEST-MD5: both sides prove that they know the password. Where authentication is required, the first byte
-that no packet has ends the connection. Where it is not, such a connection goes on without it, so that an ensemble can be
-restarted server by server to switch authentication on; a failed authentication ends the connection in both cases. (Apache's
-server goes on after a failure that it does not require. Its learner ends the connection, so nothing is lost.)
+The mechanism is DIGEST-MD5: both sides prove that they know the password. Where authentication is
+required, the first byte that no packet has ends the connection. Where it is not, such a connection
+goes on without it, so that an ensemble can be restarted server by server to switch authentication
+on; a failed authentication ends the connection in both cases. (Apache's server goes on after a
+failure that it does not require. Its learner ends the connection, so nothing is lost.)
 
 In ZooKeeper: SaslQuorumAuthServer, SaslQuorumAuthLearner, QuorumAuth and QuorumAuthPacket.
 """

@@ -1,14 +1,18 @@
-"""Connections between members that authenticate each other before anything else is said: a `Network` on another one.
+"""Connections between members that authenticate each other before anything else is said: a
+`Network` on another one.
 
-The owner of a connection gets it when the exchange is over; `connect` returns then, and raises PermissionError if the other
-side refuses this server or is not who it must be. What strangers can make a server hold is bounded: an exchange has
-two seconds, and of more than 64 at a time the oldest ends.
+The owner of a connection gets it when the exchange is over; `connect` returns then, and
+raises PermissionError if the other side refuses this server or is not who it must be. What
+strangers can make a server hold is bounded: an exchange has two seconds, and of more than 64
+at a time the oldest ends.
 
-On the election port the server that connects says who it is before it authenticates. That greeting is sent here, and the
-other side's is kept until its authentication is over. A server that authenticates does so at once. Where authentication is
-not required, a server that sends nothing more within 0.3 s is accepted: it waits for this server's vote.
+On the election port the server that connects says who it is before it authenticates. That greeting
+is sent here, and the other side's is kept until its authentication is over. A server that
+authenticates does so at once. Where authentication is not required, a server that sends nothing
+more within 0.3 s is accepted: it waits for this server's vote.
 
-In ZooKeeper: the calls of QuorumAuthServer and QuorumAuthLearner in QuorumCnxManager, Learner and LearnerHandler.
+In ZooKeeper: the calls of QuorumAuthServer and QuorumAuthLearner in QuorumCnxManager,
+Learner and LearnerHandler.
 """
 
 import asyncio
@@ -40,8 +44,8 @@ class AuthenticatedNetwork:
     ) -> None:
         """``greeting`` is sent on each connection that is made, before the authentication.
 
-        ``find_greeting`` returns the length of the greeting of a server that connects, or None until it is whole. It
-        raises `BarnabasError` for bytes that no member sends.
+        ``find_greeting`` returns the length of the greeting of a server that connects, or None
+        until it is whole. It raises `BarnabasError` for bytes that no member sends.
         """
         self._network = network
         self._authentication = authentication
@@ -90,7 +94,8 @@ class AuthenticatedNetwork:
 
 
 class _Side:
-    """The handler of a connection: it runs the exchange, then hands everything on to the owner's handler."""
+    """The handler of a connection: it runs the exchange, then hands everything on to
+    the owner's handler."""
 
     def __init__(self, connection: Connection, accept: Accept) -> None:
         connection.is_stream = True
@@ -183,7 +188,8 @@ class _ServerSide(_Side):
             self._begin(bytes(self._greeting) + exchange.rest)
 
     def _go_on_without(self) -> None:
-        """Nothing came behind the greeting: the other server does not authenticate, and need not."""
+        """Nothing came behind the greeting: the other server does not authenticate,
+        and need not."""
         if self in self._exchanges and not self._has_begun:
             self._leave()
             self._begin(bytes(self._greeting))
@@ -192,7 +198,8 @@ class _ServerSide(_Side):
         if self in self._exchanges:
             self._leave()
             if self._greeting and self._has_greeting and not self._exchange.is_required:
-                self._begin(bytes(self._greeting))  # the greeting alone says that the server wants a connection
+                # The greeting alone says that the server wants a connection.
+                self._begin(bytes(self._greeting))
         handler = self._handler
         if handler is not None:
             handler.closed(error)

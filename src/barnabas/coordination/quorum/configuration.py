@@ -1,9 +1,10 @@
 """The configuration of an ensemble: its members, its quorums, and the version that members compare.
 
-It is read from the ``server.N``, ``group.N`` and ``weight.N`` lines of zoo.cfg or of the dynamic file beside it, from
-the votes of other members, and from the znode ``/zookeeper/config``. `QuorumConfiguration.text` is the text that Apache
-ZooKeeper writes to all these places. The version is the zxid of the reconfiguration that made it, and 0 at first; of two
-configurations the one with the greater version is the newer.
+It is read from the ``server.N``, ``group.N`` and ``weight.N`` lines of zoo.cfg or of the dynamic
+file beside it, from the votes of other members, and from the znode ``/zookeeper/config``.
+`QuorumConfiguration.text` is the text that Apache ZooKeeper writes to all these places. The version
+is the zxid of the reconfiguration that made it, and 0 at first; of two configurations the one with
+the greater version is the newer.
 
 In ZooKeeper: the dynamic part of `QuorumPeerConfig`, and `QuorumVerifier` with its text.
 """
@@ -26,7 +27,8 @@ _DYNAMIC = (
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether a property belongs to the configuration of the ensemble, not to that of one server."""
+    """Whether a property belongs to the configuration of the ensemble, not to that
+    of one server."""
     return name.startswith(_DYNAMIC)
 
 
@@ -40,7 +42,9 @@ class QuorumConfiguration:
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> "QuorumConfiguration":
-        """Read the lines of an ensemble. Raises `ConfigError` for what cannot be used, and for lines of another kind."""
+        """Read the lines of an ensemble.
+
+        Raises `ConfigError` for what cannot be used, and for lines of another kind."""
         servers: dict[int, QuorumServer] = {}
         groups: dict[int, frozenset[int]] = {}
         weights: dict[int, int] = {}
@@ -82,15 +86,19 @@ class QuorumConfiguration:
         return replace(self, version=version)
 
     def text(self) -> str:
-        """All lines, as Apache ZooKeeper writes them: without a line feed after the last, the version."""
+        """All lines, as Apache ZooKeeper writes them: without a line feed after the
+        last, the version."""
         return "\n".join([*self._lines(), f"version={self.version:x}"])
 
     def file_text(self) -> str:
-        """The content of a dynamic file, as Apache ZooKeeper writes it. The version stands in the file's name."""
+        """The content of a dynamic file, as Apache ZooKeeper writes it.
+
+        The version stands in the file's name."""
         return "\n".join(sorted(self._lines()))
 
     def next_file_text(self) -> str:
-        """The content of the file for a configuration that is proposed and not in force: with the version."""
+        """The content of the file for a configuration that is proposed and not in
+        force: with the version."""
         return "\n".join(sorted(self.text().split("\n")))
 
     def has_members_of(self, other: "QuorumConfiguration") -> bool:
@@ -107,7 +115,8 @@ class QuorumConfiguration:
 
 
 def parse_dynamic_text(text: str) -> QuorumConfiguration:
-    """Read a configuration from its text: of a vote, of ``/zookeeper/config``, or of a dynamic file."""
+    """Read a configuration from its text: of a vote, of ``/zookeeper/config``, or of
+    a dynamic file."""
     texts: dict[str, str] = {}
     for line in text.splitlines():
         stripped = line.strip()

@@ -1,15 +1,18 @@
 """The files of an ensemble's configuration beside zoo.cfg, which a reconfiguration writes.
 
-    zoo.cfg                   the settings of this server alone, and dynamicConfigFile=PATH/zoo.cfg.dynamic.VERSION
-    zoo.cfg.dynamic.VERSION   the configuration in force: server, group and weight lines; the version is in the name
-    zoo.cfg.dynamic.next      a configuration that was proposed and may not be in force, with its version
+    zoo.cfg                   the settings of this server alone, and
+                              dynamicConfigFile=PATH/zoo.cfg.dynamic.VERSION
+    zoo.cfg.dynamic.VERSION   the configuration in force: server, group and weight lines;
+                              the version is in the name
+    zoo.cfg.dynamic.next      a configuration that was proposed and may not be in
+                              force, with its version
     zoo.cfg.bak               zoo.cfg as it was before its lines moved to a dynamic file
 
-A proposed configuration is on stable storage before the proposal is acknowledged, and one in force before zoo.cfg names
-it: a server that restarts asks both for a quorum, until it learns the outcome.
+A proposed configuration is on stable storage before the proposal is acknowledged, and one in force
+before zoo.cfg names it: a server that restarts asks both for a quorum, until it learns the outcome.
 
-In ZooKeeper: `QuorumPeerConfig.writeDynamicConfig` and `editStaticConfig`. Apache's server drops the comments of zoo.cfg and
-the order of its lines, which stay here.
+In ZooKeeper: `QuorumPeerConfig.writeDynamicConfig` and `editStaticConfig`. Apache's server drops
+the comments of zoo.cfg and the order of its lines, which stay here.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,9 +29,10 @@ _ENCODING = "latin-1"
 
 
 def merge_dynamic_texts(texts: Mapping[str, str], file_name: str, file_texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts of zoo.cfg together with those of its dynamic file. Raises `ConfigError` for a line in the wrong file.
+    """The texts of zoo.cfg together with those of its dynamic file.
 
-    The version is the last part of the file's name, as in ``zoo.cfg.dynamic.100000000``.
+    Raises `ConfigError` for a line in the wrong file. The version is the last part of the file's
+    name, as in ``zoo.cfg.dynamic.100000000``.
     """
     for name in texts:
         if is_dynamic(name):
@@ -49,10 +53,11 @@ def read_zoo_cfg(
     overrides: Mapping[str, str] | None = None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> dict[str, str]:
-    """The texts of a zoo.cfg, and of the dynamic file that it names; ``read`` reads one file, and raises OSError.
+    """The texts of a zoo.cfg, and of the dynamic file that it names.
 
-    Names and values are without the blanks around them, as ZooKeeper's server takes them. ``warn`` gets a line for each
-    value in UTF-8, for the files are read as ISO-8859-1, as Java reads them. Raises `ConfigError`.
+    ``read`` reads one file, and raises OSError. Names and values are without the blanks around
+    them, as ZooKeeper's server takes them. ``warn`` gets a line for each value in UTF-8, for the
+    files are read as ISO-8859-1, as Java reads them. Raises `ConfigError`.
     """
     return with_dynamic_file(_read_texts(read, path, warn) | dict(overrides or {}), read, warn)
 
@@ -60,7 +65,9 @@ def read_zoo_cfg(
 def with_dynamic_file(
     texts: Mapping[str, str], read: Callable[[str], bytes], warn: Callable[[str], None] = lambda _: None
 ) -> dict[str, str]:
-    """The texts of zoo.cfg and of the dynamic file that they name, as `read_zoo_cfg` reads it. Raises `ConfigError`."""
+    """The texts of zoo.cfg and of the dynamic file that they name, as `read_zoo_cfg` reads it.
+
+    Raises `ConfigError`."""
     path = texts.get("dynamicConfigFile", "").strip()
     return merge_dynamic_texts(texts, path, _read_texts(read, path, warn)) if path else dict(texts)
 
@@ -88,7 +95,9 @@ class ConfigurationFiles:
         self._next_path = f"{path}.dynamic.next"
 
     def read_next(self) -> QuorumConfiguration | None:
-        """The configuration that was proposed last, if it may not be in force. Raises `ConfigError`."""
+        """The configuration that was proposed last, if it may not be in force.
+
+        Raises `ConfigError`."""
         if not self._files.exists(self._next_path):
             return None
         try:

@@ -1,10 +1,12 @@
-"""One member of an ensemble, as a ``server.N`` line describes it: ZooKeeper's `QuorumPeer.QuorumServer`.
+"""One member of an ensemble, as a ``server.N`` line describes it: ZooKeeper's
+`QuorumPeer.QuorumServer`.
 
     server.N = host:quorum port:election port[:role][;[client host:]client port]
 
-A follower connects to its leader's quorum port, any two members exchange votes through the election port of one of them,
-and clients use the client port. A line without one leaves the client port to ``clientPort`` of zoo.cfg. The text of a
-member is the line that Apache ZooKeeper writes for it; members compare these texts byte for byte.
+A follower connects to its leader's quorum port, any two members exchange votes through the election
+port of one of them, and clients use the client port. A line without one leaves the client port to
+``clientPort`` of zoo.cfg. The text of a member is the line that Apache ZooKeeper writes for it;
+members compare these texts byte for byte.
 """
 
 from dataclasses import dataclass
@@ -88,7 +90,8 @@ class QuorumServer:
         quorum_port, election_port = _port(line, parts[1]), _port(line, parts[2])
         if quorum_port == election_port:
             raise ConfigError(f"{line}: the quorum port and the election port must be different")
-        client = _client(line, client_text) if client_text.strip() else None  # nothing behind the semicolon is none
+        # Nothing behind the semicolon is none.
+        client = _client(line, client_text) if client_text.strip() else None
         if client is not None and client.port in (quorum_port, election_port):
             raise ConfigError(f"{line}: the client port must differ from the quorum port and the election port")
         return cls(server_id, parts[0], quorum_port, election_port, LearnerType(role_text), client)

@@ -1,7 +1,8 @@
 """What a reconfig request makes of the present configuration.
 
-A request is incremental (servers that join, with their lines, and servers that leave), or it gives all lines of the new
-configuration. Only majorities can be changed incrementally: groups and weights are given as a whole.
+A request is incremental (servers that join, with their lines, and servers that leave), or it gives
+all lines of the new configuration. Only majorities can be changed incrementally: groups and
+weights are given as a whole.
 
 In ZooKeeper: the case ``reconfig`` of `PrepRequestProcessor`.
 """
@@ -19,10 +20,11 @@ __all__ = ["plan_reconfiguration"]
 def plan_reconfiguration(
     request: ReconfigRequest, current: QuorumConfiguration, zxid: int, *, least_voters: int
 ) -> QuorumConfiguration:
-    """The configuration that the request asks for; its version is the zxid of the request's transaction.
+    """The configuration that the request asks for.
 
-    Raises `KeeperError`: BAD_VERSION if the request expects another version than the current one, BAD_ARGUMENTS for
-    lines that cannot be used or too few voters, MARSHALLING_ERROR for an id that is not a number.
+    Its version is the zxid of the request's transaction. Raises `KeeperError`: BAD_VERSION if the
+    request expects another version than the current one, BAD_ARGUMENTS for lines that cannot be
+    used or too few voters, MARSHALLING_ERROR for an id that is not a number.
     """
     if request.cur_config_id not in (-1, current.version):
         raise KeeperError(ErrorCode.BAD_VERSION)
@@ -85,5 +87,7 @@ def _addresses(server: QuorumServer) -> set[tuple[str, int]]:
 
 
 def _is_of_each_machine(host: str) -> bool:
-    """Whether the address means each machine itself; Apache's servers do not compare these either."""
+    """Whether the address means each machine itself.
+
+    Apache's servers do not compare these either."""
     return host in (ANY_ADDRESS, "::", "::1", "localhost") or host.startswith("127.")

@@ -1,7 +1,8 @@
-"""Which sets of servers are a quorum: ZooKeeper's `QuorumMaj`, `QuorumHierarchical` and `SyncedLearnerTracker`.
+"""Which sets of servers are a quorum: ZooKeeper's `QuorumMaj`, `QuorumHierarchical`
+and `SyncedLearnerTracker`.
 
-Invariant: any two quorums of one configuration have a member in common. So two leaders cannot both be elected in one
-epoch, and a new leader meets a server that has every committed transaction.
+Invariant: any two quorums of one configuration have a member in common. So two leaders cannot both
+be elected in one epoch, and a new leader meets a server that has every committed transaction.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,7 +30,8 @@ class MajorityQuorum:
 class HierarchicalQuorum:
     """Voters in groups, with weights: more than half of the weight in more than half of the groups.
 
-    A group whose members all weigh nothing does not count, and a voter that weighs nothing is never elected.
+    A group whose members all weigh nothing does not count, and a voter that weighs
+    nothing is never elected.
     """
 
     groups: Mapping[int, frozenset[int]]
@@ -61,7 +63,8 @@ QuorumVerifier = MajorityQuorum | HierarchicalQuorum
 class AckTracker:
     """Counts acknowledgements until they include a quorum of each configuration in force.
 
-    There are two configurations while an ensemble changes from one to the next: what is decided meanwhile needs both.
+    There are two configurations while an ensemble changes from one to the next: what is
+    decided meanwhile needs both.
     """
 
     __slots__ = ("_verifiers", "acks")

@@ -1,7 +1,8 @@
-"""The settings of zoo.cfg that say who may do what (identities, the super user, quotas), and what operators may see.
+"""The settings of zoo.cfg that say who may do what (identities, the super user, quotas),
+and what operators may see.
 
-In ZooKeeper: system properties of DigestAuthenticationProvider, AuthenticationHelper, ZooKeeperServer and
-JettyAdminServer; MetricsProviderBootstrap.
+In ZooKeeper: system properties of DigestAuthenticationProvider, AuthenticationHelper,
+ZooKeeperServer and JettyAdminServer; MetricsProviderBootstrap.
 """
 
 import hashlib
@@ -54,7 +55,8 @@ def read_jaas(settings: Values, read_text: Callable[[str], str]) -> str:
 def read_tls_options(settings: Values, prefix: str, why: str, read_text: Callable[[str], str]) -> SslSettings:
     """The settings with a prefix: ssl for clients, ssl.quorum for members.
 
-    ``why`` says what asks for TLS. ``read_text`` reads a file, and raises OSError. Raises `ConfigError`.
+    ``why`` says what asks for TLS. ``read_text`` reads a file, and raises OSError.
+    Raises `ConfigError`.
     """
     if not settings[f"{prefix}.keyStore.location"]:
         raise ConfigError(f"{why}, and {prefix}.keyStore.location does not name the server's key")

@@ -1,4 +1,5 @@
-"""What a server is made of, by its settings: limits for clients, and the parts of a member of an ensemble.
+"""What a server is made of, by its settings: limits for clients, and the parts of a
+member of an ensemble.
 
 In ZooKeeper: QuorumPeerMain.runFromConfig.
 """
@@ -44,7 +45,9 @@ def read_text(files: Files, path: str) -> str:
 
 
 def client_limits(settings: Values, files: Files, rng: Random, user: str, *, is_member: bool) -> Limits:
-    """What clients of a server alone or of a member may do. ``user`` is that of the server's process, for the audit log."""
+    """What clients of a server alone or of a member may do.
+
+    ``user`` is that of the server's process, for the audit log."""
     low, high = session_timeouts_ms(settings)
     return Limits(
         min_session_timeout_ms=low,

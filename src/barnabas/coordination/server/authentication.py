@@ -1,6 +1,8 @@
-"""From the settings to the rules of access: which schemes there are, who is the super user, what clients must prove.
+"""From the settings to the rules of access: which schemes there are, who is the super user,
+what clients must prove.
 
-In ZooKeeper: ProviderRegistry, AuthenticationHelper, SaslServerCallbackHandler and the static fields of the providers.
+In ZooKeeper: ProviderRegistry, AuthenticationHelper, SaslServerCallbackHandler and the static
+fields of the providers.
 """
 
 from collections.abc import Callable
@@ -27,7 +29,10 @@ _SASL_SERVICE, _SASL_REALM = "zookeeper", "zk-sasl-md5"  # those of ZooKeeper's 
 def access_rules(
     settings: Values, read_text: Callable[[str], str], random_bytes: Callable[[int], bytes]
 ) -> AccessRules:
-    """The rules. ``read_text`` reads a file, and raises OSError. Raises `ConfigError` for rules that cannot work."""
+    """The rules.
+
+    ``read_text`` reads a file, and raises OSError. Raises `ConfigError` for rules
+    that cannot work."""
     schemes = {"ip"} | _schemes_of_providers(settings)
     if settings["secureClientPort"] is not None:
         schemes.add("x509")

@@ -1,4 +1,5 @@
-"""The ports to which clients connect: one without TLS, which may move while the server runs, and one with TLS.
+"""The ports to which clients connect: one without TLS, which may move while the
+server runs, and one with TLS.
 
 In ZooKeeper: the part of NIOServerCnxnFactory and NettyServerCnxnFactory that binds ports.
 """
@@ -25,7 +26,8 @@ _STRANGERS_WAIT_MS = 1000
 
 
 def networks(settings: Values) -> tuple[Network, Network]:
-    """The machine's network for members of the ensemble, and for clients, whose waiting bytes are limited (maxWaitingBytes)."""
+    """The machine's network for members of the ensemble, and for clients, whose waiting bytes are
+    limited (maxWaitingBytes)."""
     from barnabas.net.sockets import MAX_UNSENT_BYTES, SocketNetwork
     from barnabas.net.waiting_bytes import WaitingBytes
 

@@ -1,7 +1,7 @@
 """The connections of clients: which are accepted, and which are there.
 
-In ZooKeeper: the part of NIOServerCnxnFactory that counts connections, and its ConnectionExpirerThread for those without a
-session.
+In ZooKeeper: the part of NIOServerCnxnFactory that counts connections, and its
+ConnectionExpirerThread for those without a session.
 """
 
 import logging
@@ -26,7 +26,9 @@ logger = logging.getLogger(__name__)
 
 
 def _identify(connection: "TlsLink", client: ServerConnection, rules: AccessRules) -> None:
-    """Add the identity that the client's certificate proves, if it has shown one; close if it cannot be named."""
+    """Add the identity that the client's certificate proves, if it has shown one.
+
+    Close if it cannot be named."""
     from barnabas.security.principals import subject_name
 
     certificate = connection.peer_certificate
@@ -49,7 +51,8 @@ class ClientConnections:
         self._max_of_all: int = settings["maxCnxns"]
         self._patience_ms: int = settings["nio.sessionlessCnxnTimeout"]
         self._metrics = metrics
-        self._peers: dict[ClientTransport, None] = {}  # a dict, because the order of a set depends on memory addresses
+        # A dict, because the order of a set depends on memory addresses.
+        self._peers: dict[ClientTransport, None] = {}
         self._by_address: Counter[str] = Counter()
 
     @property
@@ -60,7 +63,9 @@ class ClientConnections:
     def accept(
         self, peer: ClientTransport, connection: Connection, rules: AccessRules, *, is_secure: bool, is_closing: bool
     ) -> None:
-        """Take a new connection, or close it; ``is_closing`` is whether the server takes no more."""
+        """Take a new connection, or close it.
+
+        ``is_closing`` is whether the server takes no more."""
         peer.client.is_secure = is_secure
         if is_secure:
             secured = cast("TlsLink", connection)

@@ -1,4 +1,5 @@
-"""The connection of one client: its frames to the server, and the replies back, gathered into few writes.
+"""The connection of one client: its frames to the server, and the replies back,
+gathered into few writes.
 
 In ZooKeeper: `NIOServerCnxn`.
 """
@@ -79,7 +80,8 @@ class ClientTransport:
         self._later = later
         self._now_ms = now_ms
         self._connection = connection
-        self._max_frame_bytes = max_frame_bytes  # once there is a session; until then the listener's small limit holds
+        # Once there is a session; until then the listener's small limit holds.
+        self._max_frame_bytes = max_frame_bytes
         self._outgoing: list[bytes | bytearray] = []
         self._gathered_bytes = 0
         self._holds = 0
@@ -102,7 +104,9 @@ class ClientTransport:
         return taken
 
     def _admit(self) -> None:
-        """With a session, frames may be large. A learner waits for its leader before it gives one back."""
+        """With a session, frames may be large.
+
+        A learner waits for its leader before it gives one back."""
         if self._max_frame_bytes and self.client.session is not None:
             self._connection.max_frame_bytes, self._max_frame_bytes = self._max_frame_bytes, 0
             self._connection.standing = Standing.CLIENT
@@ -139,8 +143,8 @@ class ClientTransport:
         if error is not None:
             logger.info("The connection of %s failed: %s", self.client.address, error)
         self._server.closed(self)
-        # What the processor still has to do with the client goes nowhere. And the two are in no cycle any more: what was frozen
-        # while it lived would never be freed.
+        # What the processor still has to do with the client goes nowhere. And the two are in no
+        # cycle any more: what was frozen while it lived would never be freed.
         self.client.transport = _ClosedTransport(self._now_ms, self._later)
 
     # From the processor
@@ -151,7 +155,8 @@ class ClientTransport:
         self._outgoing.append(frames)
         self._gathered_bytes += len(frames)
         if self._gathered_bytes > _GATHER_BYTES:
-            self.flush()  # so that a client that does not read its replies is noticed before its next request
+            # So that a client that does not read its replies is noticed before its next request.
+            self.flush()
 
     def flush(self) -> None:
         frames, self._outgoing = self._outgoing, []

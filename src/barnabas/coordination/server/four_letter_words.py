@@ -1,4 +1,5 @@
-"""The four-letter words: plain text for people and monitoring, asked for by four bytes in the place of a length.
+"""The four-letter words: plain text for people and monitoring, asked for by four bytes
+in the place of a length.
 
 In ZooKeeper: CommandExecutor and the classes of org.apache.zookeeper.server.command.
 """

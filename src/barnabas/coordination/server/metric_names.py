@@ -1,7 +1,8 @@
-"""The names that ``mntr`` shows in Apache ZooKeeper 3.8 and 3.9, so that monitors find every one of them.
+"""The names that ``mntr`` shows in Apache ZooKeeper 3.8 and 3.9, so that monitors
+find every one of them.
 
-What a server here does not have is zero: a pool of workers, throttled requests, caches of responses, and queues between
-processors with the times in them.
+What a server here does not have is zero: a pool of workers, throttled requests, caches of
+responses, and queues between processors with the times in them.
 
 In ZooKeeper: the fields of `ServerMetrics`, and `ZooKeeperServer.dumpMonitorValues`.
 """

@@ -1,7 +1,9 @@
-"""What the settings and the file myid make of this server: alone or a member, its id, and where its clients connect.
+"""What the settings and the file myid make of this server: alone or a member, its id, and
+where its clients connect.
 
-There is one reading for both, in the order of ZooKeeper's `QuorumPeerConfig.setupQuorumPeerConfig`: a server alone takes
-its client port from its ``server.N`` line, too, if a file myid says which line is its own. ZooKeeper's container image
+There is one reading for both, in the order of ZooKeeper's
+`QuorumPeerConfig.setupQuorumPeerConfig`: a server alone takes its client port from its
+``server.N`` line, too, if a file myid says which line is its own. ZooKeeper's container image
 writes such files. `tests/support/zoo_cfg_table.py` compares with Apache's server.
 """
 
@@ -87,7 +89,8 @@ def _without_port(path: str, my_id: int | None, quorum: QuorumConfiguration | No
 def parse_my_id(text: str, *, is_member: bool = True) -> int:
     """The id in a file ``myid``: a number alone in its first line. Raises `ConfigError`.
 
-    The id of a member is the highest byte of its session ids; a server alone only finds its ``server.N`` line by it.
+    The id of a member is the highest byte of its session ids; a server alone only finds its
+    ``server.N`` line by it.
     """
     first = (text.splitlines() or [""])[0].strip()
     is_number = first.isascii() and first.isdigit() and len(first) <= 18
@@ -98,7 +101,9 @@ def parse_my_id(text: str, *, is_member: bool = True) -> int:
 
 
 def client_endpoint(values: Values, quorum: QuorumConfiguration | None, my_id: int | None) -> HostAndPort | None:
-    """Where this server listens for clients; None if neither clientPort nor its ``server.N`` line names a port."""
+    """Where this server listens for clients.
+
+    None if neither clientPort nor its ``server.N`` line names a port."""
     host, port = values["clientPortAddress"], values["clientPort"]
     given = None if port is None else HostAndPort(host or ANY_ADDRESS, port)
     mine = quorum.servers.get(my_id) if quorum is not None and my_id is not None else None

@@ -1,7 +1,8 @@
-"""The settings of zoo.cfg that protect the connections between the members of an ensemble: TLS, and SASL.
+"""The settings of zoo.cfg that protect the connections between the members of an
+ensemble: TLS, and SASL.
 
-What is asked for and not possible ends the start. In ZooKeeper: QuorumX509Util, QuorumAuth, and the checks of
-QuorumPeerConfig.
+What is asked for and not possible ends the start. In ZooKeeper: QuorumX509Util, QuorumAuth, and the
+checks of QuorumPeerConfig.
 """
 
 from collections.abc import Callable

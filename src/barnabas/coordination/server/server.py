@@ -1,8 +1,8 @@
 """The edge of the coordination server: connections, timers, and the threads that write files.
 
-One event loop runs the `Processor`. A thread logs its transactions, one batch at a time: those that are decided during
-a sync form the next batch, so batches grow with the load. Replies are collected while the loop works on the requests
-that have arrived, and each connection sends them in one piece.
+One event loop runs the `Processor`. A thread logs its transactions, one batch at a time: those that
+are decided during a sync form the next batch, so batches grow with the load. Replies are collected
+while the loop works on the requests that have arrived, and each connection sends them in one piece.
 
 In ZooKeeper: ZooKeeperServer, NIOServerCnxnFactory and SyncRequestProcessor.
 """
@@ -50,7 +50,8 @@ __all__ = ["CoordinationServer"]
 
 logger = logging.getLogger(__name__)
 _SERVER_ID = 0  # a server alone has no myid
-_SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
+# What takes the place of myid in session ids, in ZooKeeper's standalone server too.
+_SESSION_SERVER_ID = 1
 
 
 def _snapshot_service(
@@ -76,7 +77,9 @@ def _in_no_thread(*_: object) -> None:
 
 
 def _in_turns(clock: Clock) -> tuple[CommitTurns, Runner]:
-    """Commits, and long lists for people, with turns for others in between. Neither waits for a disk."""
+    """Commits, and long lists for people, with turns for others in between.
+
+    Neither waits for a disk."""
 
     def call_later(delay_ms: int, work: Callable[[], object]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(delay_ms / 1000, work)
@@ -95,9 +98,10 @@ def _user() -> str:
 class CoordinationServer:
     """A ZooKeeper server, alone or a member of an ensemble, on the running event loop.
 
-    ``settings`` are those of `barnabas.coordination.server.settings.parse_settings`, and ``config_path`` is the absolute path of
-    the zoo.cfg that they come from, which a reconfiguration rewrites. ``peer_config`` is what `read_peer_config` makes of the
-    settings; `start` calls it if it is not given. `port` is the real port after `start`.
+    ``settings`` are those of `barnabas.coordination.server.settings.parse_settings`, and
+    ``config_path`` is the absolute path of the zoo.cfg that they come from, which a reconfiguration
+    rewrites. ``peer_config`` is what `read_peer_config` makes of the settings; `start` calls it if
+    it is not given. `port` is the real port after `start`.
     """
 
     snapshots: SnapshotService
@@ -216,7 +220,8 @@ class CoordinationServer:
         if limits.auditor is not None:
             limits.auditor.server_started()
         self._last_sweep_ms = now_ms
-        self._last_purge_ms = now_ms - settings["autopurge.purgeInterval"] * 3_600_000  # the first one is due
+        # The first one is due.
+        self._last_purge_ms = now_ms - settings["autopurge.purgeInterval"] * 3_600_000
         self._metrics.started(now_ms - self._started_ms, replayed)
         self._schedule.logged(replayed, 0)
         self._tick()
@@ -244,7 +249,9 @@ class CoordinationServer:
             raise ConfigError(f"the data directory {data_dir} cannot be used: {error}") from error
 
     def _new_processor(self, database: Database) -> Processor:
-        """One that decides by itself: that of a standalone server. A member has it until it gets a role."""
+        """One that decides by itself: that of a standalone server.
+
+        A member has it until it gets a role."""
         settings, now_ms = self._settings, self._clock.monotonic_ms()
         first_id = first_session_id(_SESSION_SERVER_ID, self._clock.wall_ms())
         tracker = SessionTracker(settings["tickTime"], first_id, now_ms)
@@ -331,7 +338,9 @@ class CoordinationServer:
         await asyncio.shield(self._failure)
 
     async def close(self) -> None:
-        """Stop: log and answer what is decided. Sessions outlive the server. A second call does nothing."""
+        """Stop: log and answer what is decided.
+
+        Sessions outlive the server. A second call does nothing."""
         if not self._is_started:
             return
         self._is_started = False
@@ -379,7 +388,8 @@ class CoordinationServer:
 
     # Connections
 
-    def _accept(self, is_secure: bool, connection: Connection) -> FrameHandler:  # an argument of `partial`
+    # An argument of `partial`.
+    def _accept(self, is_secure: bool, connection: Connection) -> FrameHandler:
         peer = ClientTransport(
             self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms, self._loop.call_later
         )
@@ -503,7 +513,8 @@ class CoordinationServer:
     def _fail(self, error: BaseException) -> None:
         """The disk failed: the content of the log is unknown, so the server stops."""
         logger.critical("Stopping, because the transaction log cannot be written: %s", error)
-        self._log_has_ended = True  # a next sync may succeed, and would acknowledge what this one has lost
+        # A next sync may succeed, and would acknowledge what this one has lost.
+        self._log_has_ended = True
         self._metrics.counters["unrecoverable_error_count"] += 1
         self._is_closing = True
         self._logged.set()
@@ -518,9 +529,9 @@ class CoordinationServer:
     # A snapshot in the place of the state
 
     async def restore(self, parts: AsyncIterator[bytes], size_bytes: int = 0) -> int:
-        """Replace the state by the snapshot that comes in parts; its zxid. All connections are closed.
+        """Replace the state by the snapshot that comes in parts; its zxid.
 
-        ``size_bytes`` is how many come, or 0 if that is not known.
+        All connections are closed. ``size_bytes`` is how many come, or 0 if that is not known.
 
         Raises `BarnabasError` if that cannot be, and OSError.
         """
@@ -539,7 +550,8 @@ class CoordinationServer:
         self._commits.clear()
         self._log_source = self._processor = self._new_processor(database)
         self._is_serving = True
-        for _ in before.release():  # cycles may keep the processor before, and need not keep its nodes
+        # Cycles may keep the processor before, and need not keep its nodes.
+        for _ in before.release():
             await asyncio.sleep(0)
         logger.warning("The state is replaced by a snapshot: zxid 0x%x", database.last_zxid)
         return database.last_zxid
@@ -578,7 +590,9 @@ class CoordinationServer:
             self._timers = [self._loop.call_later(min(settings["tickTime"], 1000) / 2000, self._tick)]
 
     def _end_due(self) -> Task[None]:
-        """Propose the ends of sessions and nodes whose time is over; others have their turn between them."""
+        """Propose the ends of sessions and nodes whose time is over.
+
+        Others have their turn between them."""
         processor, clock = self._processor, self._clock
         more = processor.expirations.any
         while more and self._is_serving and not self._is_closing and processor is self._processor:

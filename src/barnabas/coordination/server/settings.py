@@ -1,15 +1,17 @@
 """The settings of a coordination server: one table of ZooKeeper's names, and what each does here.
 
-ZooKeeper reads some of them from ``zoo.cfg`` and others as Java system properties (``zookeeper.snapCount``); in zoo.cfg
-these may be written without ``zookeeper.``. Here both spellings mean the same. In ZooKeeper: QuorumPeerConfig and
-ServerConfig.
+ZooKeeper reads some of them from ``zoo.cfg`` and others as Java system properties
+(``zookeeper.snapCount``); in zoo.cfg these may be written without ``zookeeper.``. Here both
+spellings mean the same. In ZooKeeper: QuorumPeerConfig and ServerConfig.
 
 The ``server.N``, ``group.N`` and ``weight.N`` lines are read by `barnabas.coordination.quorum`;
-`barnabas.coordination.server.peer_config` says what they mean for this server, alone or as a member.
+`barnabas.coordination.server.peer_config` says what they mean for this server, alone
+or as a member.
 
-A setting works, or it has no effect (and the start says so), or it asks for protection that this version does not have.
-In the last case the server does not start: it would look protected and be open. A name that is not in the table is
-reported. Parsing, warnings and ``docs/reference/configuration.md`` all come from the table.
+A setting works, or it has no effect (and the start says so), or it asks for protection that this
+version does not have. In the last case the server does not start: it would look protected and be
+open. A name that is not in the table is reported. Parsing, warnings and
+``docs/reference/configuration.md`` all come from the table.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,7 +52,8 @@ LEAST_SNAPSHOTS = 3
 
 
 def _not_empty(value: str) -> str | None:
-    return None if value else "it must name a directory"  # an empty name would be the working directory
+    # An empty name would be the working directory.
+    return None if value else "it must name a directory"
 
 
 def _peer_type(value: str) -> str | None:
@@ -217,14 +220,17 @@ ZOO_CFG_WITHOUT_EFFECT: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RefusedSetting:
-    """A setting that asks for protection which is missing; a name that ends with ``*`` stands for all with its start."""
+    """A setting that asks for protection which is missing.
+
+    A name that ends with ``*`` stands for all with its start."""
 
     name: str
     missing: str
     harmless: frozenset[str] = _HARMLESS
 
     def matches(self, name: str) -> bool:
-        """Whether it is this setting, in whatever case: ZooKeeper ignores another case, and would not be protected."""
+        """Whether it is this setting, in whatever case: ZooKeeper ignores another case,
+        and would not be protected."""
         own, name = self.name.lower(), name.lower()
         return name.startswith(own[:-1]) if own.endswith("*") else name == own
 
@@ -240,7 +246,8 @@ def _rows(missing: str, *names: str, harmless: Iterable[str] = ()) -> list[Refus
 
 
 ZOO_CFG_REFUSED: list[RefusedSetting] = [
-    # No value but a class asks for nothing: ZooKeeper logs one that is not there, and starts without it.
+    # No value but a class asks for nothing: ZooKeeper logs one that is not there,
+    # and starts without it.
     RefusedSetting(
         "authProvider.*", "the providers are those for digest, ip, sasl and x509",
         frozenset(name.lower() for name in AUTHENTICATION_PROVIDERS),
@@ -298,7 +305,8 @@ def _under_one_name(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_ports(values: Values, quorum: QuorumConfiguration | None) -> None:
-    """A server that no client can reach is a mistake in the file, of a server alone before it knows its id."""
+    """A server that no client can reach is a mistake in the file, of a server alone
+    before it knows its id."""
     if is_distributed(values, quorum) or values["clientPort"] is not None or values["secureClientPort"] is not None:
         return
     if quorum is None or not any(server.client for server in quorum.servers.values()):
@@ -306,7 +314,9 @@ def _check_ports(values: Values, quorum: QuorumConfiguration | None) -> None:
 
 
 def quorum_of(values: Values) -> QuorumConfiguration | None:
-    """What the ``server.N`` lines describe, also those of a server alone; None without such lines."""
+    """What the ``server.N`` lines describe, also those of a server alone.
+
+    None without such lines."""
     lines = {name: text for name, text in values.texts.items() if is_dynamic(name)}
     if not lines:
         if not values["standaloneEnabled"]:
@@ -329,7 +339,8 @@ def quorum_of(values: Values) -> QuorumConfiguration | None:
 
 
 def is_distributed(values: Values, quorum: QuorumConfiguration | None) -> bool:
-    """Whether the server is a member of an ensemble: one voter means a server alone, unless standaloneEnabled is false."""
+    """Whether the server is a member of an ensemble: one voter means a server alone, unless
+    standaloneEnabled is false."""
     return quorum is not None and (len(quorum.voters) > 1 or not values["standaloneEnabled"])
 
 

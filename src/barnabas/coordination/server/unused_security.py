@@ -1,7 +1,9 @@
-"""Settings of zoo.cfg that protect, beside others without which they do nothing: key stores without a port with TLS, and so on.
+"""Settings of zoo.cfg that protect, beside others without which they do nothing: key stores without
+a port with TLS, and so on.
 
-ZooKeeper ignores them in silence, and the server looks protected and is open. Here one that asks for protection ends the
-start, unless the switch is set to off explicitly; all others are named in a warning.
+ZooKeeper ignores them in silence, and the server looks protected and is open. Here one that
+asks for protection ends the start, unless the switch is set to off explicitly; all others are
+named in a warning.
 
 ZooKeeper has no counterpart.
 """

@@ -1,6 +1,8 @@
-"""What a server shows of itself: the figures and lists that the four-letter words, the admin server and metrics share.
+"""What a server shows of itself: the figures and lists that the four-letter words, the admin
+server and metrics share.
 
-In ZooKeeper: ServerStats, ServerMetrics, ZooKeeperServer.dumpConf and ZooKeeperServer.dumpMonitorValues.
+In ZooKeeper: ServerStats, ServerMetrics, ZooKeeperServer.dumpConf and
+ZooKeeperServer.dumpMonitorValues.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,10 +26,12 @@ from barnabas.wire.jute.opcodes import EventType, OpCode
 __all__ = ["VERSION_TEXT", "ServerState", "ServerView", "in_order"]
 
 _ZOOKEEPER_VERSION = "3.9.4"
-"""The version of ZooKeeper whose protocol and behaviour this is. Clients compare it with the version of a feature."""
+"""The version of ZooKeeper whose protocol and behaviour this is. Clients compare it with
+the version of a feature."""
 
 VERSION_TEXT = f"{_ZOOKEEPER_VERSION}-barnabas-{__version__}, built on {__date__} 00:00 UTC"
-"""Three numbers, then a suffix, as ZooKeeper's own versions have a commit there. Monitors refuse a version without a date."""
+"""Three numbers, then a suffix, as ZooKeeper's own versions have a commit there. Monitors refuse
+a version without a date."""
 
 _OPERATIONS: dict[int, str] = {
     OpCode.CREATE: "CREA", OpCode.DELETE: "DELE", OpCode.EXISTS: "EXIS", OpCode.GET_DATA: "GETD", OpCode.SET_DATA: "SETD",
@@ -128,7 +132,8 @@ class ServerView:
 
     @property
     def node_count(self) -> int:
-        """The number of nodes as ZooKeeper counts them: the root twice, for its tree has it under two names."""
+        """The number of nodes as ZooKeeper counts them: the root twice, for its tree
+        has it under two names."""
         return len(self.processor.database.tree.nodes) + 1
 
     @property
@@ -227,7 +232,8 @@ class ServerView:
         return {**self.state.summaries, **fired, **self.processor.metrics.distributions()}
 
     def quotas(self) -> dict[str, int]:
-        """Limits and usage of each namespace that has a quota, and how often a hard limit refused a write."""
+        """Limits and usage of each namespace that has a quota, and how often a hard
+        limit refused a write."""
         tree = self.processor.database.tree
         return tree.quotas.figures(tree.nodes)
 
@@ -263,7 +269,8 @@ class ServerView:
             cxid, zxid = counts.last_ids
             found |= {
                 "session_id": client.session_id,
-                "last_operation": _OPERATIONS.get(client.last_opcode, "NA"),  # which may be any number
+                # Which may be any number.
+                "last_operation": _OPERATIONS.get(client.last_opcode, "NA"),
                 "established": self.state.wall_ms - (self.state.now_ms - client.since_ms),
                 "session_timeout": client.session.timeout_ms,
                 "last_cxid": cxid,
@@ -307,7 +314,8 @@ class ServerView:
         return found
 
     def expiring_sessions(self) -> Task[dict[int, list[int]]]:
-        """Ids of the sessions that this server may expire, by the time at which it does: a learner's local ones alone."""
+        """Ids of the sessions that this server may expire, by the time at which it does: a
+        learner's local ones alone."""
         found: dict[int, list[int]] = {}
         sessions, is_left = self.processor.tracker.sessions, self._is_left_to_leader
         for number, session_id in enumerate((yield from in_order(sessions)), 1):
@@ -319,7 +327,8 @@ class ServerView:
         return dict(sorted(found.items()))
 
     def sessions_of_leader(self) -> Task[dict[int, int]]:
-        """On a learner, timeouts in ms of the global sessions, by id: their leader alone expires them."""
+        """On a learner, timeouts in ms of the global sessions, by id: their leader
+        alone expires them."""
         found: dict[int, int] = {}
         sessions, is_left = self.processor.tracker.sessions, self._is_left_to_leader
         for number, session_id in enumerate((yield from in_order(sessions)) if self.is_learner else (), 1):

@@ -1,18 +1,21 @@
 """The transactions behind a learner's last one, read from the log in pieces of bounded size.
 
-A leader keeps its recent transactions in memory; a learner that is further behind gets the ones before them from here, which
-is far less than the whole state if the state is large. `LoggedHistory.seek` finds the place where the learner's history
-leaves the log:
+A leader keeps its recent transactions in memory; a learner that is further behind gets the ones
+before them from here, which is far less than the whole state if the state is large.
+`LoggedHistory.seek` finds the place where the learner's history leaves the log:
 
     the learner's last zxid is                        it gets
     in the log                                        DIFF, and the transactions behind it
     the first of an epoch that the log passed         DIFF, and the transactions behind it
-    in the log's epoch, between two transactions      TRUNC to the one below, and the transactions behind that
+    in the log's epoch, between two transactions      TRUNC to the one below, and the
+                                                      transactions behind that
     before the first file, or of an unknown epoch     nothing from here: it needs a snapshot
 
-The transactions must have no gap. A server that got a snapshot has one in its log, so `Storage.replace` removes older files.
+The transactions must have no gap. A server that got a snapshot has one in its log, so
+`Storage.replace` removes older files.
 
-In ZooKeeper: ZKDatabase.getProposalsFromTxnLog, FileTxnLog.FileTxnIterator, and what LearnerHandler.syncFollower does with it.
+In ZooKeeper: ZKDatabase.getProposalsFromTxnLog, FileTxnLog.FileTxnIterator, and what
+LearnerHandler.syncFollower does with it.
 """
 
 import posixpath
@@ -39,7 +42,9 @@ def follows(zxid: int, previous: int) -> bool:
 
 
 class LoggedHistory:
-    """Reads the log from a learner's last zxid on. Each call reads one piece; it may run on another thread."""
+    """Reads the log from a learner's last zxid on.
+
+    Each call reads one piece; it may run on another thread."""
 
     def __init__(
         self,
@@ -49,7 +54,8 @@ class LoggedHistory:
         learner_zxid: int,
         max_bytes: int | None,
     ) -> None:
-        """``used_bytes`` are the files from the learner's zxid on, and how much of each is no reserved room.
+        """``used_bytes`` are the files from the learner's zxid on, and how much of
+        each is no reserved room.
 
         With more than ``max_bytes`` behind the learner's zxid nothing is found.
         """
@@ -110,7 +116,9 @@ class LoggedHistory:
     # The transactions
 
     def read(self, before_zxid: int) -> list[tuple[int, bytes]]:
-        """The next transactions, all below ``before_zxid``; empty at the end. Raises `CorruptDataError` for a gap."""
+        """The next transactions, all below ``before_zxid``; empty at the end.
+
+        Raises `CorruptDataError` for a gap."""
         piece, self._held = self._held or next(self._pieces, []), []
         found = [entry for entry in piece if entry[0] < before_zxid]
         if found:

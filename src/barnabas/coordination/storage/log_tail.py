@@ -1,11 +1,13 @@
 """The end of a transaction log: whether what follows the last valid entry is torn, or damaged.
 
-A batch of entries is written into zeros, or at the end of the file, and is acknowledged when it is synced. So a crash
-leaves of an entry that was not acknowledged a beginning, or a part of its sectors, with zeros in the place of the
-rest. Such an entry is *torn*; it is cut off, and the server starts. Anything else is *damage* to bytes that may have
-been acknowledged, and the server must not start as if they had never been:
+A batch of entries is written into zeros, or at the end of the file, and is acknowledged when it is
+synced. So a crash leaves of an entry that was not acknowledged a beginning, or a part of its
+sectors, with zeros in the place of the rest. Such an entry is *torn*; it is cut off, and the server
+starts. Anything else is *damage* to bytes that may have been acknowledged, and the server must not
+start as if they had never been:
 
-    whole: the size leads to the end byte, the checksum is wrong        damaged, unless a whole sector in it is zeros
+    whole: the size leads to the end byte, the checksum is wrong        damaged, unless a whole
+                                                                        sector in it is zeros
     the checksum is right, the end byte is another one but zero         damaged
     the checksum is right for another size than the one that is named   damaged
     a checksum or a size that no entry has, and no zeros                damaged
@@ -14,16 +16,20 @@ been acknowledged, and the server must not start as if they had never been:
     cut off, or zeros where the end byte should be                      torn
     zeros in the place of its first sector, or of a part of its head    torn
 
-A znode's data may hold the bytes of an entry. So a valid entry within the size that the bad one names does not
-count, unless it ends where the file's data end: then a wrong size may hide the rest of the log.
+A znode's data may hold the bytes of an entry. So a valid entry within the size that the bad
+one names does not count, unless it ends where the file's data end: then a wrong size may hide
+the rest of the log.
 
-ZooKeeper's FileTxnLog refuses to start on a wrong checksum too. It takes a wrong end byte, and a wrong size that leads
-to no end byte, for the end of the log, and drops what follows. Two cases cannot be decided:
+ZooKeeper's FileTxnLog refuses to start on a wrong checksum too. It takes a wrong end byte, and
+a wrong size that leads to no end byte, for the end of the log, and drops what follows. Two
+cases cannot be decided:
 
-- A whole entry whose data has a sector of zeros of its own, and which is damaged elsewhere, counts as torn.
-- A crash can lose a sector of one entry in a batch, and keep later entries of the same batch. The file does not show
-  where a batch begins, so this looks like a lost sector in the middle of the log, with acknowledged entries behind
-  it. It counts as damaged: the operator decides. So does an entry that lost its head, and whose data hold an entry.
+- A whole entry whose data has a sector of zeros of its own, and which is damaged
+  elsewhere, counts as torn.
+- A crash can lose a sector of one entry in a batch, and keep later entries of the same batch. The
+  file does not show where a batch begins, so this looks like a lost sector in the middle of the
+  log, with acknowledged entries behind it. It counts as damaged: the operator decides. So does an
+  entry that lost its head, and whose data hold an entry.
 """
 
 import re
@@ -43,7 +49,8 @@ _SECTOR_BYTES = 512
 _CHUNK_BYTES = 1 << 20
 _TXN_HEADER_BYTES = 32
 _POSSIBLE_ENTRY = re.compile(rb"(?s)(?=\0{4}.{4}(?!\0{3}[\0-\x1f])[\0-\x3f].{3})")
-"""The checksum fills half of its Long, and a payload has more than 31 bytes; zeros are not an entry."""
+"""The checksum fills half of its Long, and a payload has more than 31 bytes; zeros
+are not an entry."""
 
 
 def encode_entries(payloads: Iterable[bytes | bytearray]) -> bytes:
@@ -69,9 +76,9 @@ def payload_at(data: bytes, offset: int) -> bytes | None:
 
 
 def check_tail(file: File, path: str, position: int) -> bool:
-    """Whether there is a torn entry at ``position``, after the last valid one; False for nothing but zeros.
+    """Whether there is a torn entry at ``position``, after the last valid one.
 
-    Raises `CorruptDataError` for damage.
+    False for nothing but zeros. Raises `CorruptDataError` for damage.
     """
     data_end = _end_of_data(file, position)
     if data_end == position:
@@ -121,7 +128,9 @@ def _valid_entry_behind(file: File, position: int, data_end: int) -> str | None:
 
 
 def _claimed_end(file: File, position: int) -> int:
-    """The offset after the invalid entry at ``position`` by its own size; ``position`` if its head is no entry's."""
+    """The offset after the invalid entry at ``position`` by its own size.
+
+    ``position`` if its head is no entry's."""
     head = file.read_at(position, ENTRY_HEAD.size)
     if len(head) < ENTRY_HEAD.size:
         return position
@@ -160,7 +169,8 @@ def _damage(file: File, position: int, data_end: int) -> str | None:
 
 
 def _has_lost_size(file: File, position: int, head: bytes) -> bool:
-    """Whether a sector boundary is in the size or before it, and the sector on one side of it was not written."""
+    """Whether a sector boundary is in the size or before it, and the sector on one
+    side of it was not written."""
     boundary = -position % _SECTOR_BYTES
     if not _CHECKSUM_BYTES <= boundary < ENTRY_HEAD.size:
         return False
@@ -170,7 +180,8 @@ def _has_lost_size(file: File, position: int, head: bytes) -> bool:
 
 
 def _has_lost_checksum_bytes(position: int, checksum: int, payload: bytes) -> bool:
-    """Whether the checksum is right after the sector boundary in it, and zeros before the boundary."""
+    """Whether the checksum is right after the sector boundary in it, and zeros
+    before the boundary."""
     boundary = -position % _SECTOR_BYTES
     if not 0 < boundary < _CHECKSUM_BYTES:
         return False
@@ -179,7 +190,8 @@ def _has_lost_checksum_bytes(position: int, checksum: int, payload: bytes) -> bo
 
 
 def _size_with_checksum(file: File, start: int, data_end: int, checksum: int) -> int | None:
-    """The size of a payload that begins at ``start``, has the checksum, and is followed by the end byte."""
+    """The size of a payload that begins at ``start``, has the checksum, and is
+    followed by the end byte."""
     running = 1
     size = 0
     offset = start

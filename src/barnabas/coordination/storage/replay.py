@@ -1,23 +1,29 @@
-"""The transaction logs applied to a snapshot's state at the start, and the proofs that none of them is missing.
+"""The transaction logs applied to a snapshot's state at the start, and the proofs that
+none of them is missing.
 
-A server's log is a chain of files. Its end may be torn, for a crash leaves it so; nothing else may be missing, at the
-beginning, between two files, or in one:
+A server's log is a chain of files. Its end may be torn, for a crash leaves it so; nothing else may
+be missing, at the beginning, between two files, or in one:
 
-- Zxids follow each other: the next one of the epoch, or the first one of a later epoch. So a gap is found within an epoch.
+- Zxids follow each other: the next one of the epoch, or the first one of a later epoch. So a gap
+  is found within an epoch.
 - A file begins with the transaction that it is named for.
-- Each transaction names the digest of the tree with it (since ZooKeeper 3.6). A tree that lacks a transaction of an earlier
-  epoch has another one.
-- The log of a server alone reaches its newest snapshot, since each transaction is logged before it is in one. In an ensemble a
-  snapshot may be the leader's, which says nothing about the log before it.
+- Each transaction names the digest of the tree with it (since ZooKeeper 3.6). A tree that lacks a
+  transaction of an earlier epoch has another one.
+- The log of a server alone reaches its newest snapshot, since each transaction is logged
+  before it is in one. In an ensemble a snapshot may be the leader's, which says nothing about
+  the log before it.
 - A snapshot that cannot be read still says how far the state went.
 
-A file that is not the last may end torn, too: Apache's servers leave a torn end where it is, and begin a new file. What
-follows it must follow its last whole transaction. So ends are repaired when the whole log has shown that nothing is missing.
+A file that is not the last may end torn, too: Apache's servers leave a torn end where it is, and
+begin a new file. What follows it must follow its last whole transaction. So ends are repaired when
+the whole log has shown that nothing is missing.
 
-A snapshot of Apache's may hold changes behind its zxid, up to the zxid of its digest. Digests count from there on. One without a
-digest does not say how far it goes: then they count from the first one that is right.
+A snapshot of Apache's may hold changes behind its zxid, up to the zxid of its digest. Digests
+count from there on. One without a digest does not say how far it goes: then they count from the
+first one that is right.
 
-In ZooKeeper: FileTxnSnapLog.fastForwardFromEdits, which looks at none of this, and DataTree.compareDigest, which writes an error.
+In ZooKeeper: FileTxnSnapLog.fastForwardFromEdits, which looks at none of this, and
+DataTree.compareDigest, which writes an error.
 """
 
 import logging
@@ -57,7 +63,9 @@ class Replay:
         *,
         has_snapshot: bool,
     ) -> None:
-        """``database`` is a snapshot's state, or empty without one. ``on_replayed`` is as for `Storage.load`."""
+        """``database`` is a snapshot's state, or empty without one.
+
+        ``on_replayed`` is as for `Storage.load`."""
         self._files = files
         self._directory = directory
         self._database = database
@@ -72,7 +80,9 @@ class Replay:
         """How many transactions were applied: those behind the snapshot."""
 
     def run(self, logs: Sequence[tuple[int, str]]) -> None:
-        """Replay files, given with their first zxids; `repair` comes next. Raises `CorruptDataError`."""
+        """Replay files, given with their first zxids; `repair` comes next.
+
+        Raises `CorruptDataError`."""
         for first, name in logs:
             self._replay_file(first, posixpath.join(self._directory, name))
 
@@ -154,12 +164,14 @@ class Replay:
             repair()
 
     def _remove_blank(self, path: str, first: int) -> None:
-        # The server crashed before the header was on the disk: nothing in this file was acknowledged.
+        # The server crashed before the header was on the disk: nothing in this file
+        # was acknowledged.
         logger.warning("Removing %s: it ends before its header (zxid 0x%x)", path, first)
         self._files.remove(path)
 
     def _is_blank(self, path: str) -> bool:
-        """Whether all bytes are zeros: after a loss of power a new file can have its size and none of its bytes."""
+        """Whether all bytes are zeros: after a loss of power a new file can have its
+        size and none of its bytes."""
         file = self._files.open(path, read_only=True)
         try:
             position = 0

@@ -1,16 +1,20 @@
-"""A state that an operator gives a server in the place of its own: the ``restore`` command of the admin server.
+"""A state that an operator gives a server in the place of its own: the ``restore``
+command of the admin server.
 
     restore.barnabas-tmp     the snapshot as it comes; removed at the next start
     restore.<zxid in hex>.N  the whole snapshot, checked and synced: from here on it is the state
-    snapshot.<zxid in hex>   the same, once the files of the state before are in ``before-restore.N``
+    snapshot.<zxid in hex>   the same, once the files of the state before are in
+                             ``before-restore.N``
 
-A crash between the last two steps is completed at the next start, so there is either the old state or the new one. Nothing is
-deleted: ``before-restore.1``, ``before-restore.2`` and so on beside ``version-2`` are for the operator to remove. Each holds the
-files of one state: the commit decides its number, which no folder has beside the snapshots or beside the logs.
+A crash between the last two steps is completed at the next start, so there is either the old state
+or the new one. Nothing is deleted: ``before-restore.1``, ``before-restore.2`` and so on beside
+``version-2`` are for the operator to remove. Each holds the files of one state: the commit decides
+its number, which no folder has beside the snapshots or beside the logs.
 
 What comes must leave free what the server needs itself: a server that cannot write its log stops.
 
-Apache's server keeps a restored state in memory alone, until its next snapshot; ours is durable before the answer.
+Apache's server keeps a restored state in memory alone, until its next snapshot; ours is
+durable before the answer.
 
 In ZooKeeper: ZooKeeperServer.restoreFromSnapshot.
 """
@@ -38,7 +42,9 @@ class NoRoomError(BarnabasError):
 
 
 class Restoration:
-    """A snapshot on its way into a server. All methods write or read files, so an edge calls them in a thread."""
+    """A snapshot on its way into a server.
+
+    All methods write or read files, so an edge calls them in a thread."""
 
     def __init__(self, files: Files, snapshots_dir: str, logs_dir: str, reserve_bytes: int) -> None:
         """``reserve_bytes`` of the disk stay free."""
@@ -76,7 +82,9 @@ class Restoration:
         return read_snapshot_with_zxid(self._files.read(self._path), "that was sent")
 
     def commit(self, zxid: int) -> None:
-        """From now on this is the server's state; `complete_restoration` comes next. Durable at return."""
+        """From now on this is the server's state; `complete_restoration` comes next.
+
+        Durable at return."""
         self._close()
         parents = {posixpath.dirname(self._directory), posixpath.dirname(self._logs_dir)}
         numbers = (_number_of_aside(name) for parent in parents for name in self._files.list(parent))
@@ -97,7 +105,8 @@ class Restoration:
 
 
 def complete_restoration(files: Files, snapshots_dir: str, logs_dir: str) -> None:
-    """If a restored state is committed, move the files of the state before aside and give it its name.
+    """If a restored state is committed, move the files of the state before aside and
+    give it its name.
 
     The log must not be open.
     """
@@ -116,7 +125,9 @@ def complete_restoration(files: Files, snapshots_dir: str, logs_dir: str) -> Non
 
 
 def _restored_from_name(name: str) -> tuple[int, int] | None:
-    """The zxid and the number of the folder in the name of a committed snapshot; None for other files."""
+    """The zxid and the number of the folder in the name of a committed snapshot.
+
+    None for other files."""
     start, _, number = name.rpartition(".")
     zxid = zxid_of_name(start, _NAME)
     return (zxid, int(number)) if zxid is not None and number.isdecimal() else None

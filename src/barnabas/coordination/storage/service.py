@@ -1,7 +1,9 @@
-"""The edge of the storage: writes snapshots while the server serves, gives them to operators, and takes theirs.
+"""The edge of the storage: writes snapshots while the server serves, gives them to
+operators, and takes theirs.
 
-One snapshot is written at a time, slice by slice; a thread writes the slices. None is written while a restored state takes the
-place of the server's own: it would be of the old state, and a restart would find it.
+One snapshot is written at a time, slice by slice; a thread writes the slices. None is written
+while a restored state takes the place of the server's own: it would be of the old state, and
+a restart would find it.
 
 In ZooKeeper: ZooKeeperServer.takeSnapshot and restoreFromSnapshot.
 """
@@ -39,7 +41,9 @@ class SnapshotService:
         on_begin: Callable[[], None],
         on_written: Callable[[int, int], None],
     ) -> None:
-        """``database`` returns the present state; ``on_written(zxid, ms that it took)`` follows each snapshot."""
+        """``database`` returns the present state.
+
+        ``on_written(zxid, ms that it took)`` follows each snapshot."""
         self._storage = storage
         self._executor = executor
         self._database = database
@@ -48,8 +52,8 @@ class SnapshotService:
         self._on_written = on_written
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._lock = asyncio.Lock()
-        """held while a snapshot is written, while old files are removed, and while a restored state takes the place of the
-        server's own"""
+        """held while a snapshot is written, while old files are removed, and while a restored state
+        takes the place of the server's own"""
         self._is_restoring = False
         self._is_over = False
 
@@ -59,7 +63,9 @@ class SnapshotService:
         return bool(self._tasks)
 
     def begin(self) -> "asyncio.Task[SnapshotFile | None]":
-        """Begin to write one, as soon as no other is under way; the result is None if it cannot be written."""
+        """Begin to write one, as soon as no other is under way.
+
+        The result is None if it cannot be written."""
         return self._start(self._write())
 
     def purge(self, retain: int) -> "asyncio.Task[None]":
@@ -121,7 +127,9 @@ class SnapshotService:
             raise
 
     async def _run(self, work: Callable[[*_Ts], _T], *args: *_Ts) -> _T:
-        """Do work in a thread. A task that is cancelled meanwhile ends after the work: what follows uses the same files."""
+        """Do work in a thread.
+
+        A task that is cancelled meanwhile ends after the work: what follows uses the same files."""
         done = asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
         try:
             return await asyncio.shield(done)
@@ -152,11 +160,13 @@ class SnapshotService:
     async def restore(
         self, parts: AsyncIterator[bytes], size_bytes: int, stop_writing: Callable[[], Awaitable[None]]
     ) -> Database:
-        """Make the snapshot that comes in parts the state on disk, and return it. ``size_bytes`` is 0 if it is not known.
+        """Make the snapshot that comes in parts the state on disk, and return it.
 
-        ``stop_writing`` is called when it is known to be whole, and returns when nothing is written to the log any more. Raises
-        `BarnabasError` if it cannot be restored, `NoRoomError` if the disk has no room for it, and OSError. The next snapshot is
-        written after this returns, so the caller must have the new state in place before it awaits.
+        ``size_bytes`` is 0 if it is not known. ``stop_writing`` is called when it is known to
+        be whole, and returns when nothing is written to the log any more. Raises
+        `BarnabasError` if it cannot be restored, `NoRoomError` if the disk has no room for it,
+        and OSError. The next snapshot is written after this returns, so the caller must have
+        the new state in place before it awaits.
         """
         if self._is_restoring:
             raise ConfigError("another snapshot is being restored")
@@ -167,7 +177,8 @@ class SnapshotService:
             async for part in parts:
                 await self._run(restoration.write, part)
             database = await self._run(restoration.read)
-            async with self._lock:  # not before: an upload may take long, and snapshots are due meanwhile
+            # Not before: an upload may take long, and snapshots are due meanwhile.
+            async with self._lock:
                 began_ms = self._now_ms()
                 try:
                     await stop_writing()

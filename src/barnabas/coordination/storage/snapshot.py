@@ -5,20 +5,21 @@ A file ``snapshot.<zxid in hex>`` holds the state after the transaction of that 
     FileHeader      magic "ZKSN", version 2, dbid -1
     Int             sessions, each: Long id, Int timeout in ms
     Int             access control lists, each: Long number, vector of ACL
-    nodes           path, data, Long number of its ACL (-1: open to all), StatPersisted; parents before children;
-                    the root's path is ""
+    nodes           path, data, Long number of its ACL (-1: open to all), StatPersisted; parents
+                    before children; the root's path is ""
     "/"             the end of the nodes
     Long, "/"       Adler-32 of all that is before, and a mark
-    Long, Int, Long zxid, digest version, digest of the tree (since 3.6); a zxid of 0 means that there is no digest:
-                    the server had not applied a transaction since its start
+    Long, Int, Long zxid, digest version, digest of the tree (since 3.6); a zxid of 0 means that
+                    there is no digest: the server had not applied a transaction since its start
     Long, "/"       Adler-32 of all that is before, and a mark
-    Long            the last zxid (since 3.9): the state can be restored from the bytes alone, without the file's name
+    Long            the last zxid (since 3.9): the state can be restored from the bytes
+                    alone, without the file's name
     Long, "/"       Adler-32 of all that is before, and a mark
 
-Apache's server continues to serve while it writes, so its snapshots may contain later changes than their name says (they are
-fuzzy), and the replay of the log applies these changes again. Ours are exact: nodes are values, and the tree keeps those
-that change before they are written (`Tree.frozen`). A snapshot is encoded in slices, between which the server serves
-requests.
+Apache's server continues to serve while it writes, so its snapshots may contain later changes than
+their name says (they are fuzzy), and the replay of the log applies these changes again. Ours are
+exact: nodes are values, and the tree keeps those that change before they are written
+(`Tree.frozen`). A snapshot is encoded in slices, between which the server serves requests.
 
 In ZooKeeper: FileSnap and SerializeUtils.
 """
@@ -53,7 +54,8 @@ __all__ = [
 SNAPSHOT_MAGIC = int.from_bytes(b"ZKSN", "big")
 _VERSION = 2
 _COMPRESSED = {".gz": CompressionType.GZIP, ".snappy": CompressionType.SNAPPY}
-"""What Apache's servers write with ``snapshot.compression.method``; the snappy framing is xerial's, as in Kafka."""
+"""What Apache's servers write with ``snapshot.compression.method``; the snappy framing
+is xerial's, as in Kafka."""
 _MAX_DECOMPRESSED_BYTES = 1 << 40
 """No limit in practice: the file is the server's own."""
 
@@ -111,7 +113,8 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
     root = next(nodes)
     numbers = {acl: number for number, acl in enumerate(tree.known_acls(), 1)}
     zxid, digest = database.last_zxid, tree.digest
-    is_exact = database.exact_from_zxid <= zxid + 1  # a leader's that is fuzzy says nothing, as one without a digest
+    # A leader's that is fuzzy says nothing, as one without a digest.
+    is_exact = database.exact_from_zxid <= zxid + 1
     out = bytearray()
     encode_into(out, FileHeader(SNAPSHOT_MAGIC, _VERSION, -1))
     encode_into(
@@ -141,7 +144,9 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
 
 
 def encode_snapshot_for_learner(database: Database) -> Generator[bytes, None, None]:
-    """The state in slices as a leader sends it: without the file's header and checksums. It is that of the first slice."""
+    """The state in slices as a leader sends it: without the file's header and checksums.
+
+    It is that of the first slice."""
     parts = encode_snapshot(database)
     part = next(parts)[_FILE_HEADER_BYTES:]
     for following in parts:
@@ -178,9 +183,10 @@ def _encode_node(out: bytearray, path: str, node: DataNode, acl: int) -> None:
 
 
 def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
-    """The state in a snapshot; ``zxid`` is the one in its name. Raises `CorruptDataError` for any damage.
+    """The state in a snapshot; ``zxid`` is the one in its name.
 
-    A name that ends with ``.gz`` or ``.snappy`` is that of a compressed one (``snapshot.compression.method``).
+    Raises `CorruptDataError` for any damage. A name that ends with ``.gz`` or ``.snappy`` is that
+    of a compressed one (``snapshot.compression.method``).
     """
     return _read(decompressed_snapshot(data, name), name, zxid)
 
@@ -197,9 +203,9 @@ def decompressed_snapshot(data: bytes, name: str) -> bytes:
 
 
 def read_snapshot_with_zxid(data: bytes, name: str) -> Database:
-    """The state in a snapshot that holds its zxid, as since ZooKeeper 3.9. Raises `CorruptDataError`.
+    """The state in a snapshot that holds its zxid, as since ZooKeeper 3.9.
 
-    The zxid is one that a server can go on from.
+    Raises `CorruptDataError`. The zxid is one that a server can go on from.
     """
     database = _read(data, name, None)
     if not 0 <= database.last_zxid <= _MAX_RESTORED_ZXID:
@@ -303,7 +309,9 @@ def _check_seal(data: bytes, offset: int, name: str) -> int:
 
 
 def _check_digest(database: Database, digest: _Digest, name: str) -> None:
-    """Compare the tree with the digest, or note when that is possible; raises `CorruptDataError`."""
+    """Compare the tree with the digest, or note when that is possible.
+
+    Raises `CorruptDataError`."""
     database.has_digest = digest.zxid > 0
     if digest.zxid <= 0:
         return

@@ -1,7 +1,9 @@
-"""A server's two directories: snapshots in ``dataDir/version-2``, transaction logs in ``dataLogDir/version-2``.
+"""A server's two directories: snapshots in ``dataDir/version-2``, transaction logs in
+``dataLogDir/version-2``.
 
-At the start the newest valid snapshot is read and the log after it is replayed (`replay`). Where something is missing, the
-server does not start. Log files stay as long as a retained snapshot needs them.
+At the start the newest valid snapshot is read and the log after it is replayed (`replay`).
+Where something is missing, the server does not start. Log files stay as long as a retained
+snapshot needs them.
 
 In ZooKeeper: FileTxnSnapLog, and PurgeTxnLog for `Storage.purge`.
 """
@@ -65,9 +67,12 @@ class Storage:
         self._snapshots_begun = 0
 
     def open(self) -> None:
-        """Make the directories and lock them. Raises BlockingIOError when another server uses them."""
+        """Make the directories and lock them.
+
+        Raises BlockingIOError when another server uses them."""
         for directory in (self.snapshots_dir, self.logs_dir):
-            make_dirs_durably(self._files, posixpath.dirname(directory))  # by itself, for it must not be another user's
+            # By itself, for it must not be another user's.
+            make_dirs_durably(self._files, posixpath.dirname(directory))
             make_dirs_durably(self._files, directory)
         self._lock.enter_context(self._files.lock(posixpath.join(self._data_dir, ".lock")))
 
@@ -105,7 +110,8 @@ class Storage:
         return database, replay.replayed
 
     def _check_files(self) -> None:
-        """Raises `CorruptDataError` for a directory in the place of a file, also of one that is only to be removed later."""
+        """Raises `CorruptDataError` for a directory in the place of a file, also of one that is
+        only to be removed later."""
         for directory, prefix in ((self.snapshots_dir, "snapshot"), (self.logs_dir, "log")):
             for name in self._files.list(directory):
                 path = posixpath.join(directory, name)
@@ -115,7 +121,8 @@ class Storage:
     def _check_reach(
         self, database: Database, damaged: Mapping[int, str], snapshot_zxid: int, last_logged: int | None
     ) -> None:
-        """Raises `CorruptDataError` if a snapshot shows that the log went further than it does now."""
+        """Raises `CorruptDataError` if a snapshot shows that the log went further
+        than it does now."""
         newest_damaged = max(damaged, default=0)
         if newest_damaged > database.last_zxid:
             raise CorruptDataError(
@@ -138,7 +145,8 @@ class Storage:
         )
 
     def _newest_snapshot(self) -> tuple[Database | None, dict[int, str]]:
-        """The state in the newest one that can be read, and the zxids of those that cannot, with the reasons."""
+        """The state in the newest one that can be read, and the zxids of those that
+        cannot, with the reasons."""
         damaged: dict[int, str] = {}
         for zxid, name in self._snapshots():
             path = posixpath.join(self.snapshots_dir, name)
@@ -153,7 +161,8 @@ class Storage:
     # What a leader gives a learner, and makes it do
 
     def history_behind(self, zxid: int, size_factor: float) -> LoggedHistory:
-        """The log behind a learner's last zxid, of at most ``size_factor`` times the newest snapshot's size; 0 for no limit."""
+        """The log behind a learner's last zxid, of at most ``size_factor`` times the newest
+        snapshot's size; 0 for no limit."""
         sizes = [
             (name, self._files.size(posixpath.join(self.logs_dir, name)))
             for _, name in logs_from(self._files.list(self.logs_dir), zxid - 1)
@@ -168,9 +177,9 @@ class Storage:
         return LoggedHistory(self._files, self.logs_dir, sizes, zxid, max_bytes)
 
     def truncate(self, zxid: int) -> None:
-        """Remove all transactions after ``zxid``, and the snapshots that hold some of them. `load` comes next.
+        """Remove all transactions after ``zxid``, and the snapshots that hold some of them.
 
-        Raises `CorruptDataError` if only such snapshots hold the beginning.
+        `load` comes next. Raises `CorruptDataError` if only such snapshots hold the beginning.
         """
         self.log.roll()
         names = self._files.list(self.logs_dir)
@@ -195,8 +204,8 @@ class Storage:
     def replace(self, database: Database) -> None:
         """Make the state that a leader has sent the one that a restart finds. Durable at return.
 
-        No older file stays: between its transactions and the new state there is a gap, and a restart from it, or a learner
-        that is given its transactions, would miss some in silence.
+        No older file stays: between its transactions and the new state there is a gap, and a
+        restart from it, or a learner that is given its transactions, would miss some in silence.
         """
         self.log.roll()
         for newer, name in self._snapshots():
@@ -218,7 +227,9 @@ class Storage:
         return Restoration(self._files, self.snapshots_dir, self.logs_dir, self._reserve_bytes)
 
     def restore(self, restoration: Restoration, zxid: int) -> None:
-        """Make a snapshot, which ends with ``zxid``, the state that a restart finds. Durable at return."""
+        """Make a snapshot, which ends with ``zxid``, the state that a restart finds.
+
+        Durable at return."""
         self.log.roll()
         restoration.commit(zxid)
         complete_restoration(self._files, self.snapshots_dir, self.logs_dir)
@@ -257,9 +268,10 @@ class Storage:
         return bool(self._snapshots())
 
     def purge(self, retain: int) -> list[str]:
-        """Remove all but the newest snapshots, and the log files that only older ones need. Returns the removed paths.
+        """Remove all but the newest snapshots, and the log files that only older ones need.
 
-        A snapshot without its end, which no server can read, is not counted as one that is kept.
+        Returns the removed paths. A snapshot without its end, which no server can read, is not
+        counted as one that is kept.
         """
         snapshots = self._snapshots()
         whole = [zxid for zxid, name in snapshots if self._is_whole(name)]
@@ -299,7 +311,8 @@ class SnapshotFile(NamedTuple):
 
 
 class SnapshotWriter:
-    """Writes one snapshot in parts, under a temporary name of its own until it is whole and synced."""
+    """Writes one snapshot in parts, under a temporary name of its own until it is
+    whole and synced."""
 
     def __init__(self, files: Files, directory: str, database: Database, number: int) -> None:
         self._files = files
@@ -329,7 +342,9 @@ class SnapshotWriter:
             self._unsynced_bytes = 0
 
     def abandon(self) -> None:
-        """Remove what is written, after an error; may run on another thread. Raises nothing: the disk may have failed."""
+        """Remove what is written, after an error; may run on another thread.
+
+        Raises nothing: the disk may have failed."""
         file, self._file = self._file, None
         with contextlib.suppress(OSError):
             if file is not None:

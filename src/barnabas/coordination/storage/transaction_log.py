@@ -9,8 +9,9 @@ A file ``log.<zxid in hex>`` begins with the transaction of that zxid:
                0x42   the end of the entry
     zeros      room that is reserved ahead (preAllocSize)
 
-A batch of entries is written and synced before any of them is acknowledged, so a crash can leave only the last batch
-torn. At the next start a torn end is cut off; damage is refused (`barnabas.coordination.storage.log_tail`).
+A batch of entries is written and synced before any of them is acknowledged, so a crash can leave
+only the last batch torn. At the next start a torn end is cut off; damage is refused
+(`barnabas.coordination.storage.log_tail`).
 
 In ZooKeeper: FileTxnLog.
 """
@@ -94,7 +95,8 @@ class LogReader:
                 offset = position - chunk_start
                 payload = payload_at(chunk, offset)
                 if payload is None and chunk_start + len(chunk) < file.size():
-                    # Not enough bytes in hand, or damage: look again with all that the entry says it needs.
+                    # Not enough bytes in hand, or damage: look again with all that
+                    # the entry says it needs.
                     size = _entry_bytes(file, position)
                     chunk, chunk_start = file.read_at(position, max(size, _CHUNK_BYTES)), position
                     payload = payload_at(chunk, 0)
@@ -127,9 +129,10 @@ class LogReader:
 
 
 def read_transaction_log(files: Files, path: str, *, repair: bool) -> Iterator[bytes]:
-    """The payloads in a file, in order; ``repair`` cuts off a torn entry and the reserved room at the end.
+    """The payloads in a file, in order.
 
-    Raises `CorruptDataError` for a file that is not a log, and for damage.
+    ``repair`` cuts off a torn entry and the reserved room at the end. Raises `CorruptDataError` for
+    a file that is not a log, and for damage.
     """
     reader = LogReader(files, path)
     for _, payload in reader.entries():
@@ -179,7 +182,9 @@ class TransactionLog:
     def __init__(
         self, files: Files, directory: str, *, preallocate_bytes: int, sync: bool = True, max_file_bytes: int = 0
     ) -> None:
-        """A file that grows above ``max_file_bytes`` is the last one's predecessor from then on; 0 for no limit."""
+        """A file that grows above ``max_file_bytes`` is the last one's predecessor from then on.
+
+        0 for no limit."""
         self._files = files
         self._max_file_bytes = max_file_bytes
         self._directory = directory
@@ -189,9 +194,10 @@ class TransactionLog:
         self._position = 0
 
     def append(self, first_zxid: int, payloads: Sequence[bytes | bytearray]) -> None:
-        """Write transactions and return when they are on stable storage; ``first_zxid`` is the first one's.
+        """Write transactions and return when they are on stable storage.
 
-        After an OSError the log's state is unknown, and the server must stop: a second sync could lie.
+        ``first_zxid`` is the first one's. After an OSError the log's state is unknown, and the
+        server must stop: a second sync could lie.
         """
         file = self._file
         if file is None:
@@ -211,7 +217,8 @@ class TransactionLog:
     def _open(self, first_zxid: int) -> File:
         path = posixpath.join(self._directory, log_name(first_zxid))
         if self._files.exists(path):
-            # A file without a valid transaction, from a crash in its first moment; its tail was checked at the start.
+            # A file without a valid transaction, from a crash in its first moment; its tail
+            # was checked at the start.
             self._files.remove(path)
         logger.info("Creating new log file: %s", path)
         file = self._file = self._files.open(path, create=True)

@@ -1,4 +1,5 @@
-"""How a leader sends a learner a part of its log: in pieces that are read on another thread, one at a time.
+"""How a leader sends a learner a part of its log: in pieces that are read on another
+thread, one at a time.
 
 No more is read than the connection takes; between two pieces the leader goes on.
 
@@ -65,7 +66,8 @@ def seek_history(
 
 
 class HistorySender:
-    """Sends the transactions of a `LoggedHistory` below ``before_zxid``, then calls ``done`` with None or the error."""
+    """Sends the transactions of a `LoggedHistory` below ``before_zxid``, then calls
+    ``done`` with None or the error."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""The connections of a leader with its learners, reads of files for them, what leaves over any connection, and elections.
+"""The connections of a leader with its learners, reads of files for them, what leaves over any
+connection, and elections.
 
 In ZooKeeper: the sockets and the sender of a `LearnerHandler`.
 """
@@ -213,7 +214,8 @@ class LearnerConnection:
                 return
             self._connection.send([part])
             if self._host.now_ms() >= end_ms:
-                asyncio.get_running_loop().call_soon(self._send_slices)  # others have their turn first
+                # Others have their turn first.
+                asyncio.get_running_loop().call_soon(self._send_slices)
                 return
         asyncio.get_running_loop().call_later(_SNAPSHOT_PAUSE_S, self._send_slices)
 

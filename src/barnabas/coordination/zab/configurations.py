@@ -1,9 +1,12 @@
-"""The configuration of the ensemble as a member knows it: the one in force, and the one that is proposed.
+"""The configuration of the ensemble as a member knows it: the one in force, and the
+one that is proposed.
 
-A configuration is *seen* when a reconfiguration is proposed, and *active* when it is committed. While one is seen and not
-active, elections and commits need a quorum of both. Without ``reconfigEnabled`` the configuration of zoo.cfg stays.
+A configuration is *seen* when a reconfiguration is proposed, and *active* when it is committed.
+While one is seen and not active, elections and commits need a quorum of both. Without
+``reconfigEnabled`` the configuration of zoo.cfg stays.
 
-In ZooKeeper: `QuorumPeer.quorumVerifier` and `lastSeenQuorumVerifier`, `processReconfig` and `reconfigFlag`.
+In ZooKeeper: `QuorumPeer.quorumVerifier` and `lastSeenQuorumVerifier`,
+`processReconfig` and `reconfigFlag`.
 """
 
 import logging
@@ -39,7 +42,8 @@ class Configurations:
         self.on_change: Callable[[], None] = lambda: None
         """Called when either has changed."""
         self.is_observer = my_id in current.observers
-        """Whether this server has no vote; one that the configuration does not name follows as if it had."""
+        """Whether this server has no vote; one that the configuration does not name
+        follows as if it had."""
         self._my_id = my_id
         self._files = files
         mine = current.servers.get(my_id)
@@ -52,7 +56,8 @@ class Configurations:
         return self._files is not None
 
     def load(self) -> None:
-        """Read what was proposed before a restart, and keep a copy of a zoo.cfg that will change."""
+        """Read what was proposed before a restart, and keep a copy of a zoo.cfg that
+        will change."""
         if self._files is not None:
             self._files.back_up()
             following = self._files.read_next()
@@ -75,7 +80,9 @@ class Configurations:
         return leader_id
 
     def see(self, configuration: QuorumConfiguration) -> None:
-        """A configuration is proposed, or the last one proposed by this leader. Durable at return."""
+        """A configuration is proposed, or the last one proposed by this leader.
+
+        Durable at return."""
         if self._files is None:
             return
         following = configuration if configuration.version > self.current.version else None
@@ -89,15 +96,17 @@ class Configurations:
         self.on_change()
 
     def adopt_version(self, configuration: QuorumConfiguration) -> None:
-        """Use the same members under a newer version, which is not kept: there is no reconfigEnabled."""
+        """Use the same members under a newer version, which is not kept: there is no
+        reconfigEnabled."""
         self.current = configuration
 
     def activate(
         self, configuration: QuorumConfiguration, leader_id: int | None, present_leader_id: int | None
     ) -> bool:
-        """A configuration is in force, under a leader that the present one may designate. Durable at return.
+        """A configuration is in force, under a leader that the present one may designate.
 
-        Returns whether the role must end: this server has another role from now on, or another leader.
+        Durable at return. Returns whether the role must end: this server has another role from
+        now on, or another leader.
         """
         before = self.current
         if self._files is None or configuration.version <= before.version:

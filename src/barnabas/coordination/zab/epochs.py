@@ -1,21 +1,25 @@
-"""The two epochs that a server must not forget: the files ``acceptedEpoch`` and ``currentEpoch`` beside the snapshots.
+"""The two epochs that a server must not forget: the files ``acceptedEpoch`` and
+``currentEpoch`` beside the snapshots.
 
-``acceptedEpoch`` is the highest epoch that the server has agreed to: it takes part in no older one. ``currentEpoch`` is
-the epoch of the leader whose history it has acknowledged; with the last zxid it says how recent its history is. Each is
-on stable storage before the message that depends on it leaves.
+``acceptedEpoch`` is the highest epoch that the server has agreed to: it takes part in no
+older one. ``currentEpoch`` is the epoch of the leader whose history it has acknowledged; with
+the last zxid it says how recent its history is. Each is on stable storage before the message
+that depends on it leaves.
 
-A wrong epoch costs acknowledged writes: a server with a stale history and a high ``currentEpoch`` would lead, and the others
-would cut their logs. So neither file is an authority:
+A wrong epoch costs acknowledged writes: a server with a stale history and a high ``currentEpoch``
+would lead, and the others would cut their logs. So neither file is an authority:
 
-- Each has a second line with a checksum (`barnabas.base.check_lines`). Apache's servers read the first line only, and write
-  no second one.
-- A server agrees to an epoch before it acknowledges its history. So an accepted epoch below the current one cannot be.
+- Each has a second line with a checksum (`barnabas.base.check_lines`). Apache's servers read the
+  first line only, and write no second one.
+- A server agrees to an epoch before it acknowledges its history. So an accepted epoch below
+  the current one cannot be.
 - Where the log ends in a later epoch than the current one, the log is right: see `Epochs.reach`.
 
-Where a file contradicts itself or the other, the server does not start: which of the two is wrong cannot be seen, and the
-other members have what this one has acknowledged.
+Where a file contradicts itself or the other, the server does not start: which of the two is wrong
+cannot be seen, and the other members have what this one has acknowledged.
 
-In ZooKeeper: QuorumPeer's acceptedEpoch and currentEpoch; loadDataBase refuses an accepted epoch below the current one.
+In ZooKeeper: QuorumPeer's acceptedEpoch and currentEpoch; loadDataBase refuses an accepted
+epoch below the current one.
 """
 
 import logging
@@ -78,8 +82,11 @@ class Epochs:
         self._accepted = epoch
 
     def reach(self, last_zxid: int) -> None:
-        """The log ends with this zxid. A transaction of an epoch proves that all before it, and so the history with which
-        the epoch began, is in the log: a crash before the acknowledgement of NEWLEADER leaves the file behind."""
+        """The log ends with this zxid.
+
+        A transaction of an epoch proves that all before it, and so the history with which the
+        epoch began, is in the log: a crash before the acknowledgement of NEWLEADER leaves the
+        file behind."""
         if epoch_of(last_zxid) > self._current:
             self.enter(epoch_of(last_zxid))
             self._accepted = max(self._accepted, self._current)

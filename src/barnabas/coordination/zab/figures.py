@@ -18,7 +18,8 @@ __all__ = ["MemberFigures", "QuorumState", "leader_figures"]
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """What a member knows of its ensemble: what the commands `leader`, `observers`, `voting_view` and `zabstate` show."""
+    """What a member knows of its ensemble: what the commands `leader`, `observers`,
+    `voting_view` and `zabstate` show."""
 
     configuration: QuorumConfiguration
     my_id: int
@@ -49,13 +50,15 @@ class MemberFigures:
         self.proposals_received = 0
         self.commits_received = 0
         self.proposal_ms = Distribution()
-        """From the leader's decision to the proposal's arrival at a learner; the wall clocks of two machines differ."""
+        """From the leader's decision to the proposal's arrival at a learner; the wall
+        clocks of two machines differ."""
         self.acknowledgement_ms = Distribution()
         self.commit_ms = Distribution()
         self.quorum_ms = Distribution()
         """From the decision to the quorum, as a leader."""
         self.learner_ms: dict[int, Distribution] = {}
-        """From the decision to the acknowledgement of each learner, for one transaction in a thousand."""
+        """From the decision to the acknowledgement of each learner, for one
+        transaction in a thousand."""
         self.unavailable_ms = Summary()
         self.leader_unavailable_ms = Summary()
         self.follower_sync_ms = Summary()

@@ -1,13 +1,17 @@
-"""The recent committed transactions of a server, and how a leader brings a learner to its own history with them.
+"""The recent committed transactions of a server, and how a leader brings a learner to
+its own history with them.
 
     the learner's last zxid is             it gets
     the leader's last one                  DIFF, and nothing behind it
     among the recent ones                  DIFF, and the transactions behind its own
-    between two recent ones of its epoch   TRUNC to the one below it, and the transactions behind that
+    between two recent ones of its epoch   TRUNC to the one below it, and the
+                                           transactions behind that
     above the leader's last one            TRUNC to the leader's last one
-    below the recent ones                  SNAP: the whole state, unless the log has all behind it (`LoggedHistory`)
+    below the recent ones                  SNAP: the whole state, unless the log has all
+                                           behind it (`LoggedHistory`)
 
-A server whose last zxid is the first of an epoch (its counter is zero) has the history with which that epoch began.
+A server whose last zxid is the first of an epoch (its counter is zero) has the history
+with which that epoch began.
 
 In ZooKeeper: ZKDatabase.committedLog and LearnerHandler.syncFollower.
 """
@@ -86,7 +90,8 @@ class CommittedLog:
 
 @dataclass(slots=True)
 class SyncPlan:
-    """What a leader sends first: DIFF, TRUNC or SNAP with its zxid, then transactions that are committed."""
+    """What a leader sends first: DIFF, TRUNC or SNAP with its zxid, then
+    transactions that are committed."""
 
     type: PacketType
     zxid: int
@@ -106,7 +111,8 @@ def plan_sync(learner_zxid: int, log: CommittedLog, last_zxid: int) -> SyncPlan:
         if not begins_epoch:
             return SyncPlan(PacketType.TRUNC, newest, [])
         if learner_zxid <= last_zxid:
-            return SyncPlan(PacketType.DIFF, newest, [])  # nothing was committed since that epoch began
+            # Nothing was committed since that epoch began.
+            return SyncPlan(PacketType.DIFF, newest, [])
         return SyncPlan(PacketType.SNAP, last_zxid, [])
     if learner_zxid < first:
         return SyncPlan(PacketType.SNAP, last_zxid, [])
@@ -117,7 +123,8 @@ def plan_sync(learner_zxid: int, log: CommittedLog, last_zxid: int) -> SyncPlan:
     if begins_epoch and at and epoch_of(zxids[at - 1]) < epoch_of(learner_zxid):
         return SyncPlan(PacketType.DIFF, newest, log.since(learner_zxid))
     if not at or epoch_of(zxids[at - 1]) != epoch_of(learner_zxid):
-        # What it has of its epoch is unknown here: it cannot be cut back to a transaction that both have.
+        # What it has of its epoch is unknown here: it cannot be cut back to a
+        # transaction that both have.
         return SyncPlan(PacketType.SNAP, last_zxid, [])
     below = zxids[at - 1]
     return SyncPlan(PacketType.TRUNC, below, log.since(below))

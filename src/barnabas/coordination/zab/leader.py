@@ -1,6 +1,8 @@
-"""The leader of an ensemble: discovery of the epoch, synchronization of the learners, broadcast of proposals.
+"""The leader of an ensemble: discovery of the epoch, synchronization of the
+learners, broadcast of proposals.
 
-    DISCOVERY        collects accepted epochs until a quorum is there; the new epoch is above all of them
+    DISCOVERY        collects accepted epochs until a quorum is there; the new epoch
+                     is above all of them
        | a quorum has acknowledged the epoch, and no member of it has a more recent history
     SYNCHRONIZATION  gives each learner the leader's history, followed by NEWLEADER
        | a quorum has acknowledged NEWLEADER: the history is on the disks of a majority
@@ -8,25 +10,30 @@
 
 Invariants:
 
-- The epoch is in ``acceptedEpoch`` before LEADERINFO leaves, and in ``currentEpoch`` before NEWLEADER leaves.
-- Transactions are committed in the order of their zxids, without gaps. An acknowledgement counts for all earlier ones
-  too, because a learner logs in order; it counts only once the learner has acknowledged NEWLEADER.
-- What one acknowledgement commits is committed in pieces, between which others are served (`CommitTurn`). Between two of them
-  packets, this server's tree, syncs and histories for learners are as if the rest were not acknowledged yet.
+- The epoch is in ``acceptedEpoch`` before LEADERINFO leaves, and in ``currentEpoch``
+  before NEWLEADER leaves.
+- Transactions are committed in the order of their zxids, without gaps. An acknowledgement
+  counts for all earlier ones too, because a learner logs in order; it counts only once the
+  learner has acknowledged NEWLEADER.
+- What one acknowledgement commits is committed in pieces, between which others are served
+  (`CommitTurn`). Between two of them packets, this server's tree, syncs and histories for learners
+  are as if the rest were not acknowledged yet.
 - The leader counts as one of the quorum only for what is synced in its own log.
 - A learner gets all that is committed, then all that is proposed, in order, each once.
 - Without a quorum of learners that were heard within syncLimit the leader resigns.
-- A member that has accepted a higher epoch, from a leader that failed, can follow no older one. The leader accepts that
-  epoch and resigns; the next epoch is above it. (Apache's server does not: there the member stays out until the next
-  election.)
-- A learner's connection is replaced by a newer one of the same server only when that one has NEWLEADER acknowledged, so
-  that a stranger that says a member's name ends nothing.
-- While a reconfiguration is proposed and not committed, it and all behind it need a quorum of both configurations. A
-  leader that finds one completes it with NEWLEADER. A learner that connects meanwhile is up to date when it is committed.
-- A leader that the new configuration does not keep commits nothing behind the reconfiguration: its designated successor
-  does. It ends when its followers have left it.
+- A member that has accepted a higher epoch, from a leader that failed, can follow no older one. The
+  leader accepts that epoch and resigns; the next epoch is above it. (Apache's server does not:
+  there the member stays out until the next election.)
+- A learner's connection is replaced by a newer one of the same server only when that one has
+  NEWLEADER acknowledged, so that a stranger that says a member's name ends nothing.
+- While a reconfiguration is proposed and not committed, it and all behind it need a quorum of both
+  configurations. A leader that finds one completes it with NEWLEADER. A learner that connects
+  meanwhile is up to date when it is committed.
+- A leader that the new configuration does not keep commits nothing behind the reconfiguration: its
+  designated successor does. It ends when its followers have left it.
 
-It is synchronous: events and the time go in; packets, commits and the end go out through its `LeaderEnvironment`.
+It is synchronous: events and the time go in; packets, commits and the end go out through
+its `LeaderEnvironment`.
 
 In ZooKeeper: Leader and LearnerHandler.
 """
@@ -268,8 +275,8 @@ class Leader:
             self._drop(handler, f"server {server_id} has a newer configuration, 0x{info.config_version:x}")
         else:
             handler.server_id = server_id
-            # A follower that is no voter, because it is to join or has been removed, logs and acknowledges, and does not
-            # count.
+            # A follower that is no voter, because it is to join or has been removed, logs and
+            # acknowledges, and does not count.
             handler.is_participant = is_voter and packet.type == PacketType.FOLLOWERINFO
             handler.accepted_epoch = epoch_of(packet.zxid)
             self._replace(handler, of_synced=False)
@@ -283,7 +290,9 @@ class Leader:
                 self._drop(other, f"server {handler.server_id} has connected again")
 
     def _can_follow(self, handler: LearnerHandler, now_ms: int) -> bool:
-        """Whether the learner can take part in this epoch; one that cannot makes the leader resign. See the module."""
+        """Whether the learner can take part in this epoch; one that cannot makes the leader resign.
+
+        See the module."""
         accepted, server_id = handler.accepted_epoch, handler.server_id
         if not 0 <= accepted <= self._epochs.accepted + _MAX_EPOCHS_AHEAD:
             self._drop(handler, f"it says that server {server_id} has accepted the epoch {accepted}, which cannot be")
@@ -312,7 +321,9 @@ class Leader:
         self.discover()
 
     def discover(self) -> None:
-        """Choose the epoch if a quorum is there; a leader whose vote is a quorum needs no learner."""
+        """Choose the epoch if a quorum is there.
+
+        A leader whose vote is a quorum needs no learner."""
         accepted = self._accepted_epochs
         if self.epoch >= 0 or not self.quorums.contains_quorum(accepted.keys()):
             return
@@ -346,7 +357,8 @@ class Leader:
                 )
                 return
             if is_voter and current_epoch != -1:
-                # -1: it had accepted this epoch before, maybe from another leader, and its history was not compared.
+                # -1: it had accepted this epoch before, maybe from another leader, and its
+                # history was not compared.
                 self._epoch_acks.add(handler.server_id)
             self._accept()
         else:
@@ -366,7 +378,8 @@ class Leader:
         self._establish()
 
     def _synchronize(self, handler: LearnerHandler) -> None:
-        """Give a learner the committed history, then the proposals that wait for a quorum, and NEWLEADER."""
+        """Give a learner the committed history, then the proposals that wait for a
+        quorum, and NEWLEADER."""
         if self.forces_snapshots:
             logger.warning("Forcing snapshot sync - should not see this in production (forceSnapshotSync)")
             self._send_plan(handler, SyncPlan(PacketType.SNAP, self._committed_zxid, []), None)
@@ -379,7 +392,9 @@ class Leader:
         self._send_plan(handler, plan, None)
 
     def history_sought(self, handler: LearnerHandler, history: LoggedHistory | None) -> None:
-        """Continue with a learner that is behind the recent transactions; None: the log does not have what it lacks."""
+        """Continue with a learner that is behind the recent transactions.
+
+        None: the log does not have what it lacks."""
         if handler not in self.handlers or handler.state is not HandlerState.SOUGHT or self.phase is LeaderPhase.ENDED:
             if history is not None:
                 history.close()
@@ -451,7 +466,8 @@ class Leader:
                 self._release(handler)
 
     def _release(self, handler: LearnerHandler) -> None:
-        """The learner may serve clients; not yet if it got a configuration that may never be in force."""
+        """The learner may serve clients; not yet if it got a configuration that may
+        never be in force."""
         if self.quorums.is_reconfiguring:
             return
         handler.link.send(encode_signal(PacketType.UPTODATE, -1))
@@ -487,7 +503,8 @@ class Leader:
             self._commit()
 
     def _commit(self, *, in_next_turn: bool = False) -> None:
-        """Commit what a quorum has on disk: up to the highest zxid that enough servers have acknowledged, some at a time."""
+        """Commit what a quorum has on disk: up to the highest zxid that enough servers have
+        acknowledged, some at a time."""
         proposals = self._proposals
         if in_next_turn:
             self._commits_soon = False

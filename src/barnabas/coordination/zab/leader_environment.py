@@ -35,7 +35,9 @@ class LeaderEnvironment(Protocol):
         ...
 
     def seek_history(self, handler: LearnerHandler, zxid: int) -> bool:
-        """Look in the log for what is behind ``zxid``, then call `Leader.history_sought`; False if that is of no use."""
+        """Look in the log for what is behind ``zxid``, then call `Leader.history_sought`.
+
+        False if that is of no use."""
         ...
 
     def received(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
@@ -47,7 +49,9 @@ class LeaderEnvironment(Protocol):
         ...
 
     def acknowledged(self, server_id: int, payload: bytes | bytearray) -> None:
-        """A learner has a proposal on stable storage; called for zxids that are multiples of 1,000."""
+        """A learner has a proposal on stable storage.
+
+        Called for zxids that are multiples of 1,000."""
         ...
 
     def resign(self, reason: str) -> None:

@@ -1,4 +1,5 @@
-"""The server of a leader: between `Leader`, which decides what is committed, and the processor of the clients' requests.
+"""The server of a leader: between `Leader`, which decides what is committed, and the processor
+of the clients' requests.
 
     clients, learners --> Processor --propose--> Leader, and this member's log
                           Processor <--commit--- Leader
@@ -48,7 +49,9 @@ class LeaderServer:
     """The environment of a `Leader`, and what its connections need."""
 
     def __init__(self, member: EnsembleMember, run_reads: RunsInThread, on_end: Callable[[], None]) -> None:
-        """``run_reads`` runs what reads the log; ``on_end`` is called when the role has ended, maybe twice."""
+        """``run_reads`` runs what reads the log.
+
+        ``on_end`` is called when the role has ended, maybe twice."""
         self._member = member
         self.run_reads = run_reads
         self._on_end = on_end
@@ -251,7 +254,9 @@ class LeaderServer:
         self.leader.propose(first_zxid, payloads)
 
     def fast_forward(self) -> Iterator[None]:
-        """Apply what is logged and not committed. The role has ended: others may run where it yields, and none reads the state."""
+        """Apply what is logged and not committed.
+
+        The role has ended: others may run where it yields, and none reads the state."""
         member = self._member
         for piece in pieces(deque(self.leader.uncommitted), member.turns):
             if piece is None:

@@ -1,24 +1,29 @@
 """A learner: a follower or an observer, from its first message to a leader to the broadcast.
 
     DISCOVERY        sends its accepted epoch, gets the new one, acknowledges it with its last zxid
-    SYNCHRONIZATION  gets DIFF, TRUNC or SNAP, then transactions; brings its log and its tree to the leader's history
+    SYNCHRONIZATION  gets DIFF, TRUNC or SNAP, then transactions; brings its log and its
+                     tree to the leader's history
        | NEWLEADER, and all before it is on disk: acknowledge
        | UPTODATE
-    BROADCAST        logs proposals, acknowledges them when they are synced, applies them when they are committed
+    BROADCAST        logs proposals, acknowledges them when they are synced, applies
+                     them when they are committed
 
 Invariants:
 
-- An epoch below the accepted one is refused. ``acceptedEpoch`` is durable before ACKEPOCH leaves, ``currentEpoch``
-  and the whole history before the acknowledgement of NEWLEADER leaves.
+- An epoch below the accepted one is refused. ``acceptedEpoch`` is durable before ACKEPOCH leaves,
+  ``currentEpoch`` and the whole history before the acknowledgement of NEWLEADER leaves.
 - A proposal is acknowledged only when it and all before it are synced.
 - Commits are applied in the order of the proposals; another order ends the connection.
-- What came together is handled in pieces, between which others are served (`CommitTurn`): the rest is held, as if it had not
-  come yet, and all that comes behind it.
-- TRUNC and SNAP replace the state; nothing is logged or applied until the environment reports that they are done.
-- A proposed configuration is on stable storage before it is acknowledged. It is in force with the commit of its
-  reconfiguration, or with UPTODATE if NEWLEADER brought it. If it changes the leader or this server's role, the role ends.
+- What came together is handled in pieces, between which others are served (`CommitTurn`): the rest
+  is held, as if it had not come yet, and all that comes behind it.
+- TRUNC and SNAP replace the state; nothing is logged or applied until the environment
+  reports that they are done.
+- A proposed configuration is on stable storage before it is acknowledged. It is in force with the
+  commit of its reconfiguration, or with UPTODATE if NEWLEADER brought it. If it changes the leader
+  or this server's role, the role ends.
 
-It is synchronous: events go in; packets, log entries and transactions go out through its `LearnerEnvironment`.
+It is synchronous: events go in; packets, log entries and transactions go out through
+its `LearnerEnvironment`.
 
 In ZooKeeper: Learner, Follower and Observer.
 """
@@ -95,7 +100,8 @@ class Learner:
         """Whether DIFF, TRUNC or SNAP has come."""
         self._replacing = False
         self._held: deque[QuorumPacket | PacketRun] = deque()
-        """What came, and is handled later: when the state is replaced, or when others have had their turn."""
+        """What came, and is handled later: when the state is replaced, or when
+        others have had their turn."""
         self._handles_soon = False
         """Whether its turn is planned."""
         self._pending: deque[tuple[int, bytes]] = deque()
@@ -239,7 +245,8 @@ class Learner:
         self._is_synchronized = True
 
     def expects_snapshot(self, packet: QuorumPacket) -> bool:
-        """Whether the packet announces a snapshot: what follows on the connection is its bytes, then `replaced`."""
+        """Whether the packet announces a snapshot: what follows on the connection is
+        its bytes, then `replaced`."""
         is_snapshot = (
             packet.type == PacketType.SNAP
             and self.phase is LearnerPhase.SYNCHRONIZATION

@@ -20,7 +20,8 @@ class LearnerEnvironment(Protocol):
         ...
 
     def truncate(self, zxid: int) -> None:
-        """Remove all transactions behind ``zxid`` from the log and the state; then call `Learner.replaced`."""
+        """Remove all transactions behind ``zxid`` from the log and the state; then
+        call `Learner.replaced`."""
         ...
 
     def log(self, zxids: Sequence[int], payloads: Sequence[bytes]) -> None:
@@ -44,9 +45,9 @@ class LearnerEnvironment(Protocol):
         ...
 
     def activate(self, configuration: bytes | None, leader_id: int | None) -> bool:
-        """A configuration is in force, under a leader that it may name; whether this ends the learner's role.
+        """A configuration is in force, under a leader that it may name.
 
-        Raises `MalformedRecordError`.
+        Whether this ends the learner's role. Raises `MalformedRecordError`.
         """
         ...
 
@@ -55,7 +56,9 @@ class LearnerEnvironment(Protocol):
         ...
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Call ``work`` when others have had their turn; take nothing from the leader until then, if that is possible."""
+        """Call ``work`` when others have had their turn.
+
+        Take nothing from the leader until then, if that is possible."""
         ...
 
     def fail(self, reason: str) -> None:

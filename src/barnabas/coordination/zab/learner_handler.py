@@ -1,4 +1,5 @@
-"""One learner as its leader sees it: its connection, how far it has come, and the packets that bring it there.
+"""One learner as its leader sees it: its connection, how far it has come, and the
+packets that bring it there.
 
 In ZooKeeper: the state of a LearnerHandler.
 """
@@ -24,11 +25,15 @@ class LearnerLink(Protocol):
     def send(self, data: bytes) -> None: ...
 
     def send_snapshot(self) -> None:
-        """Send the committed state as it is now, and the signature; what is sent later follows it."""
+        """Send the committed state as it is now, and the signature.
+
+        What is sent later follows it."""
         ...
 
     def send_history(self, history: LoggedHistory, before_zxid: int) -> None:
-        """Send the committed transactions of the log below ``before_zxid``; what is sent later follows them."""
+        """Send the committed transactions of the log below ``before_zxid``.
+
+        What is sent later follows them."""
         ...
 
     def close(self, reason: str) -> None: ...
@@ -92,10 +97,13 @@ class LearnerHandler:
         return self.server_id != -1
 
     def acknowledge(self, zxids: Sequence[int], epoch: int) -> bool:
-        """Note acknowledgements that came together; False, and nothing, if they are not new ones in order."""
+        """Note acknowledgements that came together.
+
+        False, and nothing, if they are not new ones in order."""
         first, last = zxids[0], zxids[-1]
         is_usual = self.is_synced and first > self.acked_zxid and epoch_of(first) == epoch_of(last) == epoch
-        # Their count first: a range from here to a zxid that a learner has made up does not fit into the memory.
+        # Their count first: a range from here to a zxid that a learner has made up does
+        # not fit into the memory.
         if not is_usual or last - first != len(zxids) - 1 or zxids != list(range(first, last + 1)):
             return False
         self.acked_zxid = last

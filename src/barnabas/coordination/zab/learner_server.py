@@ -1,9 +1,11 @@
-"""The server of a follower or an observer: between `Learner`, the leader's packets, and the processor of clients' requests.
+"""The server of a follower or an observer: between `Learner`, the leader's packets, and the
+processor of clients' requests.
 
     clients --> Processor --forward--> leader
                 Processor <--apply---- Learner <-- packets of the leader
 
-It is synchronous: the edge makes the connection, of which this is the handler, and brings ticks and the end.
+It is synchronous: the edge makes the connection, of which this is the handler, and
+brings ticks and the end.
 
 In ZooKeeper: FollowerZooKeeperServer and ObserverZooKeeperServer.
 """
@@ -47,14 +49,17 @@ logger = logging.getLogger(__name__)
 
 
 class LearnerServer:
-    """The environment of a `Learner`, the handler of its connection, and the forwarder of its processor."""
+    """The environment of a `Learner`, the handler of its connection, and the
+    forwarder of its processor."""
 
     is_read_only = False
 
     def __init__(
         self, member: EnsembleMember, leader_id: int, when_logged: RunsInThread, on_end: Callable[[], None]
     ) -> None:
-        """``when_logged`` runs work in a thread once the log has everything; ``on_end`` is called when the role has ended."""
+        """``when_logged`` runs work in a thread once the log has everything.
+
+        ``on_end`` is called when the role has ended."""
         self._member = member
         self.leader_id = leader_id
         self._when_logged = when_logged
@@ -69,7 +74,8 @@ class LearnerServer:
         self.heard_ms = self._since_ms = member.now_ms()
         self._heard_wall_ms = member.wall_ms()
         self._unsynced: deque[tuple[int, int, int]] = deque()
-        """Proposals that are not on stable storage: the first and the last zxid of those that were decided at a time, and when."""
+        """Proposals that are not on stable storage: the first and the last zxid of those that were
+        decided at a time, and when."""
         self._reader = PacketReader(member.max_packet_bytes)
         self._scanner: SnapshotScanner | None = None
         self._snapshot_zxid = 0
@@ -248,7 +254,8 @@ class LearnerServer:
         member = self._member
         database = member.database
         database.last_zxid = max(database.last_zxid, first_zxid)
-        # A snapshot of the leader may have been ahead of its zxid; what comes from now on is not in it.
+        # A snapshot of the leader may have been ahead of its zxid; what comes from
+        # now on is not in it.
         database.exact_from_zxid = database.last_zxid + 1
         self._tracker, counts = LearnerSessionTracker(member.first_session_id()), member.counts
         self.processor = Processor(
@@ -313,7 +320,9 @@ class LearnerServer:
         self.send(encode_revalidation(session_id, timeout_ms))
 
     def fast_forward(self) -> Iterator[None]:
-        """Apply what is logged and not committed. The role has ended: others may run where it yields, and none reads the state."""
+        """Apply what is logged and not committed.
+
+        The role has ended: others may run where it yields, and none reads the state."""
         self.processor = None
         for piece in pieces(deque(self.learner.uncommitted), self._member.turns):
             if piece is None:

@@ -1,9 +1,11 @@
-"""What a member of an ensemble keeps through all its roles: its state, its history, its epochs and its log.
+"""What a member of an ensemble keeps through all its roles: its state, its history,
+its epochs and its log.
 
-At the end of a role the state is that of the log again: what is logged and not committed is applied. The next leader
-keeps it or truncates it.
+At the end of a role the state is that of the log again: what is logged and not committed is
+applied. The next leader keeps it or truncates it.
 
-`EnsembleMember.load`, `EnsembleMember.truncate` and `EnsembleMember.install` read and write files, so the edge calls them in a thread.
+`EnsembleMember.load`, `EnsembleMember.truncate` and `EnsembleMember.install` read and write files,
+so the edge calls them in a thread.
 
 In ZooKeeper: the fields of QuorumPeer, and ZKDatabase.
 """
@@ -91,7 +93,9 @@ class EnsembleMember:
     # In a thread
 
     def load(self) -> tuple[Database, int]:
-        """Read the state; the number of transactions replayed. Raises `BarnabasError` and OSError."""
+        """Read the state; the number of transactions replayed.
+
+        Raises `BarnabasError` and OSError."""
         self.history = CommittedLog(self.commit_log_count)
         self.database, replayed = self.storage.load(self.history.add)
         self.epochs = Epochs(self.storage.files, self.storage.snapshots_dir, self.database.last_zxid)

@@ -1,4 +1,5 @@
-"""What a member's log says of its way to serving, in the words of ZooKeeper's `QuorumPeer.getDetailedPeerState`."""
+"""What a member's log says of its way to serving, in the words of ZooKeeper's
+`QuorumPeer.getDetailedPeerState`."""
 
 import logging
 
@@ -8,5 +9,6 @@ logger = logging.getLogger(__name__)
 
 
 def log_phase(role: str, phase: str, sync_mode: str = "") -> None:
-    """A phase of Zab has begun for a server that is leading, following or observing, or a part of it: diff, snap or trunc."""
+    """A phase of Zab has begun for a server that is leading, following or observing, or a part of
+    it: diff, snap or trunc."""
     logger.info("Peer state changed: %s", " - ".join(filter(None, (role, phase, sync_mode))))

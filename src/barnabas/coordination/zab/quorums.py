@@ -1,7 +1,9 @@
-"""The quorums of a leader, while its ensemble has one configuration and while it changes to the next.
+"""The quorums of a leader, while its ensemble has one configuration and while it
+changes to the next.
 
-Invariant: a reconfiguration, and everything proposed behind it, is committed only when a quorum of the old configuration and
-a quorum of the new one have it on disk. So a leader of either configuration meets a server that has it.
+Invariant: a reconfiguration, and everything proposed behind it, is committed only when a quorum of
+the old configuration and a quorum of the new one have it on disk. So a leader of either
+configuration meets a server that has it.
 
 In ZooKeeper: the quorum verifiers of a `Leader.Proposal`, and `Leader.getDesignatedLeader`.
 """
@@ -57,7 +59,8 @@ class Quorums:
     def activate(self, my_id: int, acks: Iterable[Ack], zxid: int) -> int:
         """The proposed configuration is in force; the id of its leader.
 
-        That is this server if it stays a voter at its address, otherwise the voter that has acknowledged most.
+        That is this server if it stays a voter at its address, otherwise the voter
+        that has acknowledged most.
         """
         before, following = self.current, self.following
         assert following is not None
@@ -70,9 +73,10 @@ class Quorums:
         return -max(able)[1] if able else my_id
 
     def committable(self, acks: Sequence[Ack], oldest: int) -> int:
-        """The highest zxid that may be committed, at most that of a reconfiguration; below ``oldest`` if none may.
+        """The highest zxid that may be committed, at most that of a reconfiguration.
 
-        ``acks`` fall; a server's acknowledgement counts for all earlier zxids too.
+        Below ``oldest`` if none may. ``acks`` fall; a server's acknowledgement counts
+        for all earlier zxids too.
         """
         zxid = _acknowledged([self.current.verifier], acks, oldest)
         reconfigured_at = self.reconfigured_at

@@ -1,12 +1,14 @@
-"""The edge of an ensemble's member: its connections to the other members, and its way from election to a role and back.
+"""The edge of an ensemble's member: its connections to the other members, and its way from
+election to a role and back.
 
     LOOKING --elected--> LEADING: listen on the quorum port, run a `LeaderServer`
        ^  \\--elected--> FOLLOWING or OBSERVING: connect to the leader, run a `LearnerServer`
        |                                   |
-       +------ the role has ended ---------+   close the clients, finish the log, apply what is logged
+       +------ the role has ended ---------+   close the clients, finish the log,
+                                               apply what is logged
 
-The server for clients (`barnabas.coordination.server`) gets a `Processor` when a role is established, and loses it when
-the role ends. Its log writer takes transactions from `MemberLog`.
+The server for clients (`barnabas.coordination.server`) gets a `Processor` when a role is
+established, and loses it when the role ends. Its log writer takes transactions from `MemberLog`.
 
 In ZooKeeper: QuorumPeer.
 """
@@ -108,7 +110,9 @@ class QuorumPeer:
                 await task
 
     def adopt(self, configuration: QuorumConfiguration) -> None:
-        """Another member has a newer configuration; without reconfigEnabled with the same members."""
+        """Another member has a newer configuration.
+
+        Without reconfigEnabled with the same members."""
         configurations = self.member.configurations
         if configurations.can_reconfigure:
             try:
@@ -165,7 +169,8 @@ class QuorumPeer:
             member.service.member_failed(error)
 
     async def _elect(self, elector: Elector) -> int:
-        """Elect; meanwhile serve reads to clients that accept this, if it is configured and the election lasts."""
+        """Elect; meanwhile serve reads to clients that accept this, if it is
+        configured and the election lasts."""
         member = self.member
         timer: asyncio.TimerHandle | None = None
         if self.reads_without_quorum:

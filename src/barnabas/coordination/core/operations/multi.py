@@ -87,7 +87,8 @@ def _by_mode(opcode: int, request: Any) -> MultiPart:
         opcode, request = OpCode.CREATE, CreateRequest(request.path, request.data, request.acl, request.flags)
     if isinstance(request, CreateRequest):
         if request.acl is None or request.flags not in _MODES:
-            # Without the data and the list: this goes into the server's log, where secrets may not be.
+            # Without the data and the list: this goes into the server's log, where
+            # secrets may not be.
             path = (request.path or "")[:_SHOWN_CHARACTERS]
             lacks = "without an access control list" if request.acl is None else f"of the mode {request.flags}"
             raise MalformedRecordError(f"a creation of {path!r} in a multi, {lacks}")
@@ -158,7 +159,8 @@ def decide(staging: Staging, request: tuple[Sequence[tuple[int, PlainValues]]]) 
             change = decide_part(on_parts, values)
         except KeeperError as error:
             if error.code is ErrorCode.MARSHALLING_ERROR:
-                raise  # a null where none may be: the whole request is refused, as by Apache's server
+                # A null where none may be: the whole request is refused, as by Apache's server.
+                raise
             return _failed(changes, error.code, len(parts))
         view.add(change)
         changes.append(change)
@@ -191,7 +193,8 @@ def replay(tree: View, stamp: Stamp, transaction: tuple[Sequence[Txn]]) -> Chang
             change = found.replay(view, stamp, found.values(record))
         except KeeperError as error:
             change = Change(OpCode.CHECK, err=error.code)
-        # Only in a replay over a fuzzy snapshot, which contains some of the parts already: the others happen.
+        # Only in a replay over a fuzzy snapshot, which contains some of the parts
+        # already: the others happen.
         err = err or change.err
         view.add(change)
         changes.append(change)

@@ -142,7 +142,8 @@ def _multi_read(reading: Reading, parts: list[MultiPart]) -> list[MultiPart] | E
                 raise
             replies.append((OpCode.ERROR, ErrorResponse(error.code)))
         left_bytes -= 100
-        if left_bytes < 0 or (left_names < 0 and len(parts) > 1):  # one part may have what getChildren has
+        # One part may have what getChildren has.
+        if left_bytes < 0 or (left_names < 0 and len(parts) > 1):
             raise KeeperError(ErrorCode.MARSHALLING_ERROR)
     return replies if _MOST_NAMES - left_names <= MANY_NAMES else encode_parts(replies)
 

@@ -70,7 +70,8 @@ def _in_hash_order(texts: list[str]) -> list[str]:
 
     def bucket(text: str) -> int:
         code = 0
-        # utf-16 begins with a byte order mark and has the machine's byte order, as cast("H") expects.
+        # utf-16 begins with a byte order mark and has the machine's byte order, as
+        # cast("H") expects.
         for unit in memoryview(text.encode("utf-16", "surrogatepass"))[2:].cast("H"):
             code = (31 * code + unit) & 0xFFFFFFFF
         return (code ^ code >> 16) & buckets - 1
