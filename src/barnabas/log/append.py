@@ -1,6 +1,9 @@
-"""A follower's appends: replicated batches, as the leader has them. Kafka: UnifiedLog.appendAsFollower.
+"""A follower's appends: replicated batches, as the leader has them.
 
-The order of an append: check the header and the CRC, check that the batch continues the log, then write it (`local_log`).
+Kafka: UnifiedLog.appendAsFollower.
+
+The order of an append: check the header and the CRC, check that the batch continues the log,
+then write it (`local_log`).
 """
 
 import logging
@@ -71,7 +74,9 @@ class FollowerAppender:
         return AppendInfo(first_offset, expected - 1, -1, bounds.log_start_offset, latest_epoch)
 
     def _check_epoch(self, header: BatchHeader, leader_epoch: int) -> None:
-        """Epochs never go back in a log, and none is later than the leader's. Raises `KafkaError` CORRUPT_MESSAGE."""
+        """Epochs never go back in a log, and none is later than the leader's.
+
+        Raises `KafkaError` CORRUPT_MESSAGE."""
         if header.leader_epoch >= 0:  # batches from before Kafka 0.11 have none
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
@@ -81,9 +86,11 @@ class FollowerAppender:
             )
 
     def _accept_gap(self, start: int, end: int) -> None:
-        """The leader has no records there: compaction took them, or its operator stepped over a loss.
+        """The leader has no records there: compaction took them, or its operator
+        stepped over a loss.
 
-        Before the batch is written, and for good: what the leader lacks is no loss of this replica's.
+        Before the batch is written, and for good: what the leader lacks is no loss
+        of this replica's.
         """
         holes = self._components.holes
         if not holes.are_legal:

@@ -1,4 +1,6 @@
-"""Checks the headers of batches: produced ones on a leader, replicated ones on a follower. Kafka: LogValidator.
+"""Checks the headers of batches: produced ones on a leader, replicated ones on a follower.
+
+Kafka: LogValidator.
 
 Here are the checks of the header and the CRC, which every batch passes. `conversion` checks the
 records: of compressed batches too, unless `compression.check` is off.
@@ -44,7 +46,9 @@ def unpacked_limit_bytes(config: LogConfig) -> int:
 
 
 def unpack_header(records: Buffer) -> HeaderFields:
-    """The header's fields of the batch in ``records``. Raises `KafkaError` INVALID_RECORD when it is not there."""
+    """The header's fields of the batch in ``records``.
+
+    Raises `KafkaError` INVALID_RECORD when it is not there."""
     if len(records) < HEADER_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, f"A record batch has at least {HEADER_BYTES} bytes, not {len(records)}"
@@ -56,9 +60,9 @@ def unpack_header(records: Buffer) -> HeaderFields:
 def validate_batch(records: memoryview, header: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> None:
     """Check the one batch in ``records``, whose header this is. The caller ignores trailing bytes.
 
-    Raises `KafkaError` with the code that Kafka answers: CORRUPT_MESSAGE (CRC, lengths), INVALID_RECORD (no batch or
-    several, old formats, offsets and counts that disagree, what clients must not write), MESSAGE_TOO_LARGE,
-    INVALID_TIMESTAMP.
+    Raises `KafkaError` with the code that Kafka answers: CORRUPT_MESSAGE (CRC, lengths),
+    INVALID_RECORD (no batch or several, old formats, offsets and counts that disagree, what clients
+    must not write), MESSAGE_TOO_LARGE, INVALID_TIMESTAMP.
     """
     length, magic, crc = header[1], header[3], header[4]
     size = length + LOG_OVERHEAD_BYTES
@@ -96,13 +100,15 @@ def _check_header(header: HeaderFields, config: LogConfig, origin: int, now_ms: 
         if count * SMALLEST_RECORD_BYTES > body_bytes:
             raise _invalid(f"{count} records do not fit into the batch's {body_bytes} bytes")
     elif count * SMALLEST_RECORD_BYTES > unpacked_limit_bytes(config):
-        # Offsets are given by this count alone: a wrong count would leave a hole of up to 2^31 offsets.
+        # Offsets are given by this count alone: a wrong count would leave a hole of
+        # up to 2^31 offsets.
         raise _invalid(f"{count} records are more than a compressed batch may hold")
     if config.log_append_time:
         if attributes & LOG_APPEND_TIME:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "Producers must not set the timestamp type LogAppendTime")
     elif origin != Origin.CLIENT and max_timestamp > latest_timestamp_ms(config, now_ms):
-        # A client's records are checked one by one instead, so that the response names the rejected records.
+        # A client's records are checked one by one instead, so that the response
+        # names the rejected records.
         raise timestamp_error(max_timestamp, config, now_ms)
 
 
@@ -116,7 +122,9 @@ def latest_timestamp_ms(config: LogConfig, now_ms: int) -> int:
 
 
 def _check_rest(records: memoryview, size: int, available: int) -> None:
-    """Refuse a second batch, and a first one that is not complete. Other trailing bytes are cut off."""
+    """Refuse a second batch, and a first one that is not complete.
+
+    Other trailing bytes are cut off."""
     if size > available:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"The batch announces {size} bytes and has {available}")
     if available - size >= HEADER_BYTES:

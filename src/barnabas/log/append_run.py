@@ -1,4 +1,5 @@
-"""A leader's appends: batches of producers and coordinators that came together, taken one by one and appended in one write.
+"""A leader's appends: batches of producers and coordinators that came together, taken one by one
+and appended in one write.
 
 There is no other append by a leader: `PartitionLog.append_as_leader` is a run of one batch. What is
 wrong with a batch is decided in one place for each rule:
@@ -20,11 +21,12 @@ decides no error: what it does not take is for `add_alone`.
 Invariants:
 
 - Nothing is changed before `write`. A batch that is not taken changes nothing at all.
-- The bytes of the log, the indexes and the producer state are those that the batches would have left one by one. A test
-  compares them.
-- If the write fails, the log has none of the batches, and is offline unless only file descriptors were short. If an index
-  cannot be written afterwards, the file is cut to where it ended before. If the disk does not let it be cut, the next start may
-  recover batches whose producers got KAFKA_STORAGE_ERROR: as after a timeout, they cannot know.
+- The bytes of the log, the indexes and the producer state are those that the batches would have
+  left one by one. A test compares them.
+- If the write fails, the log has none of the batches, and is offline unless only file descriptors
+  were short. If an index cannot be written afterwards, the file is cut to where it ended before. If
+  the disk does not let it be cut, the next start may recover batches whose producers got
+  KAFKA_STORAGE_ERROR: as after a timeout, they cannot know.
 
 In Kafka: `UnifiedLog.appendAsLeader`; its brokers write each batch by itself.
 """
@@ -106,7 +108,8 @@ class AppendRun:
         self._came_bytes = 0
         """The size of what was taken, before a batch was converted."""
         self._is_alone = self._has_room = False
-        """Whether there is one batch, of any kind; and whether it is known what usual ones there is room for."""
+        """Whether there is one batch, of any kind; and whether it is known what
+        usual ones there is room for."""
         self._next_of_producer: tuple[int, int, int] | None = None
         """The producer whose batches are here, with the epoch and the sequence of its next one."""
 
@@ -123,14 +126,15 @@ class AppendRun:
     def add_alone(
         self, records: memoryview, header: HeaderFields, origin: int = Origin.CLIENT, checks: RecordValidator = AT_ONCE
     ) -> AppendInfo:
-        """Take the one batch in ``records``, whose header this is, as the only one. What is returned is true once it is written.
+        """Take the one batch in ``records``, whose header this is, as the only one.
 
-        The memory is written to and must stay as it is until `write`; read-only memory is copied. A duplicate is not taken: the
-        result says where it stands.
+        What is returned is true once it is written. The memory is written to and must stay as
+        it is until `write`; read-only memory is copied. A duplicate is not taken: the result
+        says where it stands.
 
-        Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.validate_batch` and
-        `ProducerState.check`), RECORD_LIST_TOO_LARGE for more than a segment may hold; `LongCheckError` where ``checks``
-        does.
+        Raises `KafkaError` with Kafka's code for what is wrong with the batch (see
+        `append_checks.validate_batch` and `ProducerState.check`), RECORD_LIST_TOO_LARGE for more
+        than a segment may hold; `LongCheckError` where ``checks`` does.
         """
         config, now_ms, first_offset = self._config, self._now_ms, self._next_offset
         came_bytes = len(records)
@@ -182,7 +186,9 @@ class AppendRun:
         return records, header
 
     def _check_producer(self, header: HeaderFields, origin: int, records: memoryview) -> ProducerBatch | None:
-        """Check a producer's batch against the state of the log's producers. Returns the batch that it repeats.
+        """Check a producer's batch against the state of the log's producers.
+
+        Returns the batch that it repeats.
 
         In Kafka: `UnifiedLog.analyzeAndValidateProducerState`.
         """
@@ -218,10 +224,10 @@ class AppendRun:
     # ---- usual batches
 
     def add(self, batch: memoryview, header: HeaderFields) -> int:
-        """Take a writable batch of a producer, whose header this is, at the end: its first offset. The memory must stay as it is
-        until `write`.
+        """Take a writable batch of a producer, whose header this is, at the end: its first offset.
 
-        -1 if more is to be decided than its offsets, or it belongs to another run. Batches that were taken are written first.
+        The memory must stay as it is until `write`. -1 if more is to be decided than its offsets,
+        or it belongs to another run. Batches that were taken are written first.
         """
         if not self._has_room:
             self._find_room()
@@ -269,7 +275,8 @@ class AppendRun:
         return first_offset
 
     def _follows(self, header: HeaderFields, batch: memoryview) -> bool:
-        """Whether a batch is the next one of the producer whose batches are here or, as the first, of a producer in the log.
+        """Whether a batch is the next one of the producer whose batches are here or, as the first,
+        of a producer in the log.
 
         Raises `KafkaError` as `ProducerState.check`.
         """
@@ -291,9 +298,10 @@ class AppendRun:
     # ---- writes
 
     def write(self) -> tuple[int, int, int]:
-        """Append all that was taken. Returns how many batches and records that is, and in how many bytes they came.
+        """Append all that was taken.
 
-        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        Returns how many batches and records that is, and in how many bytes they came. Raises
+        `KafkaError` KAFKA_STORAGE_ERROR.
         """
         components, config, leader_epoch = self._components, self._config, self._leader_epoch
         views, batches, headers = self._views, self._batches, self._headers
@@ -311,7 +319,8 @@ class AppendRun:
         except OSError as error:
             raise self._availability.fail(error, "appending to") from error
         appended = len(views), self._next_offset - batches[0][1], self._came_bytes
-        # The run lives on while its requests wait for followers; the memory in which they came does not.
+        # The run lives on while its requests wait for followers; the memory in which
+        # they came does not.
         views.clear()
         batches.clear()
         headers.clear()

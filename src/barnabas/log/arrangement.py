@@ -1,15 +1,19 @@
-"""Whether the segments of a log fit together: which files belong to another place, and where records are missing.
+"""Whether the segments of a log fit together: which files belong to another place, and
+where records are missing.
 
-The segments of a log follow each other. In a log that never was compacted each begins where the one before ends, and the
-first begins where the log did. What does not fit is one of two things:
+The segments of a log follow each other. In a log that never was compacted each begins where the one
+before ends, and the first begins where the log did. What does not fit is one of two things:
 
-- A *stray* does not belong where it is: its first batch has another offset than its name says (a copied or renamed file, a
-  file of another partition), or its offsets are those of another segment, too. It is set aside, under another name.
+- A *stray* does not belong where it is: its first batch has another offset than its name says (a
+  copied or renamed file, a file of another partition), or its offsets are those of another segment,
+  too. It is set aside, under another name.
 - A *hole* is a range of offsets without records: a segment that is missing, empty, or ends early.
 
-Compaction leaves holes. So only a segment that does not end with a whole batch shows one in a compacted log.
+Compaction leaves holes. So only a segment that does not end with a whole batch shows
+one in a compacted log.
 
-The rules here are pure. `barnabas.log.missing_records` applies them to files. Kafka: no counterpart.
+The rules here are pure. `barnabas.log.missing_records` applies them to files. Kafka:
+no counterpart.
 """
 
 import itertools
@@ -29,7 +33,8 @@ class Hole(NamedTuple):
     reason: str
     """For people: the file, the byte, and the offsets."""
     copy_from: int
-    """Where a copy of the leader's records begins that leaves nothing of what may be wrong: at a segment's start."""
+    """Where a copy of the leader's records begins that leaves nothing of what may be
+    wrong: at a segment's start."""
 
 
 class Stray(NamedTuple):
@@ -48,7 +53,8 @@ class Arrangement(NamedTuple):
 
 
 def arrange(extents: Sequence[Extent], start_offset: int, *, is_dense: bool) -> Arrangement:
-    """Compare segments, in the order of their names, with each other and with the offset where the log begins.
+    """Compare segments, in the order of their names, with each other and with the
+    offset where the log begins.
 
     ``is_dense`` says that the log never was compacted.
     """
@@ -66,7 +72,9 @@ def arrange(extents: Sequence[Extent], start_offset: int, *, is_dense: bool) -> 
 
 
 def _misplaced(extent: Extent, *, is_dense: bool) -> str | None:
-    """Compaction keeps a segment's name though its first batches go; nothing lets it begin before its name."""
+    """Compaction keeps a segment's name though its first batches go.
+
+    Nothing lets it begin before its name."""
     named, found = extent.base_offset, extent.first_offset
     if found < named or (is_dense and found != named):
         return f"{extent.path} begins with offset {found} at byte 0, not with {named} as its name says"
@@ -74,7 +82,8 @@ def _misplaced(extent: Extent, *, is_dense: bool) -> str | None:
 
 
 def _is_last_batch_wrong(before: Extent, extent: Extent) -> bool:
-    """Whether only the last batch of a segment reaches into the next one, which begins as it should: it is damaged then."""
+    """Whether only the last batch of a segment reaches into the next one, which begins as it
+    should: it is damaged then."""
     return before.before_last <= extent.base_offset < before.next_offset and (
         extent.size > 0 and extent.first_offset >= extent.base_offset and before.last_position > 0
     )

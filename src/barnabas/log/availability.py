@@ -1,9 +1,12 @@
-"""Whether a log can be used, and what a failure of its disk does. Kafka: LogDirFailureChannel, as one log sees it.
+"""Whether a log can be used, and what a failure of its disk does.
 
-An `OSError` takes the log offline, and with it, by ``on_failure``, its whole log dir: the call and all later ones raise
-`KafkaError` KAFKA_STORAGE_ERROR. Nothing is retried.
+Kafka: LogDirFailureChannel, as one log sees it.
 
-A shortage of file descriptors is no failure of a disk: the call raises the same error, and the log stays online.
+An `OSError` takes the log offline, and with it, by ``on_failure``, its whole log dir: the call and
+all later ones raise `KafkaError` KAFKA_STORAGE_ERROR. Nothing is retried.
+
+A shortage of file descriptors is no failure of a disk: the call raises the same error,
+and the log stays online.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +59,8 @@ class Availability:
 
     @contextmanager
     def guard(self, doing: str) -> Iterator[None]:
-        """Run disk operations: an `OSError` takes the log offline and becomes a `KafkaError` KAFKA_STORAGE_ERROR."""
+        """Run disk operations: an `OSError` takes the log offline and becomes a
+        `KafkaError` KAFKA_STORAGE_ERROR."""
         self.check()
         try:
             yield

@@ -1,8 +1,10 @@
-"""The offsets that bound a log. Kafka: UnifiedLog's log start offset, high watermark, last stable offset, log end offset.
+"""The offsets that bound a log.
 
-``log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset``, always. Records below the log start
-offset are deleted; records from the high watermark on are not yet replicated; records from the last stable offset on
-belong, or may belong, to transactions that are not decided.
+Kafka: UnifiedLog's log start offset, high watermark, last stable offset, log end offset.
+
+``log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset``, always. Records
+below the log start offset are deleted; records from the high watermark on are not yet replicated;
+records from the last stable offset on belong, or may belong, to transactions that are not decided.
 """
 
 __all__ = ["Bounds"]

@@ -1,17 +1,23 @@
-"""Small files with a checked copy beside each, so that a changed byte is noticed. Kafka: no counterpart.
+"""Small files with a checked copy beside each, so that a changed byte is noticed.
 
-Apache's checkpoints have no room for a checksum, and one changed digit is another valid offset. So this broker keeps a copy of
-what it writes in ``NAME.barnabas``: the same bytes, and a line ``crc32 NEW OLDER ...`` with the checksum of these bytes and
-those of the last few contents. Apache's broker leaves the copy where it is, and writes none.
+Kafka: no counterpart.
 
-The copy is written before its file. So whenever a crash comes, the file has one of the contents that the copy names:
+Apache's checkpoints have no room for a checksum, and one changed digit is another valid offset. So
+this broker keeps a copy of what it writes in ``NAME.barnabas``: the same bytes, and a line
+``crc32 NEW OLDER ...`` with the checksum of these bytes and those of the last few contents.
+Apache's broker leaves the copy where it is, and writes none.
+
+The copy is written before its file. So whenever a crash comes, the file has one of the
+contents that the copy names:
 
     the file is one of these        as written: the copy's contents were about to replace it, or did
     the file is anything else       changed: damaged, edited, or written by another broker
-    there is no valid copy          unknown: written by another broker or an earlier version, or the copy is damaged
+    there is no valid copy          unknown: written by another broker or an earlier
+                                    version, or the copy is damaged
 
-The copy is not synced. After a loss of power it may be an older one, or none. So a file that changed is no alarm by
-itself; its reader asks what else shows which of the two is right: the log, or the other files of its folder.
+The copy is not synced. After a loss of power it may be an older one, or none. So a file that
+changed is no alarm by itself; its reader asks what else shows which of the two is right: the log,
+or the other files of its folder.
 """
 
 import posixpath
@@ -25,7 +31,8 @@ __all__ = ["CheckedFile", "copy_of", "read_checked", "was_written_later", "write
 
 _COPY = ".barnabas"
 _KEPT = 3
-"""Checksums of earlier contents: a write beside the event loop may have given way to one of the loop's."""
+"""Checksums of earlier contents: a write beside the event loop may have given way to
+one of the loop's."""
 _TRAILER = re.compile(rb"crc32((?: [0-9a-f]{8}){1,8})\n")
 _TRAILER_BYTES = 96
 _SLACK_MS = 1000
@@ -95,7 +102,9 @@ def was_written_later(files: Files, path: str) -> bool:
 
 
 def _read_copy(files: Files, path: str, name: str) -> tuple[bytes, list[int]] | None:
-    """The contents in a copy, and the checksums that it names, newest first; None when there is no valid one."""
+    """The contents in a copy, and the checksums that it names, newest first.
+
+    None when there is no valid one."""
     try:
         data = files.read(path)
     except FileNotFoundError:

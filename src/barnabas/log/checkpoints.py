@@ -1,15 +1,19 @@
-"""The small text files of a log dir, in Apache Kafka's formats. Kafka: OffsetCheckpointFile, LeaderEpochCheckpointFile,
-PartitionMetadataFile, PropertiesUtils, CleanShutdownFileHandler.
+"""The small text files of a log dir, in Apache Kafka's formats.
 
-``recovery-point-offset-checkpoint``, ``replication-offset-checkpoint``, ``log-start-offset-checkpoint`` and
-``cleaner-offset-checkpoint``: a version (0), the number of entries, then ``topic partition offset`` a line.
-``leader-epoch-checkpoint``, in a partition's folder: the same with ``epoch start_offset`` a line.
-``partition.metadata``: the topic's id. ``meta.properties``: which broker of which cluster a log dir belongs to.
-``.kafka_cleanshutdown``: JSON, there while the last stop was clean.
+Kafka: OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, PropertiesUtils,
+CleanShutdownFileHandler.
 
-Readers raise `CorruptDataError`; the callers decide what a damaged file means (a checkpoint that cannot be read only
-makes a start slower). Each file is replaced as a whole, so a reader never sees half of one. Each file of offsets or epochs
-has a checked copy beside it (`barnabas.log.checked_files`).
+``recovery-point-offset-checkpoint``, ``replication-offset-checkpoint``,
+``log-start-offset-checkpoint`` and ``cleaner-offset-checkpoint``: a version (0), the number of
+entries, then ``topic partition offset`` a line. ``leader-epoch-checkpoint``, in a partition's
+folder: the same with ``epoch start_offset`` a line. ``partition.metadata``: the topic's id.
+``meta.properties``: which broker of which cluster a log dir belongs to. ``.kafka_cleanshutdown``:
+JSON, there while the last stop was clean.
+
+Readers raise `CorruptDataError`; the callers decide what a damaged file means (a checkpoint that
+cannot be read only makes a start slower). Each file is replaced as a whole, so a reader never sees
+half of one. Each file of offsets or epochs has a checked copy beside it
+(`barnabas.log.checked_files`).
 """
 
 import json
@@ -59,7 +63,9 @@ _MAX_LONG = (1 << 63) - 1
 
 
 def _entries(path: str, data: bytes, columns: int) -> list[list[str]]:
-    """The entries of a checkpoint, split; an empty file (Apache's before the first write) has none."""
+    """The entries of a checkpoint, split.
+
+    An empty file (Apache's before the first write) has none."""
     try:
         lines = data.decode("utf-8").splitlines()
         if not lines:
@@ -114,7 +120,9 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
 def write_offsets(
     files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True, name: str = ""
 ) -> None:
-    """Replace a checkpoint of offsets by partition and its copy; ``name`` is that which they will be renamed to."""
+    """Replace a checkpoint of offsets by partition and its copy.
+
+    ``name`` is that which they will be renamed to."""
     lines = [f"{each.topic} {each.partition} {offset}" for each, offset in offsets.items()]
     write_checked(files, path, _checkpoint(lines), sync=sync, name=name)
 
@@ -175,11 +183,13 @@ class Checkpointed(NamedTuple):
     cleaner_offset: int | None = None
     """Where the last compaction ended; None when there was none."""
     has_kept_pages: bool = False
-    """Whether the machine has run on since the last stop, so that the files hold all that was written."""
+    """Whether the machine has run on since the last stop, so that the files hold all
+    that was written."""
 
     @property
     def may_lack_writes(self) -> bool:
-        """Whether power may have been lost: then a small file and its copy may differ with no other broker here."""
+        """Whether power may have been lost: then a small file and its copy may differ
+        with no other broker here."""
         return not self.was_clean and not self.has_kept_pages
 
 
@@ -194,7 +204,9 @@ class MetaProperties:
 
     @staticmethod
     def read(files: Files, path: str) -> "MetaProperties | None":
-        """Read the file; None if it is missing. Raises `CorruptDataError` if its contents are not valid."""
+        """Read the file; None if it is missing.
+
+        Raises `CorruptDataError` if its contents are not valid."""
         try:
             properties = read_properties(files.read(path).decode("latin-1"))
         except FileNotFoundError:
@@ -226,7 +238,8 @@ class CleanShutdown:
 
     @staticmethod
     def take(files: Files, path: str) -> int | None:
-        """Whether the last stop was clean: the broker epoch it had (-1 if unknown), None if it was not.
+        """Whether the last stop was clean: the broker epoch it had (-1 if unknown),
+        None if it was not.
 
         The marker is gone afterwards, so a crash during the start counts as one.
         """
@@ -235,7 +248,8 @@ class CleanShutdown:
         except FileNotFoundError:
             return None
         files.remove(path)
-        # Were the marker to come back after a loss of power, a torn log would be taken for a whole one.
+        # Were the marker to come back after a loss of power, a torn log would be
+        # taken for a whole one.
         files.sync_dir(posixpath.dirname(path))
         try:
             epoch = json.loads(data)["brokerEpoch"]

@@ -1,6 +1,8 @@
-"""The components of a log. Each component keeps its own invariants; only its own methods write its attributes.
+"""The components of a log.
 
-The modules `append`, `truncation`, `retention` and `recovery` work on these components; `partition_log` puts them together.
+Each component keeps its own invariants; only its own methods write its attributes. The
+modules `append`, `truncation`, `retention` and `recovery` work on these components;
+`partition_log` puts them together.
 
 In Kafka: the fields of `UnifiedLog` and `LocalLog`.
 """

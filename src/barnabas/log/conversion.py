@@ -1,7 +1,9 @@
-"""Validates the records of produced batches, and compresses them again for topics with another codec. Kafka: LogValidator.
+"""Validates the records of produced batches, and compresses them again for topics with another
+codec. Kafka: LogValidator.
 
-The records of every batch are read, because a consumer cannot read past damaged records. They are looked at one by one if the
-topic has another codec than the producer, is compacted (records need keys), or limits timestamps.
+The records of every batch are read, because a consumer cannot read past damaged records. They are
+looked at one by one if the topic has another codec than the producer, is compacted (records need
+keys), or limits timestamps.
 """
 
 from collections.abc import Sequence
@@ -83,7 +85,9 @@ def _summary(code: ErrorCode, record_errors: Sequence[tuple[int, str]]) -> str:
 
 
 def needs_record_validation(fields: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> bool:
-    """Whether the topic requires that every record is checked. The broker's own batches are not checked."""
+    """Whether the topic requires that every record is checked.
+
+    The broker's own batches are not checked."""
     if origin != Origin.CLIENT:
         return False
     codec = config.codec
@@ -100,11 +104,12 @@ def looks_at_records(config: LogConfig) -> bool:
 
 
 def validate_and_convert(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
-    """Check every record of a batch. Return the batch, or a new batch that has its records in the topic's codec.
+    """Check every record of a batch.
 
-    Records are not taken apart for another codec: they are the same bytes in each.
-    Raises `RejectedRecordsError` with INVALID_RECORD (no key on a compacted topic) or INVALID_TIMESTAMP; `KafkaError`
-    as `refusal_of` makes it, and MESSAGE_TOO_LARGE for what grew past max.message.bytes.
+    Return the batch, or a new batch that has its records in the topic's codec. Records are not
+    taken apart for another codec: they are the same bytes in each. Raises `RejectedRecordsError`
+    with INVALID_RECORD (no key on a compacted topic) or INVALID_TIMESTAMP; `KafkaError` as
+    `refusal_of` makes it, and MESSAGE_TOO_LARGE for what grew past max.message.bytes.
     """
     header = BatchHeader._make(fields)
     try:
@@ -129,7 +134,8 @@ def convert_unpacked(batch: Buffer, header: BatchHeader, body: Buffer, config: L
 
 
 def _need_no_look(body: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Whether their sizes show that all records are sound and have the keys that are asked for, and no more is asked.
+    """Whether their sizes show that all records are sound and have the keys that are asked
+    for, and no more is asked.
 
     The latest timestamp is the header's, as in batches for topics that ask for nothing.
     """
@@ -141,13 +147,16 @@ def _need_no_look(body: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
         or header.max_timestamp > latest_timestamp_ms(config, now_ms)
     ):
         return False
-    data = bytes(body) if isinstance(body, memoryview) else body  # which are read faster than a view
+    # Bytes are read faster than a view.
+    data = bytes(body) if isinstance(body, memoryview) else body
     with_keys = config.cleanup_compact
     return are_uniform(data, count, with_keys=with_keys) or are_plain(data, count, with_keys=with_keys)
 
 
 def validate_records(batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
-    """Check the records of a batch that is stored as it came, if it `is_body_checked`. Raises `KafkaError` as `refusal_of` makes it."""
+    """Check the records of a batch that is stored as it came, if it `is_body_checked`.
+
+    Raises `KafkaError` as `refusal_of` makes it."""
     if not is_body_checked(fields, config):
         return
     kind = CompressionType(fields[5] & COMPRESSION_MASK)
@@ -156,7 +165,8 @@ def validate_records(batch: Buffer, fields: HeaderFields, config: LogConfig) -> 
     try:
         if kind is CompressionType.NONE:
             if count > 1 and len(body) > LARGE_BYTES:
-                body = bytes(body)  # no more than the request has: it can be looked at several times as fast
+                # Bytes are read several times as fast, and there are no more than the request has.
+                body = bytes(body)
             check_body(body, count)
         else:
             check_packed(kind, body, count, unpacked_limit_bytes(config))
@@ -175,9 +185,10 @@ def packed_records(batch: Buffer, fields: HeaderFields) -> memoryview:
 
 
 def refusal_of(error: CorruptDataError) -> KafkaError:
-    """The answer to records that cannot be taken. The bytes are those that the producer sent, so sending them again is of no use.
+    """The answer to records that cannot be taken.
 
-    For MESSAGE_TOO_LARGE, producers divide the batch and send the parts.
+    The bytes are those that the producer sent, so sending them again is of no use. For
+    MESSAGE_TOO_LARGE, producers divide the batch and send the parts.
     """
     is_large = isinstance(error, TooLargeError | TooManyObjectsError)
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE if is_large else ErrorCode.INVALID_RECORD, str(error))

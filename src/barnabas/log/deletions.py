@@ -1,7 +1,9 @@
-"""Files of a log that wait for their removal: renamed to ``.deleted``, removed after file.delete.delay.ms.
+"""Files of a log that wait for their removal: renamed to ``.deleted``, removed after
+file.delete.delay.ms.
 
-Kafka: LocalLog.deleteSegmentFiles. Readers that hold an open file read on until then. The removal runs beside the event
-loop, in parts; meanwhile the folder may be renamed, and what was not found is then looked for again.
+Kafka: LocalLog.deleteSegmentFiles. Readers that hold an open file read on until then. The removal
+runs beside the event loop, in parts; meanwhile the folder may be renamed, and what was not found
+is then looked for again.
 """
 
 from collections.abc import Iterable
@@ -47,9 +49,10 @@ class Deletions:
         """(when, paths), in the order in which they came."""
 
     def rename(self, segments: Iterable[Segment], due_ms: int, *, keep_snapshot: int = -1) -> None:
-        """Rename the files of segments that left the log, and their snapshots; `purge` removes them from a time on.
+        """Rename the files of segments that left the log, and their snapshots.
 
-        The snapshot at ``keep_snapshot`` stays. Raises `OSError`.
+        `purge` removes them from a time on. The snapshot at ``keep_snapshot`` stays.
+        Raises `OSError`.
         """
         self._waiting.append((due_ms, self._rename(segments, keep_snapshot)))
 
@@ -78,7 +81,9 @@ class Deletions:
         return len(self._waiting)
 
     def begin_removal(self, now_ms: int) -> Removal | None:
-        """The next files whose time has come. Run it, then call `end_removal`, and go on while there are some."""
+        """The next files whose time has come.
+
+        Run it, then call `end_removal`, and go on while there are some."""
         if not self._waiting or self._waiting[0][0] > now_ms:
             return None
         return Removal(self._folder.files, self._waiting[0][1][:_FILES_A_PART])
@@ -89,7 +94,8 @@ class Deletions:
             raise removal.error
         if self._waiting:
             paths = self._waiting[0][1]
-            if paths[: len(removal.paths)] == removal.paths:  # else the folder was renamed meanwhile
+            # Otherwise the folder was renamed meanwhile.
+            if paths[: len(removal.paths)] == removal.paths:
                 del paths[: len(removal.paths)]
             if not paths:
                 del self._waiting[0]

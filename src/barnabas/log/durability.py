@@ -1,12 +1,15 @@
-"""Tracks which part of a log is on stable storage, and what must be synced. Kafka: UnifiedLog's recovery point and unflushed messages.
+"""Tracks which part of a log is on stable storage, and what must be synced.
 
-``recovery_point <= durable_offset <= log_end_offset``. Below the recovery point everything is on stable storage, the
-indexes and small files too: recovery does not look there. Below the durable offset the records are on stable storage,
-which is all that an acknowledgement waits for.
+Kafka: UnifiedLog's recovery point and unflushed messages.
 
-A sync runs as a `FlushTask`, perhaps in another thread, while the log takes appends. Whatever changes meanwhile is not
-covered: each small file and each change of names is counted, and a task covers what had been counted when it was made.
-A cut of the log counts too: what a task began before a cut synced says nothing of records that were appended since.
+``recovery_point <= durable_offset <= log_end_offset``. Below the recovery point everything is on
+stable storage, the indexes and small files too: recovery does not look there. Below the durable
+offset the records are on stable storage, which is all that an acknowledgement waits for.
+
+A sync runs as a `FlushTask`, perhaps in another thread, while the log takes appends. Whatever
+changes meanwhile is not covered: each small file and each change of names is counted, and a task
+covers what had been counted when it was made. A cut of the log counts too: what a task began before
+a cut synced says nothing of records that were appended since.
 """
 
 from barnabas.log.checkpoints import PARTITION_METADATA
@@ -41,7 +44,8 @@ class Durability:
         """How often the log was cut at its end."""
         self._changes = 1
         self._names_changed = 1
-        """When a name in the folder last changed, as counted by ``_changes``; 0 when all names are synced."""
+        """When a name in the folder last changed, as counted by ``_changes``; 0 when
+        all names are synced."""
         self._unsynced: dict[str, int] = {}
         """Small files by name, with the count at their last change."""
 
@@ -67,18 +71,23 @@ class Durability:
     # ---- syncs
 
     def prepare_flush(self, segments: Segments, upto_offset: int) -> FlushTask | None:
-        """The sync of everything up to an offset; None when there is nothing to sync. Raises `OSError`."""
+        """The sync of everything up to an offset; None when there is nothing to sync.
+
+        Raises `OSError`."""
         if upto_offset <= self.recovery_point:
             return None
         unflushed = segments[segments.index_of(self.recovery_point) :]
         return FlushTask.of(self._folder, unflushed, self._unsynced, upto_offset, SyncCounts(self.cuts, self._changes))
 
     def prepare_sync(self, segments: Segments, log_end_offset: int) -> FlushTask | None:
-        """The records that must be synced, and the folder if names changed; None when nothing must be."""
+        """The records that must be synced, and the folder if names changed.
+
+        None when nothing must be."""
         if log_end_offset <= self.durable_offset:
             return None
         if PARTITION_METADATA in self._unsynced:
-            return self.prepare_flush(segments, log_end_offset)  # the first one: the folder itself is new
+            # The first flush: the folder itself is new.
+            return self.prepare_flush(segments, log_end_offset)
         unsynced = segments[segments.index_of(self.durable_offset) :]
         return FlushTask.of_records(
             self._folder,
@@ -89,7 +98,8 @@ class Durability:
         )
 
     def flush_done(self, task: FlushTask, log_end_offset: int, now_ms: int) -> None:
-        """A task has run: all below its offset is on stable storage, unless the log was cut since."""
+        """A task has run: all below its offset is on stable storage, unless the log
+        was cut since."""
         if task.has_names and self._names_changed <= task.counts.changes:
             self._names_changed = 0
         if task.is_full:

@@ -1,10 +1,12 @@
-"""Which leader epochs a log has: what ``leader-epoch-checkpoint`` says, as far as the log's batches agree. Kafka: no counterpart.
+"""Which leader epochs a log has: what ``leader-epoch-checkpoint`` says, as far as the log's batches
+agree. Kafka: no counterpart.
 
-Each batch carries its epoch, and epochs never go back in a log. So the file adds little to the log, and a changed digit in
-it must cost no record. A file that is as this broker wrote it is believed (`barnabas.log.checked_files`). Any other is
-compared with the batches: with both neighbours of each epoch's start where the file is known to have changed, with the newest
-epoch where nothing is known of it. If they differ, the checked copy is compared; if that differs too, the epochs are
-read from the headers of all batches.
+Each batch carries its epoch, and epochs never go back in a log. So the file adds little to the log,
+and a changed digit in it must cost no record. A file that is as this broker wrote it is believed
+(`barnabas.log.checked_files`). Any other is compared with the batches: with both neighbours of each
+epoch's start where the file is known to have changed, with the newest epoch where nothing is known
+of it. If they differ, the checked copy is compared; if that differs too, the epochs are read from
+the headers of all batches.
 """
 
 import logging
@@ -51,14 +53,16 @@ class StoredEpochs:
         if found.copy is not None and not found.is_as_written:
             copied = parse_epochs(found.path, found.copy)
             self._copy = LeaderEpochs(copied)
-            # A changed digit leaves as many entries as there were. Another broker does not, nor a copy that a loss of power left.
+            # A changed digit leaves as many entries as there were. Another broker does not, nor a
+            # copy that a loss of power left.
             self.is_believed = bool(entries) and len(entries) != len(copied)
 
     def log_start(self, start_offset: int, names: Iterable[str]) -> int | None:
-        """Where the log began, by its leader epochs, which move with its start; None if they do not say.
+        """Where the log began, by its leader epochs, which move with its start.
 
-        ``start_offset`` is the checkpointed log start offset (0 without one), ``names`` are all files of the folder. Apache's
-        broker writes the epochs a moment after it has renamed the segments that it deletes.
+        None if they do not say. ``start_offset`` is the checkpointed log start offset (0 without
+        one), ``names`` are all files of the folder. Apache's broker writes the epochs a moment
+        after it has renamed the segments that it deletes.
         """
         entries = self._copy.entries if self._is_changed and not self.is_believed else self.epochs.entries
         if not entries or any(name.endswith(LOG + DELETED) for name in names):
@@ -68,7 +72,8 @@ class StoredEpochs:
     def confirm(
         self, recovered: LeaderEpochs, segments: Sequence[Segment], start_offset: int, end_offset: int
     ) -> tuple[LeaderEpochs, bool]:
-        """The epochs of a log that ends with whole batches, and whether they are others than in the file.
+        """The epochs of a log that ends with whole batches, and whether they are
+        others than in the file.
 
         ``recovered`` are those that recovery found, past the recovery point. Raises `OSError`.
         """
@@ -120,7 +125,8 @@ class _Batches:
         self._end_offset = end_offset
 
     def agree_with(self, epochs: LeaderEpochs, *, all_entries: bool) -> bool:
-        """Whether the last batch, and the batches on both sides where epochs begin, have these epochs. Raises `OSError`.
+        """Whether the last batch, and the batches on both sides where epochs begin, have these
+        epochs. Raises `OSError`.
 
         Of the epochs the newest, or all.
         """

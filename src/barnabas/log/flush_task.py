@@ -46,7 +46,8 @@ class FlushTask:
     def of_records(
         folder: Folder, segments: Iterable[Segment], upto_offset: int, counts: SyncCounts, *, names: bool
     ) -> "FlushTask":
-        """The records alone, and with ``names`` the folder: recovery makes everything else from them."""
+        """The records alone, and with ``names`` the folder: recovery makes
+        everything else from them."""
         paths = [segment.path for segment in segments]
         return FlushTask(folder, paths, [folder.directory] if names else [], upto_offset, counts, is_full=False)
 
@@ -54,7 +55,8 @@ class FlushTask:
     def of(
         folder: Folder, segments: Iterable[Segment], small_files: Iterable[str], upto_offset: int, counts: SyncCounts
     ) -> "FlushTask":
-        """The files of a log that changed: those of ``segments`` up to an offset, and small ones by their names.
+        """The files of a log that changed: those of ``segments`` up to an offset, and
+        small ones by their names.
 
         Raises `OSError`.
         """
@@ -80,7 +82,10 @@ class FlushTask:
         return bool(self._directories)
 
     def run(self) -> None:
-        """Sync. Raises `OSError`; after that the files' state is unknown and the log dir must be given up."""
+        """Sync.
+
+        Raises `OSError`; after that the files' state is unknown and the log dir must
+        be given up."""
         for path in self._paths:
             try:
                 file = self._files.open(path)

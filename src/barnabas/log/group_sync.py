@@ -1,14 +1,18 @@
-"""When a log is synced to stable storage: one sync of a log at a time, for all that wait for it (group commit).
+"""When a log is synced to stable storage: one sync of a log at a time, for all that
+wait for it (group commit).
 
-A caller that needs a record on disk asks for a sync of its log. If one is under way it may have begun before the record
-was appended, so another one follows it, for everything that was appended meanwhile. With one producer that is a sync for
-each append, with a hundred it is a sync for the appends of all that arrived during the last one.
+A caller that needs a record on disk asks for a sync of its log. If one is under way it may have
+begun before the record was appended, so another one follows it, for everything that was appended
+meanwhile. With one producer that is a sync for each append, with a hundred it is a sync for the
+appends of all that arrived during the last one.
 
-A sync that the disk fails is never repeated: the kernel may report success for pages that it has dropped. The log dir
-goes offline, and those that wait get an error. After any other failure, such as a shortage of file descriptors, the log
-stays online: the callers keep waiting, and a sync follows after a pause, or at the next request if that comes first.
+A sync that the disk fails is never repeated: the kernel may report success for pages that it has
+dropped. The log dir goes offline, and those that wait get an error. After any other failure, such
+as a shortage of file descriptors, the log stays online: the callers keep waiting, and a sync
+follows after a pause, or at the next request if that comes first.
 
-`GroupSync` decides. Its steps return the `LogSync` to run now, beside the event loop, if any; its outcome goes to `done`.
+`GroupSync` decides. Its steps return the `LogSync` to run now, beside the event loop, if any;
+its outcome goes to `done`.
 
     IDLE --request--> RUNNING --request--> RUNNING, with another wanted --done--> RUNNING
                       RUNNING --done--> IDLE
@@ -35,12 +39,16 @@ WhenDurable = Callable[[PartitionLog, int, Callable[[], None]], None]
 
 
 class LogSync(NamedTuple):
-    """A sync to run. Without a task everything is on stable storage already, and only the waiting callbacks are called."""
+    """A sync to run.
+
+    Without a task everything is on stable storage already, and only the waiting
+    callbacks are called."""
 
     log: PartitionLog
     task: FlushTask | None
     has_begun: bool = True
-    """False when the task could not be made: no file descriptor was free, or the log went offline."""
+    """False when the task could not be made: no file descriptor was free, or the log
+    went offline."""
 
     def run(self) -> None:
         """Sync; takes as long as the disk. Raises `OSError`."""
@@ -56,7 +64,8 @@ class _State:
     def __init__(self) -> None:
         self.is_running = False
         self.is_retry_planned = False
-        """Whether `GroupSync.retry` is going to be called. Once at a time, however many requests fail meanwhile."""
+        """Whether `GroupSync.retry` is going to be called. Once at a time, however many
+        requests fail meanwhile."""
         self.wanted_offset = 0
         """The end of the log when a sync was last requested during one."""
         self.wants_full = False
@@ -72,7 +81,8 @@ class GroupSync:
     """The syncs of one broker's logs."""
 
     def __init__(self, synced: Callable[[PartitionLog], None], plan_retry: Callable[[PartitionLog], None]) -> None:
-        """``synced`` is called after each: the log's ``durable_offset`` has moved, or the log went offline.
+        """``synced`` is called after each: the log's ``durable_offset`` has moved,
+        or the log went offline.
 
         ``plan_retry`` must have `retry` called with the log after a pause.
         """
@@ -100,7 +110,8 @@ class GroupSync:
         return self.request(log)
 
     def when_durable(self, log: PartitionLog, offset: int, callback: Callable[[], None]) -> LogSync | None:
-        """Call ``callback`` once all below ``offset`` is on stable storage, was truncated, or the log is offline.
+        """Call ``callback`` once all below ``offset`` is on stable storage, was
+        truncated, or the log is offline.
 
         Syncs what is not. ``callback`` is called from `done` only.
         """
@@ -108,7 +119,9 @@ class GroupSync:
         return self.request(log)
 
     def flush(self, log: PartitionLog, *, include_active: bool) -> LogSync | None:
-        """Sync all files of a log, or of its closed segments. If a sync of it is under way, the next one does it."""
+        """Sync all files of a log, or of its closed segments.
+
+        If a sync of it is under way, the next one does it."""
         if log.offline is not None:
             return None
         state = self._state(log)
@@ -138,7 +151,8 @@ class GroupSync:
     def done(self, sync: LogSync, error: BaseException | None, now_ms: int) -> LogSync | None:
         """A sync has ended. Returns the next one of the same log, if there is more to sync.
 
-        None follows at once on one that failed: what made it fail would most likely make the next one fail too.
+        None follows at once on one that failed: what made it fail would most likely
+        make the next one fail too.
         """
         log = sync.log
         state = self._logs[log]

@@ -1,18 +1,21 @@
-"""Ranges of offsets for which a log has no records: those that compaction left, and those that a loss left.
+"""Ranges of offsets for which a log has no records: those that compaction left, and
+those that a loss left.
 
-A log that never was compacted has a record for every offset. A reader that met a hole there would skip lost records in
-silence, so a read of such an offset fails, until the records are here again or an operator steps over the loss on purpose
-(``barnabas lost-records``). The ranges that were stepped over are kept in the partition's folder, in
-``barnabas-accepted-holes``, a range a line. Apache Kafka's broker leaves files with names that it does not know where they
-are. Kafka: no counterpart.
+A log that never was compacted has a record for every offset. A reader that met a hole there would
+skip lost records in silence, so a read of such an offset fails, until the records are here again or
+an operator steps over the loss on purpose (``barnabas lost-records``). The ranges that were stepped
+over are kept in the partition's folder, in ``barnabas-accepted-holes``, a range a line. Apache
+Kafka's broker leaves files with names that it does not know where they are. Kafka: no counterpart.
 
 A hole is legal where
 
-- the log is not known to be dense: no file ``barnabas-dense`` is in its folder. This broker makes one with each new log, and
-  removes it for good when the topic is compacted, and when a leader sends batches with a gap between them. So a log that
-  another broker made, or an earlier version, may have holes,
+- the log is not known to be dense: no file ``barnabas-dense`` is in its folder. This broker
+  makes one with each new log, and removes it for good when the topic is compacted, and when a
+  leader sends batches with a gap between them. So a log that another broker made, or an earlier
+  version, may have holes,
 - the cleaner's checkpoint names the partition: it once was compacted,
-- the log shows it: a batch with fewer records than offsets, or a gap inside a segment's file between two sound batches,
+- the log shows it: a batch with fewer records than offsets, or a gap inside a segment's file
+  between two sound batches,
 - it was accepted.
 """
 
@@ -39,7 +42,8 @@ __all__ = [
 
 ACCEPTED_HOLES = "barnabas-accepted-holes"
 DENSE = "barnabas-dense"
-"""An empty file in the folder of a log that has a record for every offset, as far as it is known."""
+"""An empty file in the folder of a log that has a record for every offset, as far as
+it is known."""
 _RANGE = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 
 
@@ -109,7 +113,8 @@ class Holes:
         return self._accepted
 
     def check(self, start: int, end: int, behind: _HasPath) -> None:
-        """Raises `MissingRecordsError` unless offsets ``start`` to ``end`` (exclusive) may have no records."""
+        """Raises `MissingRecordsError` unless offsets ``start`` to ``end``
+        (exclusive) may have no records."""
         if not self.are_legal and not covers(self._accepted, start, end):
             raise MissingRecordsError(OffsetSpan(start, end), behind.path)
 
@@ -133,7 +138,9 @@ def make_dense(files: Files, directory: str) -> None:
 
 
 def read_accepted(files: Files, directory: str) -> list[OffsetSpan]:
-    """The accepted holes of a partition's folder; what is no range is left out. Raises `OSError`."""
+    """The accepted holes of a partition's folder; what is no range is left out.
+
+    Raises `OSError`."""
     try:
         text = files.read(f"{directory}/{ACCEPTED_HOLES}").decode("utf-8", "replace")
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Which leader epoch began at which offset (KIP-101): how a replica finds where its log parted from the leader's.
-Kafka: LeaderEpochFileCache.
+"""Which leader epoch began at which offset (KIP-101): how a replica finds where its log parted from
+the leader's. Kafka: LeaderEpochFileCache.
 
-Entries (epoch, start offset) rise in both. The file is written whenever an epoch begins, beside the event loop; loading a
-log cuts its epochs to the log's range again.
+Entries (epoch, start offset) rise in both. The file is written whenever an epoch begins, beside the
+event loop; loading a log cuts its epochs to the log's range again.
 """
 
 from bisect import bisect_right
@@ -21,7 +21,9 @@ NO_OFFSET = -1
 
 
 class EpochEndOffset(NamedTuple):
-    """The largest epoch at or below the one asked for, and the offset after its last record; -1 and -1 if unknown."""
+    """The largest epoch at or below the one asked for, and the offset after its last record.
+
+    -1 and -1 if unknown."""
 
     leader_epoch: int
     end_offset: int
@@ -43,7 +45,9 @@ class LeaderEpochs:
         return self.entries[-1][0] if self.entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """An epoch begins at an offset; entries that contradict it are dropped. Whether anything changed."""
+        """An epoch begins at an offset; entries that contradict it are dropped.
+
+        Whether anything changed."""
         entries = self.entries
         if epoch < 0 or start_offset < 0:
             return False
@@ -64,7 +68,8 @@ class LeaderEpochs:
         after = bisect_right(entries, epoch, key=lambda entry: entry[0])
         if after == len(entries):
             return EpochEndOffset(NO_LEADER_EPOCH, NO_OFFSET)
-        # Below every known epoch: whatever there was is gone, and the first known epoch's start is its end.
+        # Below every known epoch: whatever there was is gone, and the first known
+        # epoch's start is its end.
         floor = entries[after - 1][0] if after else epoch
         return EpochEndOffset(floor, entries[after][1])
 
@@ -81,7 +86,9 @@ class LeaderEpochs:
         return len(self.entries) != before
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """The log begins at an offset now: the epoch it falls into begins there. Whether anything changed."""
+        """The log begins at an offset now: the epoch it falls into begins there.
+
+        Whether anything changed."""
         after = bisect_right(self.entries, start_offset, key=lambda entry: entry[1])
         if not after or (after == 1 and self.entries[0][1] == start_offset):
             return False
@@ -94,7 +101,8 @@ class LeaderEpochs:
 
 
 class EpochsToWrite:
-    """The contents of one log's file, to be written by the thread that comes first, unless newer ones are."""
+    """The contents of one log's file, to be written by the thread that comes first,
+    unless newer ones are."""
 
     __slots__ = ("_claim", "_entries", "_folder", "is_done")
 
@@ -120,7 +128,8 @@ class EpochsToWrite:
 
 
 class LeaderEpochCache:
-    """The epochs of one log together with their file, ``leader-epoch-checkpoint``: a change that is not written is none."""
+    """The epochs of one log together with their file, ``leader-epoch-checkpoint``: a change
+    that is not written is none."""
 
     __slots__ = ("_durability", "_folder", "_unwritten", "epochs", "latest_epoch")
 
@@ -135,8 +144,9 @@ class LeaderEpochCache:
     def begin_unwritten(self, epoch: int, start_offset: int) -> None:
         """An epoch begins at an offset. What is to be written then is `unwritten`.
 
-        A process that dies before it is written forgets an epoch without records, or one whose batches are past the
-        recovery point, where recovery finds them: `complete` comes before each flush.
+        A process that dies before it is written forgets an epoch without records, or one
+        whose batches are past the recovery point, where recovery finds them: `complete` comes
+        before each flush.
         """
         epochs = self.epochs.copy()
         if epochs.assign(epoch, start_offset):
@@ -180,7 +190,8 @@ class LeaderEpochCache:
         if self._unwritten is not None:
             self._unwritten.cancel()
             self._unwritten = None
-        # Not synced: the batches carry their epochs, and recovery reads them again past the recovery point.
+        # Not synced: the batches carry their epochs, and recovery reads them again
+        # past the recovery point.
         write_epochs(self._folder.files, self._folder.path(LEADER_EPOCHS), epochs.entries, sync=False)
         self._durability.file_written(LEADER_EPOCHS)
         self.epochs = epochs

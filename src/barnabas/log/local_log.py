@@ -1,7 +1,8 @@
 """The end of a log: where batches that are complete are written, with all that follows from them.
 
-A leader's run (`append_run`) and a follower (`append`) have checked the batches, and they have their offsets. Here a leader
-epoch begins, the bytes reach the active segment, the log end offset moves, then the producer state.
+A leader's run (`append_run`) and a follower (`append`) have checked the batches, and they have
+their offsets. Here a leader epoch begins, the bytes reach the active segment, the log end offset
+moves, then the producer state.
 
 In Kafka: `LocalLog.append`, and around it the second half of `UnifiedLog.append`.
 """
@@ -22,7 +23,9 @@ __all__ = ["AppendInfo", "must_roll", "write_batches"]
 
 
 class AppendInfo(NamedTuple):
-    """The result of an append. A duplicate has the offsets that the batch got the first time. Kafka: LogAppendInfo."""
+    """The result of an append.
+
+    A duplicate has the offsets that the batch got the first time. Kafka: LogAppendInfo."""
 
     first_offset: int
     last_offset: int
@@ -51,10 +54,12 @@ def write_batches(
     *,
     rolls: bool,
 ) -> None:
-    """Write batches in one write: their bytes, where they stand, and their headers, which may have other offsets and timestamps.
+    """Write batches in one write: their bytes, where they stand, and their headers, which may have
+    other offsets and timestamps.
 
-    ``rolls`` lets the first one begin a new segment. More than one are plain ones without a transaction. Raises `OSError`; then the log has
-    none of them, as far as the disk lets them be cut off.
+    ``rolls`` lets the first one begin a new segment. More than one are plain ones without a
+    transaction. Raises `OSError`; then the log has none of them, as far as the disk lets them
+    be cut off.
     """
     first_offset = batches[0][1]
     if leader_epoch != components.epochs.latest_epoch:
@@ -74,7 +79,8 @@ def write_batches(
 def _update_producer(
     components: LogComponents, segment: Segment, part: Buffer, batch: AppendedBatch, header: HeaderFields
 ) -> None:
-    """Take an appended batch into the producer state and, when it ends an aborted transaction, into its index."""
+    """Take an appended batch into the producer state and, when it ends an aborted
+    transaction, into its index."""
     _, first_offset, last_offset, timestamp_ms = batch
     _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
     is_transactional = bool(attributes & TRANSACTIONAL)
@@ -91,7 +97,9 @@ def _update_producer(
 
 
 def _end_marker(batch: Buffer) -> EndMarker | None:
-    """The marker of a control batch that was accepted; one whose record compaction took away ends nothing."""
+    """The marker of a control batch that was accepted.
+
+    One whose record compaction took away ends nothing."""
     try:
         return read_end_marker(batch)
     except CorruptDataError:

@@ -2,25 +2,29 @@
 
 A start finds a loss in one of these ways:
 
-- The log ends below its own checkpointed high watermark, or below its checkpointed recovery point: the file was cut, or a
-  loss of power took what the disk had promised.
-- Recovery cut off a damaged batch, or segments after one. What a crash leaves of its last append is no damage
-  (`barnabas.log.segment.damage`).
+- The log ends below its own checkpointed high watermark, or below its checkpointed recovery point:
+  the file was cut, or a loss of power took what the disk had promised.
+- Recovery cut off a damaged batch, or segments after one. What a crash leaves of its last append is
+  no damage (`barnabas.log.segment.damage`).
 - The segments do not follow each other: records are missing at the log's beginning or in its middle
-  (`barnabas.log.missing_records`). What is there is kept, and what is missing is not read over (`barnabas.log.holes`).
-- A checkpoint names the log, and its folder is gone; or the whole log dir was empty, and the broker is in the partition's
-  in-sync set (`barnabas.log.dirs.missing_logs`).
+  (`barnabas.log.missing_records`). What is there is kept, and what is missing is not read
+  over (`barnabas.log.holes`).
+- A checkpoint names the log, and its folder is gone; or the whole log dir was empty, and the broker
+  is in the partition's in-sync set (`barnabas.log.dirs.missing_logs`).
 
-Recovery does not look below the recovery point, so damage inside older segments is not found by a start. Such a replica
-must not lead while another member of the in-sync set may still have the records: its followers would truncate to it.
-Kafka: no counterpart; its broker leads with what is left.
+Recovery does not look below the recovery point, so damage inside older segments is not found
+by a start. Such a replica must not lead while another member of the in-sync set may still
+have the records: its followers would truncate to it. Kafka: no counterpart; its broker leads
+with what is left.
 
-`PartitionLog.lost_data` holds a `LostData`, or None. It stays until `PartitionLog.forget_lost_data` is called: by the
-replica's owner, once the replica has caught up with a leader, or leads after an unclean election.
+`PartitionLog.lost_data` holds a `LostData`, or None. It stays until
+`PartitionLog.forget_lost_data` is called: by the replica's owner, once the replica has caught up
+with a leader, or leads after an unclean election.
 
-Both checkpoints are lowered soon after the start, so a second restart would not see the loss in them. The log keeps the
-knowledge in a file of its own in the partition's folder, ``barnabas-lost-data``: lines of text, synced before the
-log is used. Apache Kafka's broker leaves files with names that it does not know where they are.
+Both checkpoints are lowered soon after the start, so a second restart would not see the loss in
+them. The log keeps the knowledge in a file of its own in the partition's folder,
+``barnabas-lost-data``: lines of text, synced before the log is used. Apache Kafka's broker leaves
+files with names that it does not know where they are.
 """
 
 import logging
@@ -59,13 +63,15 @@ class LostData(NamedTuple):
     expected_offset: int
     """The log held all records below this offset, at least."""
     copy_from: int | None = None
-    """Where to begin to copy from a leader, because records before the log's end are missing; None: at the log's end."""
+    """Where to begin to copy from a leader, because records before the log's end are
+    missing; None: at the log's end."""
     is_damage: bool = False
     """Whether it is certain that no loss of power explains it."""
 
 
 def find_lost_data(end_offset: int, recovery_point: int, high_watermark: int) -> LostData | None:
-    """Whether a log that ends at an offset has lost records, by its checkpoints (0 where they have no entry)."""
+    """Whether a log that ends at an offset has lost records, by its checkpoints (0
+    where they have no entry)."""
     expected_offset = max(recovery_point, high_watermark)
     if end_offset >= expected_offset:
         return None
@@ -112,7 +118,9 @@ def write_lost_data(files: Files, directory: str, lost: LostData) -> None:
 
 
 def remove_lost_data(files: Files, directory: str) -> None:
-    """The records are here again, or are given up. Not synced: a file that comes back is removed again. Raises `OSError`."""
+    """The records are here again, or are given up.
+
+    Not synced: a file that comes back is removed again. Raises `OSError`."""
     try:
         files.remove(f"{directory}/{LOST_DATA}")
     except FileNotFoundError:

@@ -1,8 +1,10 @@
-"""Finds, at a start, segments that are out of place, and records that are missing before the end of a log.
+"""Finds, at a start, segments that are out of place, and records that are missing
+before the end of a log.
 
-The rules are those of `barnabas.log.arrangement`, what a loss means is in `barnabas.log.lost_data`. A file that is out of
-place is set aside, with an error line. Whether a log that seems to have lost records once was compacted, and so has legal
-holes, is looked for in its batches only when it matters: all headers are read then. Kafka: no counterpart.
+The rules are those of `barnabas.log.arrangement`, what a loss means is in `barnabas.log.lost_data`.
+A file that is out of place is set aside, with an error line. Whether a log that seems to have lost
+records once was compacted, and so has legal holes, is looked for in its batches only when it
+matters: all headers are read then. Kafka: no counterpart.
 """
 
 import logging
@@ -28,7 +30,9 @@ class Inspection:
     """The segments of one log at a start, compared with each other."""
 
     def __init__(self, folder: Folder, segments: list[Segment], start_offset: int | None, *, is_dense: bool) -> None:
-        """``segments`` is kept, and loses what is out of place. ``start_offset`` is where the log began, if that is known."""
+        """``segments`` is kept, and loses what is out of place.
+
+        ``start_offset`` is where the log began, if that is known."""
         self.folder = folder
         """For reading."""
         self._segments = segments
@@ -48,7 +52,9 @@ class Inspection:
             self.has_strays = True
 
     def look_again(self, *, has_gaps: bool) -> None:
-        """Compare the segments as recovery left them. ``has_gaps``: it found signs of compaction. Raises `OSError`."""
+        """Compare the segments as recovery left them.
+
+        ``has_gaps``: it found signs of compaction. Raises `OSError`."""
         self.is_dense = self.is_dense and not has_gaps
         self.look()
 
@@ -106,11 +112,12 @@ def _remove_indexes(files: Files, segment: Segment) -> None:
 
 
 def shows_compaction(segments: Iterable[Segment]) -> bool:
-    """Whether a log was compacted once, by what only compaction leaves. Reads all headers up to the first sign.
+    """Whether a log was compacted once, by what only compaction leaves.
 
-    That is a batch with fewer records than offsets, or offsets that are missing between two batches that follow each other
-    in one file: bytes do not vanish from the middle of a file. A single damaged offset is no sign, for the batch after it
-    goes back.
+    Reads all headers up to the first sign. That is a batch with fewer records than offsets,
+    or offsets that are missing between two batches that follow each other in one file: bytes
+    do not vanish from the middle of a file. A single damaged offset is no sign, for the batch
+    after it goes back.
     """
     for segment in segments:
         next_offset = segment.base_offset
@@ -126,7 +133,8 @@ def shows_compaction(segments: Iterable[Segment]) -> bool:
 
 
 def lost_by(holes: Sequence[Hole], accepted: Iterable[OffsetSpan], end_offset: int) -> LostData | None:
-    """What holes mean for a log that ends at an offset, but for those that an operator stepped over."""
+    """What holes mean for a log that ends at an offset, but for those that an
+    operator stepped over."""
     ranges = list(accepted)
     lost = [hole for hole in holes if not covers(ranges, hole.start, hole.end)]
     if not lost:

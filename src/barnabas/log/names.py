@@ -1,9 +1,12 @@
-"""Names of files and folders in a log dir, as Apache Kafka gives them. Kafka: LogFileUtils, LocalLog.
+"""Names of files and folders in a log dir, as Apache Kafka gives them.
 
-A partition's folder is ``topic-N``; ``topic-N.<32 hex digits>-delete`` waits for its removal (the topic's name is cut
-where the whole would pass 255 characters), ``...-future`` is a replica on its way between dirs, ``...-stray`` one that
-no topic owns. A segment's files are named by its base offset in 20 digits. ``.cleaned`` and ``.swap`` are steps of a
-compaction, ``.deleted`` waits for removal.
+Kafka: LogFileUtils, LocalLog.
+
+A partition's folder is ``topic-N``; ``topic-N.<32 hex digits>-delete`` waits for its removal
+(the topic's name is cut where the whole would pass 255 characters), ``...-future`` is a
+replica on its way between dirs, ``...-stray`` one that no topic owns. A segment's files are
+named by its base offset in 20 digits. ``.cleaned`` and ``.swap`` are steps of a compaction,
+``.deleted`` waits for removal.
 """
 
 import re
@@ -60,25 +63,33 @@ def base_offset_of(name: str) -> int | None:
 
 
 def delete_folder(topic_partition: TopicPartition, unique: bytes) -> str:
-    """The folder's name while the partition's files wait for their removal; ``unique`` has 16 bytes."""
+    """The folder's name while the partition's files wait for their removal.
+
+    ``unique`` has 16 bytes."""
     suffix = f"-{topic_partition.partition}.{unique.hex()}-delete"
     return topic_partition.topic[: _MAX_NAME - len(suffix)] + suffix
 
 
 def future_folder(topic_partition: TopicPartition, unique: bytes) -> str | None:
-    """The folder's name while a replica is copied into it; None where it would be too long for a name."""
+    """The folder's name while a replica is copied into it.
+
+    None where it would be too long for a name."""
     name = f"{topic_partition}.{unique.hex()}-future"
     return name if len(name) <= _MAX_NAME else None
 
 
 def partition_folder(topic_partition: TopicPartition) -> str | None:
-    """The name of a partition's folder; None for what no start would find again, or what would lie elsewhere."""
+    """The name of a partition's folder.
+
+    None for what no start would find again, or what would lie elsewhere."""
     name = str(topic_partition)
     return name if len(name) <= _MAX_NAME and partition_of_folder(name) == topic_partition else None
 
 
 def partition_of_special_folder(name: str) -> tuple[TopicPartition, str] | None:
-    """The partition of a folder that is going ("delete") or to come ("future"); None for any other name."""
+    """The partition of a folder that is going ("delete") or to come ("future").
+
+    None for any other name."""
     match = _SPECIAL.fullmatch(name)
     topic_partition = partition_of_folder(match[1]) if match else None
     return (topic_partition, match[2]) if match and topic_partition else None

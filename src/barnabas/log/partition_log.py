@@ -12,16 +12,19 @@ The log is put together from components, each with invariants of its own. Caller
     log.availability    whether the log can be used, and what a failure of the disk does
     log.folder          the folder and its file system
 
-What works on several components is a method of the log, and has a module: `append`, `read`, `truncation`, `retention`,
-`recovery`, `timestamps`. The methods turn failures of the disk into errors of the protocol.
+What works on several components is a method of the log, and has a module: `append`, `read`,
+`truncation`, `retention`, `recovery`, `timestamps`. The methods turn failures of the disk
+into errors of the protocol.
 
-Appends and reads are plain calls on one thread. An `OSError` of the disk takes the log, and through ``on_failure`` its
-whole log dir, offline: the call and all later ones raise `KafkaError` KAFKA_STORAGE_ERROR. Nothing is retried. A
-shortage of file descriptors raises the same error for the one call only: what it has begun is undone or left complete.
+Appends and reads are plain calls on one thread. An `OSError` of the disk takes the log, and through
+``on_failure`` its whole log dir, offline: the call and all later ones raise `KafkaError`
+KAFKA_STORAGE_ERROR. Nothing is retried. A shortage of file descriptors raises the same error for
+the one call only: what it has begun is undone or left complete.
 
-``lost_data`` is not None while the log knows that it has lost records (see `barnabas.log.lost_data`): such a replica
-should not lead while another member of the in-sync set may return. Call `forget_lost_data` once it has caught up with a
-leader, or leads after an unclean election.
+``lost_data`` is not None while the log knows that it has lost records (see
+`barnabas.log.lost_data`): such a replica should not lead while another member of the in-sync
+set may return. Call `forget_lost_data` once it has caught up with a leader, or leads after an
+unclean election.
 """
 
 import logging
@@ -67,7 +70,9 @@ class Replacement(Protocol):
     size: int
 
     def rename_to_swap(self) -> None:
-        """Give the files their ``.swap`` names: from here a recovery completes the replacement. Raises `OSError`."""
+        """Give the files their ``.swap`` names: from here a recovery completes the replacement.
+
+        Raises `OSError`."""
         ...
 
     def rename_to_plain(self) -> None:
@@ -175,7 +180,8 @@ class PartitionLog:
             write_lost_data(self.folder.files, self.folder.directory, lost)
 
     def forget_lost_data(self) -> None:
-        """The replica has caught up with a leader, or leads after an unclean election: nothing is missing any more.
+        """The replica has caught up with a leader, or leads after an unclean election:
+        nothing is missing any more.
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
@@ -195,10 +201,11 @@ class PartitionLog:
         origin: int = Origin.CLIENT,
         checks: RecordValidator = AT_ONCE,
     ) -> AppendInfo:
-        """Append the one batch in ``records`` (changed in place if it is writable, not kept) at the end of the log.
+        """Append the one batch in ``records`` (changed in place if it is writable, not
+        kept) at the end of the log.
 
-        It is a run of one: see `AppendRun.add_alone` for ``checks`` and the errors, and `AppendRun.write`. `awaits_sync` says
-        whether to sync before responding; the caller does it.
+        It is a run of one: see `AppendRun.add_alone` for ``checks`` and the errors, and
+        `AppendRun.write`. `awaits_sync` says whether to sync before responding; the caller does it.
         """
         run = self.begin_run(leader_epoch, now_ms)
         info = run.add_alone(memoryview(records), unpack_header(records), origin, checks)
@@ -206,21 +213,25 @@ class PartitionLog:
         return info
 
     def begin_run(self, leader_epoch: int, now_ms: int) -> AppendRun:
-        """Begin to take batches that came together for the leader of an epoch. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        """Begin to take batches that came together for the leader of an epoch.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         availability = self.availability
         if availability.reason is not None:
             availability.check()
         return AppendRun(self._components, availability, self.config, leader_epoch, now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo:
-        """Append a leader's batches as they are: offsets, epochs and timestamps are kept, a cut last batch is left out.
+        """Append a leader's batches as they are: offsets, epochs and timestamps are kept, a
+        cut last batch is left out.
 
-        An empty log may have to begin inside a batch, where the leader's start was moved to: it takes the batch whole,
-        so its start goes back to the batch's first offset. ``leader_epoch`` is the leader's: none of its batches can have a later
-        epoch, and offsets that it has no record for are no loss here either. None for a copy of this broker's own log.
+        An empty log may have to begin inside a batch, where the leader's start was moved to: it
+        takes the batch whole, so its start goes back to the batch's first offset. ``leader_epoch``
+        is the leader's: none of its batches can have a later epoch, and offsets that it has no
+        record for are no loss here either. None for a copy of this broker's own log.
 
-        Raises `UnexpectedOffsetError` when they do not continue the log, `KafkaError` CORRUPT_MESSAGE,
-        KAFKA_STORAGE_ERROR.
+        Raises `UnexpectedOffsetError` when they do not continue the log, `KafkaError`
+        CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         self.availability.check()
         try:
@@ -239,7 +250,9 @@ class PartitionLog:
             self.bounds.extend(offset)
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment now, unless the active one is empty. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        """Begin a new segment now, unless the active one is empty.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         with self.availability.guard("rolling"):
             roll(self._components, self.config, self.log_end_offset, now_ms)
 
@@ -254,11 +267,13 @@ class PartitionLog:
         min_one_batch: bool = True,
         holes: Holes | None = None,
     ) -> FetchSlice:
-        """Batches from the one that holds ``offset``, below ``upper_bound`` (exclusive), out of one segment.
+        """Batches from the one that holds ``offset``, below ``upper_bound``
+        (exclusive), out of one segment.
 
-        With ``min_one_batch`` the first batch comes whole even when it is larger than ``max_bytes``; without, nothing
-        comes then. ``holes`` are those that may be read over; by default those that are no loss. Raises `KafkaError`
-        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, the latter where records are missing, too.
+        With ``min_one_batch`` the first batch comes whole even when it is larger than
+        ``max_bytes``; without, nothing comes then. ``holes`` are those that may be read over; by
+        default those that are no loss. Raises `KafkaError` OFFSET_OUT_OF_RANGE,
+        KAFKA_STORAGE_ERROR, the latter where records are missing, too.
         """
         bounds = self.bounds
         end_offset = bounds.log_end_offset
@@ -282,17 +297,21 @@ class PartitionLog:
             raise _missing(self, error, self._reported_holes) from error
 
     def aborted_transactions(self, from_offset: int, upto_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that touch a range of offsets (``upto_offset`` exclusive), by their markers.
+        """The aborted transactions that touch a range of offsets (``upto_offset``
+        exclusive), by their markers.
 
-        Raises `KafkaError` UNKNOWN_SERVER_ERROR when an index was damaged since the start, KAFKA_STORAGE_ERROR.
+        Raises `KafkaError` UNKNOWN_SERVER_ERROR when an index was damaged since the
+        start, KAFKA_STORAGE_ERROR.
         """
         with self.availability.guard("reading the transaction index of"):
             return aborted_transactions(self.segments, from_offset, upto_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> Task[TimestampOffset | None]:
-        """The first record at or after a timestamp, or one of ListOffsets' special places (`timestamps.LATEST` ...).
+        """The first record at or after a timestamp, or one of ListOffsets' special places
+        (`timestamps.LATEST` ...).
 
-        Large batches are looked through beside the event loop. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        Large batches are looked through beside the event loop. Raises `KafkaError`
+        KAFKA_STORAGE_ERROR.
         """
         from_offset = 0
         while True:
@@ -324,9 +343,10 @@ class PartitionLog:
             raise_start(self._components, offset)
 
     def delete_records_before(self, offset: int) -> int:
-        """Raise the log start offset (DeleteRecords; -1 for the high watermark). Returns where it is.
+        """Raise the log start offset (DeleteRecords; -1 for the high watermark).
 
-        Raises `KafkaError` OFFSET_OUT_OF_RANGE past the high watermark. Whole segments go with `apply_retention`.
+        Returns where it is. Raises `KafkaError` OFFSET_OUT_OF_RANGE past the high watermark. Whole
+        segments go with `apply_retention`.
         """
         self.availability.check()
         if offset == -1:
@@ -356,10 +376,11 @@ class PartitionLog:
     # ---- truncation, retention, compaction
 
     def truncate_to(self, offset: int, *, keeps_files: bool = False) -> bool:
-        """Drop the records from an offset on (a follower whose leader has others). Whether anything went.
+        """Drop the records from an offset on (a follower whose leader has others).
 
-        With ``keeps_files`` a segment begins there, or the log does; the files are set aside. A recovery point that was
-        checkpointed may lie past the new end: `LogDirs` lowers it first.
+        Whether anything went. With ``keeps_files`` a segment begins there, or the log does; the
+        files are set aside. A recovery point that was checkpointed may lie past the new end:
+        `LogDirs` lowers it first.
         """
         with self.availability.guard("truncating"):
             return (set_aside_from if keeps_files else truncate_to)(self._components, offset)
@@ -370,17 +391,20 @@ class PartitionLog:
             truncate_fully(self._components, offset)
 
     def apply_retention(self, now_ms: int, most: int | None = None) -> int:
-        """Delete expired segments: below the log start offset, above retention.bytes, older than retention.ms. Return how many.
+        """Delete expired segments: below the log start offset, above retention.bytes, older than
+        retention.ms. Return how many.
 
         With ``most``, at most that many of them, the oldest first.
 
-        Their files are renamed to ``.deleted`` and removed by `purge_deleted` after file.delete.delay.ms.
+        Their files are renamed to ``.deleted`` and removed by `purge_deleted` after
+        file.delete.delay.ms.
         """
         with self.availability.guard("deleting segments of"):
             return apply_retention(self._components, self.config, now_ms, most)
 
     def replace_segments(self, group: list[Segment], replacement: Replacement, now_ms: int) -> None:
-        """Compaction wrote one segment in place of a group of closed ones, under the first one's name.
+        """Compaction wrote one segment in place of a group of closed ones, under the
+        first one's name.
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
@@ -392,7 +416,9 @@ class PartitionLog:
             self.segments.replace(group, replacement.size)
 
     def purge_deleted(self, now_ms: int) -> Task[None]:
-        """Remove the files whose time has come, beside the event loop. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        """Remove the files whose time has come, beside the event loop.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         while self.offline is None and (removal := self.deletions.begin_removal(now_ms)) is not None:
             yield Beside(removal.run)
             with self.availability.guard("removing files of"):
@@ -403,7 +429,8 @@ class PartitionLog:
     def awaits_sync(self, last_offset: int) -> bool:
         """Whether a record must be on stable storage before it is acknowledged, and is not yet.
 
-        With flush.before.ack that is every record; else, once flush.messages records are not synced, those.
+        With flush.before.ack that is every record; else, once flush.messages records
+        are not synced, those.
         """
         durable, config = self.durability.durable_offset, self.config
         return last_offset >= durable and (
@@ -413,9 +440,10 @@ class PartitionLog:
     # ---- the end, and other folders
 
     def prepare_close(self) -> FlushTask | None:
-        """Complete all files and take a snapshot. The log must not be used afterwards; what is left is to run the task.
+        """Complete all files and take a snapshot.
 
-        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        The log must not be used afterwards; what is left is to run the task. Raises
+        `KafkaError` KAFKA_STORAGE_ERROR.
         """
         task = None
         if self.offline is None:

@@ -1,6 +1,7 @@
 """Making a log's producer state again from its newest usable snapshot and the batches after it.
 
-Kafka: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload; `add_marker`: ProducerAppendInfo.appendEndTxnMarker.
+Kafka: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload; `add_marker`:
+ProducerAppendInfo.appendEndTxnMarker.
 """
 
 from bisect import bisect_right
@@ -20,7 +21,8 @@ from barnabas.wire.kafka.records.control import EndMarker, read_end_marker
 __all__ = ["add_marker", "load_producers", "rebuild_transaction_indexes"]
 
 _MOST_HEADERS = 500
-"""So many batch headers of a log are read at a start to confirm its transaction indexes: a few milliseconds."""
+"""So many batch headers of a log are read at a start to confirm its transaction
+indexes: a few milliseconds."""
 
 
 def load_producers(
@@ -30,11 +32,11 @@ def load_producers(
     segments: Segments,
     log_range: tuple[int, int],
 ) -> bool:
-    """Bring ``producers`` to the state at the end of ``log_range``, the log's start and end; returns whether batches
-    had to be read for it.
+    """Bring ``producers`` to the state at the end of ``log_range``, the log's start and end.
 
-    Snapshots past the end, at or below the log's start, and corrupt ones are removed. Transaction indexes of the
-    segments that are read again are made again with them. Raises `OSError`.
+    Returns whether batches had to be read for it. Snapshots past the end, at or below the log's
+    start, and corrupt ones are removed. Transaction indexes of the segments that are read again are
+    made again with them. Raises `OSError`.
     """
     log_start_offset, end_offset = log_range
     start = _load_snapshot(folder, producers, snapshots, log_start_offset, end_offset)
@@ -49,10 +51,10 @@ def load_producers(
 def rebuild_transaction_indexes(
     folder: Folder, snapshots: ProducerSnapshots, segments: Sequence[Segment], names: list[str]
 ) -> None:
-    """Make the transaction indexes again that cannot be read, or that the batches contradict. Raises `OSError`.
+    """Make the transaction indexes again that cannot be read, or that the batches contradict.
 
-    A start must not take longer for a log with many transactions: the newest entries are compared with the batches, up to a
-    number of headers, and the others are believed.
+    Raises `OSError`. A start must not take longer for a log with many transactions: the newest
+    entries are compared with the batches, up to a number of headers, and the others are believed.
     """
     headers = iter(range(_MOST_HEADERS))
     for at, segment in reversed(list(enumerate(segments))):
@@ -68,10 +70,11 @@ def rebuild_transaction_indexes(
 
 
 def _is_confirmed(entry: AbortedTransaction, segments: Sequence[Segment], headers: Iterator[int]) -> bool:
-    """Whether an aborted transaction has its marker and its first batch, as far as compaction has left them.
+    """Whether an aborted transaction has its marker and its first batch, as far as
+    compaction has left them.
 
-    A wrong entry would hide committed records from read_committed, or show aborted ones. ``headers`` has as many elements as
-    headers may be read; without any the entry is believed.
+    A wrong entry would hide committed records from read_committed, or show aborted ones.
+    ``headers`` has as many elements as headers may be read; without any the entry is believed.
     """
     if next(headers, None) is None:
         return True
@@ -88,7 +91,8 @@ def _is_confirmed(entry: AbortedTransaction, segments: Sequence[Segment], header
 
 
 def _markers_of(entry: AbortedTransaction, segments: Sequence[Segment], headers: Iterator[int]) -> Iterator[int]:
-    """The offsets of the producer's markers from the transaction's first batch to its end, or until the headers are used up."""
+    """The offsets of the producer's markers from the transaction's first batch to its end, or until
+    the headers are used up."""
     at = bisect_right(segments, entry.first_offset, key=lambda segment: segment.base_offset) - 1
     for segment in segments[max(0, at) :]:
         located = segment.locate(entry.first_offset) if segment.size else None
@@ -196,7 +200,8 @@ def add_marker(
     offset: int,
     timestamp_ms: int,
 ) -> None:
-    """Take the marker at an offset into the producer state and, if it aborts a transaction, into the segment's index of them.
+    """Take the marker at an offset into the producer state and, if it aborts a transaction, into
+    the segment's index of them.
 
     Raises `OSError`.
     """

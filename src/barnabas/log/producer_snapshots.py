@@ -1,6 +1,9 @@
-"""The ``.snapshot`` files of a log: its producer state at some offsets. Kafka: ProducerStateManager's snapshots.
+"""The ``.snapshot`` files of a log: its producer state at some offsets.
 
-A snapshot is named by the first offset that it does not cover. One is taken whenever a segment begins, and at a stop.
+Kafka: ProducerStateManager's snapshots.
+
+A snapshot is named by the first offset that it does not cover. One is taken whenever a
+segment begins, and at a stop.
 """
 
 from collections.abc import Iterable
@@ -39,7 +42,9 @@ class ProducerSnapshots:
         return self._folder.path(file_name(offset, SNAPSHOT))
 
     def take(self, producers: ProducerState, offset: int) -> None:
-        """Write the state as of ``offset``, if the log has grown since the last snapshot. Raises `OSError`."""
+        """Write the state as of ``offset``, if the log has grown since the last snapshot.
+
+        Raises `OSError`."""
         if offset <= self.newest_offset:
             return
         # Torn by a crash it fails its CRC, and the one before is used.
@@ -71,7 +76,9 @@ class ProducerSnapshots:
             return
 
     def release(self, offset: int) -> str | None:
-        """Leave a snapshot's file to the caller. Returns its path, None when there is no such snapshot."""
+        """Leave a snapshot's file to the caller.
+
+        Returns its path, None when there is no such snapshot."""
         if offset not in self._offsets:
             return None
         self._offsets.discard(offset)

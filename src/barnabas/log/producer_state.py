@@ -1,13 +1,16 @@
-"""The state of a log's producers: idempotence (KIP-98) and open transactions. Kafka: ProducerStateManager.
+"""The state of a log's producers: idempotence (KIP-98) and open transactions.
 
-Of each producer id it keeps the epoch, the last five batches (to answer a retry with the offsets it got the first
-time), the epoch of the coordinator that last ended a transaction, and the first offset of the open transaction. The
-state is a function of the log; ``.snapshot`` files (named by the first offset they do not cover) save reading it all
-again at a start.
+Kafka: ProducerStateManager.
 
-Snapshot file, big-endian: version 1 (2), CRC32C of all after it (4), number of entries (4), then an entry: producer
-id (8), producer epoch (2), last sequence (4), last offset (8), last offset - first offset of the last batch (4),
-timestamp (8), coordinator epoch (4), first offset of the open transaction or -1 (8).
+Of each producer id it keeps the epoch, the last five batches (to answer a retry with the offsets it
+got the first time), the epoch of the coordinator that last ended a transaction, and the first
+offset of the open transaction. The state is a function of the log; ``.snapshot`` files (named by
+the first offset they do not cover) save reading it all again at a start.
+
+Snapshot file, big-endian: version 1 (2), CRC32C of all after it (4), number of entries (4), then
+an entry: producer id (8), producer epoch (2), last sequence (4), last offset (8), last offset -
+first offset of the last batch (4), timestamp (8), coordinator epoch (4), first offset of the
+open transaction or -1 (8).
 """
 
 import struct
@@ -94,7 +97,8 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def duplicate_of(self, base_sequence: int, offset_delta: int) -> ProducerBatch | None:
-        """The batch that was appended earlier in this epoch with the same sequences, if it is among the last five."""
+        """The batch that was appended earlier in this epoch with the same sequences, if
+        it is among the last five."""
         last_sequence = advance_sequence(base_sequence, offset_delta)
         for batch in self.batches:
             if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
@@ -103,7 +107,9 @@ class ProducerEntry:
 
 
 def advance_sequence(sequence: int, delta: int) -> int:
-    """The sequence number so many records after another one. Sequences go round from 2^31 - 1 to 0."""
+    """The sequence number so many records after another one.
+
+    Sequences go round from 2^31 - 1 to 0."""
     return (sequence + delta) & _MAX_SEQUENCE
 
 
@@ -117,7 +123,8 @@ class ProducerState:
         self._open: dict[int, int] = {}
         """First offset -> producer id of transactions without an end marker."""
         self._finished: dict[int, int] = {}
-        """First offset -> last offset of transactions whose marker is not below the high watermark yet."""
+        """First offset -> last offset of transactions whose marker is not below the
+        high watermark yet."""
 
     def check(
         self,
@@ -129,10 +136,12 @@ class ProducerState:
         is_transactional: bool,
         origin: int,
     ) -> ProducerBatch | None:
-        """Whether a data batch may follow. Returns the batch that it repeats, if it is among the last five; then it must not.
+        """Whether a data batch may follow.
 
-        Raises `KafkaError`: INVALID_RECORD for a client's batch without a sequence, INVALID_PRODUCER_EPOCH for an epoch below the known one, OUT_OF_ORDER_SEQUENCE_NUMBER for
-        a gap, INVALID_TXN_STATE for a plain batch inside an open transaction.
+        Returns the batch that it repeats, if it is among the last five; then it must not. Raises
+        `KafkaError`: INVALID_RECORD for a client's batch without a sequence, INVALID_PRODUCER_EPOCH
+        for an epoch below the known one, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, INVALID_TXN_STATE
+        for a plain batch inside an open transaction.
         """
         if base_sequence < 0 and origin == Origin.CLIENT:
             raise KafkaError(
@@ -140,7 +149,8 @@ class ProducerState:
             )
         entry = self.entries.get(producer_id)
         if entry is None:
-            # Nothing is known, perhaps because retention removed it: any sequence is taken (KIP-360).
+            # Nothing is known, perhaps because retention removed it: any sequence is
+            # taken (KIP-360).
             return None
         if epoch < entry.epoch:
             raise KafkaError(
@@ -199,7 +209,9 @@ class ProducerState:
             self._open[first_offset] = producer_id
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-        """Whether an end marker may follow; raises `KafkaError` for one of a fenced producer or coordinator."""
+        """Whether an end marker may follow.
+
+        Raises `KafkaError` for one of a fenced producer or coordinator."""
         entry = self.entries.get(producer_id)
         if entry is None:
             return
@@ -218,9 +230,10 @@ class ProducerState:
     def add_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp_ms: int, is_abort: bool
     ) -> CompletedTransaction | None:
-        """An end marker was appended. Returns the transaction it ends, None when it held no record here.
+        """An end marker was appended.
 
-        Call `complete` with it when the transaction index has it.
+        Returns the transaction it ends, None when it held no record here. Call `complete` with it
+        when the transaction index has it.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -237,12 +250,14 @@ class ProducerState:
         return CompletedTransaction(producer_id, first_offset, offset, is_abort)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """Where the last stable offset lies once a transaction is complete: the next open one, or past the marker."""
+        """Where the last stable offset lies once a transaction is complete: the next open
+        one, or past the marker."""
         others = [first for first, producer_id in self._open.items() if producer_id != completed.producer_id]
         return min(others, default=completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """A transaction ended; it stays in the way of the last stable offset until its marker is replicated."""
+        """A transaction ended; it stays in the way of the last stable offset until
+        its marker is replicated."""
         self._open.pop(completed.first_offset, None)
         self._finished[completed.first_offset] = completed.last_offset
 

@@ -1,7 +1,9 @@
-"""Reading batches out of a log's segments. Kafka: LocalLog.read, LogSegment.read, and the look-up of aborted transactions.
+"""Reading batches out of a log's segments.
 
-A read returns a range of one segment's file: whole batches from the one that holds the offset on, the last one perhaps
-cut by the size asked for. No byte of a record is copied here.
+Kafka: LocalLog.read, LogSegment.read, and the look-up of aborted transactions.
+
+A read returns a range of one segment's file: whole batches from the one that holds the offset on,
+the last one perhaps cut by the size asked for. No byte of a record is copied here.
 """
 
 from typing import NamedTuple
@@ -20,13 +22,15 @@ __all__ = ["FetchSlice", "aborted_transactions", "read_segments"]
 
 
 class FetchSlice(NamedTuple):
-    """The result of a read: batches from the one that has the offset, the last perhaps cut by ``max_bytes``."""
+    """The result of a read: batches from the one that has the offset, the last
+    perhaps cut by ``max_bytes``."""
 
     records: FileSlice | bytes
     offset: int
     """The offset asked for."""
     upper_offset: int
-    """No record at or past this offset begins in the slice: how far aborted transactions matter to it."""
+    """No record at or past this offset begins in the slice: how far aborted
+    transactions matter to it."""
     size_bytes: int
 
 
@@ -42,7 +46,8 @@ def read_segments(
 ) -> FetchSlice:
     """Batches from the one that holds ``offset``, below ``bound`` (exclusive), out of one segment.
 
-    Raises `OSError`, and `MissingRecordsError` where there is no batch with the offset and must be one.
+    Raises `OSError`, and `MissingRecordsError` where there is no batch with the
+    offset and must be one.
     """
     all_segments, bases = segments.all, segments.bases
     last = len(bases) - 1
@@ -106,10 +111,11 @@ def _size_at(segment: Segment, offset: int) -> int:
 
 
 def aborted_transactions(segments: Segments, from_offset: int, upto_offset: int) -> list[AbortedTransaction]:
-    """The aborted transactions that touch a range of offsets (``upto_offset`` exclusive), by their markers.
+    """The aborted transactions that touch a range of offsets (``upto_offset``
+    exclusive), by their markers.
 
-    Raises `OSError`, and `KafkaError` UNKNOWN_SERVER_ERROR when an index was damaged since the start: without it
-    aborted records would pass for committed ones.
+    Raises `OSError`, and `KafkaError` UNKNOWN_SERVER_ERROR when an index was damaged since the
+    start: without it aborted records would pass for committed ones.
     """
     found: list[AbortedTransaction] = []
     for segment in segments[segments.index_of(from_offset) :]:

@@ -1,13 +1,16 @@
-"""When the records of a produced batch are checked: at once, or in a thread first if that takes long. Kafka: LogValidator.
+"""When the records of a produced batch are checked: at once, or in a thread first if that takes
+long. Kafka: LogValidator.
 
-An append is given one of three: `AT_ONCE` checks whatever comes. `SHORT_CHECKS` checks what takes some milliseconds at most,
-and raises `LongCheckError` for the rest: many records, large compressed batches, and those that grow. Its caller runs the
-error's check in a thread and appends again, with the third: a `DeferredCheck` that has run.
-Apache's brokers need no such choice: there each request has a thread.
+An append is given one of three: `AT_ONCE` checks whatever comes. `SHORT_CHECKS` checks what takes
+some milliseconds at most, and raises `LongCheckError` for the rest: many records, large
+compressed batches, and those that grow. Its caller runs the error's check in a thread and appends
+again, with the third: a `DeferredCheck` that has run. Apache's brokers need no such choice: there
+each request has a thread.
 
-How long a check takes follows from the number of records, and from the bytes that are unpacked and compressed again. What a
-compressed batch holds is only known by unpacking it, so that stops at a limit. No more than two are unpacked at a time: a few
-hundred bytes may hold megabytes, and the threads of a broker are many.
+How long a check takes follows from the number of records, and from the bytes that are unpacked and
+compressed again. What a compressed batch holds is only known by unpacking it, so that stops at a
+limit. No more than two are unpacked at a time: a few hundred bytes may hold megabytes, and the
+threads of a broker are many.
 """
 
 from collections.abc import Callable, Mapping
@@ -66,7 +69,9 @@ _unpackings = AtMost(2)
 
 
 class RecordValidator(Protocol):
-    """How an append checks records; see the functions of the same names in `barnabas.log.conversion`."""
+    """How an append checks records.
+
+    See the functions of the same names in `barnabas.log.conversion`."""
 
     def validate_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None: ...
 
@@ -74,22 +79,24 @@ class RecordValidator(Protocol):
 
 
 class DeferredCheck:
-    """The check of one batch apart from its append. `run` it in any thread, then append the batch with it."""
+    """The check of one batch apart from its append.
+
+    `run` it in any thread, then append the batch with it."""
 
     def __init__(
         self, check: Callable[[], Buffer | None], config: LogConfig | None = None, *, unpacks: bool = False
     ) -> None:
-        """``check`` has the converted batch, for ``config``, as its result; None for a batch that is stored as it came.
+        """``check`` has the converted batch, for ``config``, as its result.
 
-        ``unpacks`` says that it unpacks one.
+        None for a batch that is stored as it came. ``unpacks`` says that it unpacks one.
         """
         self._check = check
         self._config = config
         self._unpacks = unpacks or config is not None
         self._converted: Buffer | None = None
         self._refusal: tuple[type[KafkaError], tuple[object, ...], dict[str, object]] | None = None
-        """An error's class, arguments and attributes. The error itself would keep the frames that it passes, and in them what
-        the records were unpacked to."""
+        """An error's class, arguments and attributes. The error itself would keep the frames that
+        it passes, and in them what the records were unpacked to."""
 
     def run(self) -> None:
         """Check the records. The append shows the outcome."""
@@ -111,7 +118,9 @@ class DeferredCheck:
 
     @staticmethod
     def _new_error(kind: type[KafkaError], arguments: tuple[object, ...], attributes: dict[str, object]) -> KafkaError:
-        """Another one for each time. A function of its own: in the frame that raises it, it would be in a cycle."""
+        """Another one for each time.
+
+        A function of its own: in the frame that raises it, it would be in a cycle."""
         error = kind.__new__(kind, *arguments)
         error.__dict__.update(attributes)
         return error
@@ -136,7 +145,8 @@ class LongCheckError(BarnabasError):
 def effort(fields: HeaderFields) -> int:
     """How long a short check takes, in microseconds: about as many as there are records to read.
 
-    Whatever the header claims, a batch costs something: also one that is refused, or has no records.
+    Whatever the header claims, a batch costs something: also one that is refused, or
+    has no records.
     """
     length, count, kind = fields[1], fields[12], fields[5] & COMPRESSION_MASK
     if kind:

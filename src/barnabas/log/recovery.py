@@ -1,13 +1,18 @@
-"""Loading a partition's folder, and making it whole again after a crash. Kafka: LogLoader, LogManager.loadLog.
+"""Loading a partition's folder, and making it whole again after a crash.
 
-After a clean stop the files are taken as they are, if the active segment ends with a whole batch. In the order of `load_log`:
+Kafka: LogLoader, LogManager.loadLog.
 
-- What was interrupted is undone or completed (`barnabas.log.unfinished`), and index files without a log are removed.
-- The segments are compared with each other: is one out of place, or missing (`barnabas.log.missing_records`)?
+After a clean stop the files are taken as they are, if the active segment ends with a whole batch.
+In the order of `load_log`:
+
+- What was interrupted is undone or completed (`barnabas.log.unfinished`), and index files
+  without a log are removed.
+- The segments are compared with each other: is one out of place, or missing
+  (`barnabas.log.missing_records`)?
 - The log's end is looked for where it was not stopped cleanly (`barnabas.log.tail_recovery`).
 - `barnabas.log.lost_data` decides whether the log has lost records.
-- State derived from the log is made again from it: indexes, producer state, leader epochs. A checkpoint that contradicts the
-  log never costs records of it.
+- State derived from the log is made again from it: indexes, producer state, leader epochs. A
+  checkpoint that contradicts the log never costs records of it.
 """
 
 import contextlib
@@ -87,8 +92,8 @@ class LoadedLog(NamedTuple):
 def make_log_files(files: Files, directory: str, topic_id: Uuid) -> None:
     """The folder and the files of a new, empty log; in any thread. Raises `OSError`.
 
-    Nothing is synced: until the first flush a loss of power may take the folder, and with it no record that was
-    promised to be on disk.
+    Nothing is synced: until the first flush a loss of power may take the folder, and with it no
+    record that was promised to be on disk.
     """
     files.make_dirs(directory)
     if topic_id != ZERO_UUID:
@@ -120,7 +125,10 @@ def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
 
 
 def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
-    """The log in a folder. Raises `OSError`, and `CorruptDataError` for what must not be cut off: batches of old formats."""
+    """The log in a folder.
+
+    Raises `OSError`, and `CorruptDataError` for what must not be cut off: batches of
+    old formats."""
     folder = Folder(options.open_files.files, options.directory)
     all_names = folder.files.list(folder.directory)
     names = finish_interrupted(folder, options.open_files, all_names, options.now_ms)
@@ -187,7 +195,8 @@ def _derive(
     epochs: LeaderEpochs,
     holes: Holes,
 ) -> LogComponents:
-    """The components of a log whose segments are whole: transaction indexes and producer state follow from them."""
+    """The components of a log whose segments are whole: transaction indexes and
+    producer state follow from them."""
     snapshots = ProducerSnapshots(folder, durability, _offsets_of(names, SNAPSHOT))
     rebuild_transaction_indexes(folder, snapshots, found, names)
     segments = Segments(folder, options.open_files, found, options.rng)
@@ -236,7 +245,9 @@ def _make_holes(
 
 
 def _forget_dense(folder: Folder) -> None:
-    """From now on the log may have holes. A disk that fails here has the marker still, and is offline soon."""
+    """From now on the log may have holes.
+
+    A disk that fails here has the marker still, and is offline soon."""
     with contextlib.suppress(OSError):
         folder.files.remove(folder.path(DENSE))
 
@@ -269,10 +280,11 @@ def _load_producers(
 
 
 def _believed_start(options: LogOptions, segments: list[Segment], end_offset: int, checkpointed: Checkpointed) -> int:
-    """The checkpointed log start offset, unless it cannot be: then the log begins with its first segment.
+    """The checkpointed log start offset, unless it cannot be: then the log begins
+    with its first segment.
 
-    A log starts at or below its high watermark. A start behind the log's end is possible only if the log has lost its
-    end: then the other checkpoints are behind the start.
+    A log starts at or below its high watermark. A start behind the log's end is possible only if
+    the log has lost its end: then the other checkpoints are behind the start.
     """
     start_offset = checkpointed.log_start_offset
     known_end = max(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
@@ -292,7 +304,9 @@ def _believed_start(options: LogOptions, segments: list[Segment], end_offset: in
 
 
 def _start_of(holes: Sequence[Hole], accepted: Sequence[OffsetSpan], base_offset: int) -> int:
-    """The log start offset by its first segment; before it where records are missing there that must not be read over."""
+    """The log start offset by its first segment.
+
+    Before it where records are missing there that must not be read over."""
     for hole in holes:
         if hole.end == base_offset and not covers(accepted, hole.start, hole.end):
             return hole.start
@@ -304,7 +318,9 @@ def _offsets_of(names: Iterable[str], suffix: str) -> list[int]:
 
 
 def _fit_epochs(epochs: LeaderEpochs, segments: list[Segment], start_offset: int, end_offset: int) -> bool:
-    """Cut the epochs to the log's range; read them from the batches when there are none. Whether they changed."""
+    """Cut the epochs to the log's range; read them from the batches when there are none.
+
+    Whether they changed."""
     changed = epochs.truncate_from_end(end_offset)
     changed |= epochs.truncate_from_start(start_offset)
     if not epochs.entries and start_offset < end_offset:

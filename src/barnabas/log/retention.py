@@ -1,8 +1,9 @@
 """Deleting the oldest segments of a log. Kafka: UnifiedLog.deleteOldSegments.
 
-Whole segments go from the start, one after another, while each is given up by the log start offset (DeleteRecords), by
-``retention.bytes`` (what would remain is still enough) or by ``retention.ms`` (its largest timestamp), whichever comes
-first; never one with records at or past the high watermark. When all go, a new empty segment is begun first.
+Whole segments go from the start, one after another, while each is given up by the log start offset
+(DeleteRecords), by ``retention.bytes`` (what would remain is still enough) or by ``retention.ms``
+(its largest timestamp), whichever comes first; never one with records at or past the high
+watermark. When all go, a new empty segment is begun first.
 """
 
 from barnabas.log.components import LogComponents, raise_start, roll

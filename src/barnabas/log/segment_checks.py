@@ -1,11 +1,13 @@
-"""Checks what a start has not looked at, before it is read for the first time: that the batches of a file follow each other.
+"""Checks what a start has not looked at, before it is read for the first time: that the batches of
+a file follow each other.
 
-The CRC of a batch does not cover its base offset, length and leader epoch, and a consumer skips batches with offsets that it
-did not ask for, without an error. So before bytes that were in a file at the start are sent, their headers are walked once, from
-the index entry before the offset on, over as many bytes as the read may take. What is appended later needs no check.
+The CRC of a batch does not cover its base offset, length and leader epoch, and a consumer skips
+batches with offsets that it did not ask for, without an error. So before bytes that were in a file
+at the start are sent, their headers are walked once, from the index entry before the offset on,
+over as many bytes as the read may take. What is appended later needs no check.
 
-What is wrong is put right where that is certain (`barnabas.log.segment.mending`). Else the batch is broken: reads end
-before it, and a read of its offsets fails. Kafka: no counterpart.
+What is wrong is put right where that is certain (`barnabas.log.segment.mending`). Else the batch is
+broken: reads end before it, and a read of its offsets fails. Kafka: no counterpart.
 """
 
 import logging
@@ -27,7 +29,8 @@ __all__ = ["MOST_UNCHECKED_BYTES", "ReadLimits", "SegmentChecks"]
 logger = logging.getLogger(__name__)
 _MORE_BYTES = 1 << 16
 MOST_UNCHECKED_BYTES = 1 << 18
-"""A read of what was not checked before gets no more: the headers of small batches in more of it would take too long."""
+"""A read of what was not checked before gets no more: the headers of small batches in more
+of it would take too long."""
 
 
 class ReadLimits(NamedTuple):
@@ -107,7 +110,9 @@ class SegmentChecks:
         return min(position, end)
 
     def _mend_length(self, segment: Segment, position: int, expected: int | None, limit: int) -> bool:
-        """Behind a batch there is none: its length may be too small. Returns whether it was put right."""
+        """Behind a batch there is none: its length may be too small.
+
+        Returns whether it was put right."""
         found = read_header(segment.file.read_at(position, HEADER_BYTES))
         header = mended(segment.file, position, segment.size, self._place(segment, expected, limit))
         if header is None or header.length == found.length:
@@ -155,7 +160,8 @@ class SegmentChecks:
         if epoch is not None:
             header = header._replace(leader_epoch=epoch)
         if expected is not None and header.base_offset > expected and not self._holes.are_legal:
-            self._holes.show_compaction()  # the batches on both sides are sound: only compaction leaves that
+            # The batches on both sides are sound: only compaction leaves that.
+            self._holes.show_compaction()
         if header != found:
             write_mended(segment, position, found, header)
             segment.starts.clear()
@@ -184,7 +190,9 @@ class SegmentChecks:
 
 
 def _entry_before(segment: Segment, offset: int) -> int:
-    """The position of the batch that the index has at or before an offset. Makes an index that does not fit again."""
+    """The position of the batch that the index has at or before an offset.
+
+    Makes an index that does not fit again."""
     relative, position = segment.index.floor(offset - segment.base_offset)
     if position and not is_batch_at(segment.file, position, segment.base_offset + relative):
         segment.rebuild_indexes()

@@ -1,7 +1,9 @@
-"""Files that do not belong to a log, or hold what is damaged, keep their bytes under another name: nothing is thrown away.
+"""Files that do not belong to a log, or hold what is damaged, keep their bytes under another
+name: nothing is thrown away.
 
-``NAME.aside`` in the partition's folder, with a number when that is taken. No broker reads such a file, Apache's neither;
-it goes when the partition is deleted, or when an operator removes it (docs/how-to/recover-a-disk.md). Kafka: no counterpart.
+``NAME.aside`` in the partition's folder, with a number when that is taken. No broker reads such a
+file, Apache's neither; it goes when the partition is deleted, or when an operator removes it
+(docs/how-to/recover-a-disk.md). Kafka: no counterpart.
 """
 
 from barnabas.base.files import Files
@@ -20,7 +22,9 @@ def set_aside(files: Files, path: str) -> str:
 
 
 def keep_bytes(files: Files, path: str, position: int, size: int) -> str:
-    """Copy the bytes of a file from a position to ``size``, before they are cut off; returns the copy's path. Raises `OSError`."""
+    """Copy the bytes of a file from a position to ``size``, before they are cut off.
+
+    Returns the copy's path. Raises `OSError`."""
     kept = _free_path(files, f"{path}.{position}")
     source = files.open(path, read_only=True)
     try:

@@ -1,13 +1,16 @@
-"""Topic configuration: every name Kafka 3.9 knows, and the typed values that a log reads. Kafka: LogConfig, TopicConfig.
+"""Topic configuration: every name Kafka 3.9 knows, and the typed values that a log reads.
 
-A topic's configuration is its own overrides over the broker's defaults over Kafka's. The broker's defaults come from
-broker properties under other names (`message.max.bytes` for `max.message.bytes`), some of them in other units
-(`log.retention.hours`); `BROKER_SYNONYMS` lists them by precedence and `defaults_from_broker` applies them.
+Kafka: LogConfig, TopicConfig.
 
-Three features of Kafka are missing: preallocated segment files (``preallocate`` is kept and without effect), tiered
-storage (``remote.storage.enable=true`` is refused, as Apache's broker refuses it while its remote log storage is off)
-and message formats below 2 (``message.format.version`` and ``message.downconversion.enable`` are kept and shown, and
-change nothing, as in Apache's since 3.0).
+A topic's configuration is its own overrides over the broker's defaults over Kafka's. The broker's
+defaults come from broker properties under other names (`message.max.bytes` for
+`max.message.bytes`), some of them in other units (`log.retention.hours`); `BROKER_SYNONYMS` lists
+them by precedence and `defaults_from_broker` applies them.
+
+Three features of Kafka are missing: preallocated segment files (``preallocate`` is kept and without
+effect), tiered storage (``remote.storage.enable=true`` is refused, as Apache's broker refuses it
+while its remote log storage is off) and message formats below 2 (``message.format.version`` and
+``message.downconversion.enable`` are kept and shown, and change nothing, as in Apache's since 3.0).
 """
 
 import re
@@ -171,7 +174,8 @@ remote.storage.enable boolean no-tiered-storage - false
 
 
 class BrokerSynonym(NamedTuple):
-    """A broker property that sets a topic default: its name, and the factor from its unit to the topic's."""
+    """A broker property that sets a topic default: its name, and the factor from its
+    unit to the topic's."""
 
     name: str
     factor: int = 1
@@ -194,7 +198,8 @@ _ROWS = sorted(
 )
 
 TOPIC_SETTINGS = Definitions(row.setting for row in _ROWS)
-"""Every topic configuration of Kafka 3.9 by name, and two of our own: compression.check, flush.before.ack."""
+"""Every topic configuration of Kafka 3.9 by name, and two of our own:
+compression.check, flush.before.ack."""
 
 TOPIC_WITHOUT_EFFECT: Mapping[str, str] = {row.setting.name: reason for reason, row in _ROWS_WITHOUT_EFFECT}
 """Names that are accepted and change nothing, with the reason."""
@@ -209,9 +214,10 @@ BROKER_SYNONYMS: Mapping[str, tuple[BrokerSynonym, ...]] = {
 
 
 def defaults_from_broker(properties: Mapping[str, str]) -> dict[str, str]:
-    """Topic defaults as texts, from the broker properties that were given. A negative retention means no limit.
+    """Topic defaults as texts, from the broker properties that were given.
 
-    Raises `ConfigError` when a property in another unit is not a number.
+    A negative retention means no limit. Raises `ConfigError` when a property in
+    another unit is not a number.
     """
     defaults = {}
     for topic_name, synonyms in BROKER_SYNONYMS.items():
@@ -228,10 +234,10 @@ def defaults_from_broker(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 class LogConfig:
-    """A topic's configuration: texts for the tools, and typed attributes for the log. Immutable; compare by value.
+    """A topic's configuration: texts for the tools, and typed attributes for the log.
 
-    ``overrides`` are the topic's own settings, ``defaults`` the broker's (see `defaults_from_broker`).
-    Raises `ConfigError` for an unknown name or a bad value.
+    Immutable; compare by value. ``overrides`` are the topic's own settings, ``defaults`` the
+    broker's (see `defaults_from_broker`). Raises `ConfigError` for an unknown name or a bad value.
     """
 
     __slots__ = (

@@ -1,7 +1,8 @@
 """The sound batches of a segment, with what no CRC covers put right on the way. Used by recovery.
 
-Where a batch does not fit its neighbours, `barnabas.log.segment.mending` says what it must have been; the file is written
-there, and an error line names it. Where that is not certain, the batches end. Kafka: no counterpart.
+Where a batch does not fit its neighbours, `barnabas.log.segment.mending` says what it must have
+been; the file is written there, and an error line names it. Where that is not certain, the batches
+end. Kafka: no counterpart.
 """
 
 import logging
@@ -21,10 +22,11 @@ logger = logging.getLogger(__name__)
 def sound_batches(
     segment: Segment, position: int, place: BatchPlace, epochs: LeaderEpochs, *, is_entry: bool
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the batches from a position on. Raises `OSError`, `CorruptDataError` (see `scan_valid`).
+    """(position, header) of the batches from a position on.
 
-    ``place`` is that of the first one; with ``is_entry`` an index entry points to it, and where the batch before it ended is
-    not known. ``epochs`` may grow meanwhile.
+    Raises `OSError`, `CorruptDataError` (see `scan_valid`). ``place`` is that of the first one;
+    with ``is_entry`` an index entry points to it, and where the batch before it ended is not known.
+    ``epochs`` may grow meanwhile.
     """
     file, end = segment.file, segment.size
     while position < end:

@@ -1,10 +1,13 @@
-"""Finds where a log ends that was not stopped cleanly, and cuts it there. Kafka: LogLoader.recoverLog, recoverSegment.
+"""Finds where a log ends that was not stopped cleanly, and cuts it there.
 
-All below the recovery point is on stable storage and is trusted. Every batch past it is checked (CRC, rising offsets, leader
-epochs that do not go back), and the log ends before the first that fails: the longest valid prefix. If that one is
-damaged, not torn, records are lost, and what is cut off is kept aside. What no CRC covers is put right where the
-neighbours show what it was (`barnabas.log.sound_batches`). So the time of a start is bounded by the unflushed bytes, not by the
-log.
+Kafka: LogLoader.recoverLog, recoverSegment.
+
+All below the recovery point is on stable storage and is trusted. Every batch past it is
+checked (CRC, rising offsets, leader epochs that do not go back), and the log ends before the
+first that fails: the longest valid prefix. If that one is damaged, not torn, records are
+lost, and what is cut off is kept aside. What no CRC covers is put right where the neighbours
+show what it was (`barnabas.log.sound_batches`). So the time of a start is bounded by the
+unflushed bytes, not by the log.
 """
 
 import logging
@@ -33,8 +36,9 @@ logger = logging.getLogger(__name__)
 def recover_log(
     inspection: Inspection, segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed, config: LogConfig
 ) -> tuple[int, bool]:
-    """Set aside what is out of place, and let the log end with a whole and valid batch. Returns where it ends, and whether
-    leader epochs were found.
+    """Set aside what is out of place, and let the log end with a whole and valid batch.
+
+    Returns where it ends, and whether leader epochs were found.
     """
     inspection.remove_strays()
     _mend_closed(inspection, segments, epochs, checkpointed)
@@ -56,7 +60,8 @@ class _Recovered(NamedTuple):
     next_offset: int
     has_new_epochs: bool = False
     has_gaps: bool = False
-    """Whether there are offsets without a record between two sound batches of one file, as compaction leaves them."""
+    """Whether there are offsets without a record between two sound batches of one file,
+    as compaction leaves them."""
 
 
 def _recover_segments(
@@ -64,9 +69,10 @@ def _recover_segments(
 ) -> _Recovered:
     """Let the log end with a whole and valid batch.
 
-    After a loss of power a segment can end early, while a later segment's file is there: the batches between were never
-    synced. A log that never was compacted ends before such a gap. Where the machine has run on, the gap is a loss in the
-    middle of the log, and what lies behind it is kept.
+    After a loss of power a segment can end early, while a later segment's file is there: the
+    batches between were never synced. A log that never was compacted ends before such a gap.
+    Where the machine has run on, the gap is a loss in the middle of the log, and what lies
+    behind it is kept.
     """
     folder, is_dense = inspection.folder, inspection.is_dense
     recovery_point = checkpointed.recovery_point
@@ -105,7 +111,8 @@ def _recover_segments(
 def _mend_closed(
     inspection: Inspection, segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed
 ) -> None:
-    """Put right what no CRC covers in closed segments that recovery does not look at and that do not end as they should."""
+    """Put right what no CRC covers in closed segments that recovery does not look at and that
+    do not end as they should."""
     has_mended = False
     for at, extent in enumerate(inspection.extents[:-1]):
         if extent.is_whole or not (
@@ -142,7 +149,9 @@ def _first_header(segments: Sequence[Segment]) -> BatchHeader | None:
 
 
 def _damage(segment: Segment, later: list[Segment], end: int, next_offset: int) -> LostData | None:
-    """What it costs to let the log end in a segment; None for what a crash leaves of the last append."""
+    """What it costs to let the log end in a segment.
+
+    None for what a crash leaves of the last append."""
     lost_upto = None
     if end < segment.size:
         lost_upto = damaged_upto(segment.file, end, segment.size, next_offset, segment.base_offset + MAX_RELATIVE)
@@ -190,13 +199,14 @@ def _recover_segment(
         if header.leader_epoch > epochs.latest_epoch:
             found |= epochs.assign(header.leader_epoch, header.base_offset)
         elif 0 <= header.leader_epoch < epochs.epoch_for(header.base_offset):
-            # Epochs never go back in a log. So this batch was cut off before the newer epoch began here, and the disk
-            # has brought it back.
+            # Epochs never go back in a log. So this batch was cut off before the newer epoch began
+            # here, and the disk has brought it back.
             break
         segment.index_batch(at, header, index_interval_bytes)
         has_gaps |= header.base_offset > next_offset > segment.base_offset
         position, next_offset = at + header.size_bytes, header.last_offset + 1
     if recovery_point and next_offset == segment.base_offset < recovery_point:
-        # The batch that the index points to is not sound, so the index does not say which offset comes before it.
+        # The batch that the index points to is not sound, so the index does not say
+        # which offset comes before it.
         return _recover_segment(segment, epochs, 0, place, index_interval_bytes)
     return _Recovered(position, next_offset, found, has_gaps)

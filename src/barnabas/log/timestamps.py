@@ -1,4 +1,6 @@
-"""Finding offsets by time (ListOffsets, KIP-79 and KIP-734). Kafka: UnifiedLog.fetchOffsetByTimestamp."""
+"""Finding offsets by time (ListOffsets, KIP-79 and KIP-734).
+
+Kafka: UnifiedLog.fetchOffsetByTimestamp."""
 
 from typing import NamedTuple
 
@@ -29,11 +31,13 @@ _MOST_RECORDS_AT_ONCE = 1_000
 _MOST_PACKED_BYTES_AT_ONCE = 4096
 """More compressed bytes may hold megabytes."""
 _GROWTH = 16
-"""A batch may unpack to 16 times its size, at least 16 MiB. Most compressed batches were not opened when they were produced."""
+"""A batch may unpack to 16 times its size, at least 16 MiB. Most compressed batches were not opened
+when they were produced."""
 
 
 class TimestampOffset(NamedTuple):
-    """A record's timestamp (-1 for the log's ends), its offset and its leader epoch (-1 if unknown)."""
+    """A record's timestamp (-1 for the log's ends), its offset and its leader epoch
+    (-1 if unknown)."""
 
     timestamp_ms: int
     offset: int
@@ -41,7 +45,9 @@ class TimestampOffset(NamedTuple):
 
 
 class BatchSearch:
-    """A batch that may have the record, and takes long to look through. It shares nothing with the log."""
+    """A batch that may have the record, and takes long to look through.
+
+    It shares nothing with the log."""
 
     __slots__ = ("_batch", "_header", "_start_offset", "_timestamp_ms", "found")
 
@@ -70,7 +76,8 @@ class BatchSearch:
                     self.found = TimestampOffset(found_ms, offset, header.leader_epoch)
                     return
         except (CorruptDataError, KafkaError):
-            # Its records cannot be read, or would take too long: the batch's first offset is the nearest answer.
+            # Its records cannot be read, or would take too long: the batch's first
+            # offset is the nearest answer.
             self.found = _start_of(header, self._start_offset)
 
 
@@ -83,9 +90,10 @@ def find(
 ) -> TimestampOffset | BatchSearch | None:
     """The first record whose timestamp is at least the given one; None when there is none.
 
-    A `BatchSearch` is to be run first; if it finds nothing, call again with its ``next_offset`` as ``from_offset``.
-    The negative timestamps of the protocol name places: the log's start and end, and the record with the largest
-    timestamp. Nothing is tiered here, so the latest tiered offset is -1. Raises `OSError`.
+    A `BatchSearch` is to be run first; if it finds nothing, call again with its ``next_offset`` as
+    ``from_offset``. The negative timestamps of the protocol name places: the log's start and end,
+    and the record with the largest timestamp. Nothing is tiered here, so the latest tiered offset
+    is -1. Raises `OSError`.
     """
     start_offset = max(bounds.log_start_offset, from_offset)
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):

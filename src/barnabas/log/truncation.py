@@ -1,4 +1,6 @@
-"""Cutting a log at its end, when a leader has other records. Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt."""
+"""Cutting a log at its end, when a leader has other records.
+
+Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt."""
 
 import logging
 
@@ -41,7 +43,8 @@ def truncate_to(components: LogComponents, offset: int) -> bool:
     located = segments.active.locate(offset)
     end = offset
     if located is not None:
-        # A batch is cut off as a whole; what is asked for lies at its start, or inside a batch of the leader's too.
+        # A batch is cut off as a whole; what is asked for lies at its start, or inside a
+        # batch of the leader's too.
         end = min(offset, located.base_offset)
         segments.active.truncate(located.position, located.base_offset)
     components.snapshots.outdate()
@@ -51,8 +54,9 @@ def truncate_to(components: LogComponents, offset: int) -> bool:
 
 
 def set_aside_from(components: LogComponents, offset: int) -> bool:
-    """As `truncate_to`, at an offset where a segment begins or below the first; the files from there on keep their bytes
-    under other names. Raises `OSError`.
+    """As `truncate_to`, at an offset where a segment begins or below the first.
+
+    The files from there on keep their bytes under other names. Raises `OSError`.
     """
     segments, folder = components.segments, components.folder
     if offset >= components.bounds.log_end_offset:

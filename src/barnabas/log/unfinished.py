@@ -1,6 +1,7 @@
 """Undoes or completes what the last stop of a broker interrupted in a partition's folder.
 
-Deletions (``.deleted``), compactions before (``.cleaned``) and after (``.swap``) their point of no return.
+Deletions (``.deleted``), compactions before (``.cleaned``) and after (``.swap``)
+their point of no return.
 
 In Kafka: `LogLoader.removeTempFilesAndCollectSwapFiles`, `completeSwapOperations`.
 """
@@ -16,7 +17,9 @@ __all__ = ["finish_interrupted", "remove_deleted"]
 
 
 def finish_interrupted(folder: Folder, open_files: OpenFiles, names: list[str], now_ms: int) -> list[str]:
-    """Undo or complete what was compacted; returns the names that are there then. What was deleted stays for `remove_deleted`."""
+    """Undo or complete what was compacted; returns the names that are there then.
+
+    What was deleted stays for `remove_deleted`."""
     files, directory = folder.files, folder.directory
     odd = [name for name in names if name.endswith((*UNFINISHED, ".tmp"))]
     if not odd:
@@ -39,7 +42,8 @@ def finish_interrupted(folder: Folder, open_files: OpenFiles, names: list[str], 
 
 
 def _remove_compacted(folder: Folder, open_files: OpenFiles, swap: str, now_ms: int) -> None:
-    """Remove the segments that a swapped one stands for: those that begin in its range of offsets."""
+    """Remove the segments that a swapped one stands for: those that begin in its
+    range of offsets."""
     base_offset = base_offset_of(swap)
     assert base_offset is not None
     files = folder.files
@@ -56,7 +60,9 @@ def _remove_compacted(folder: Folder, open_files: OpenFiles, swap: str, now_ms: 
 
 
 def remove_deleted(folder: Folder, names: Iterable[str]) -> None:
-    """Remove what was deleted before this start. It explains where the log begins until the leader epochs say so."""
+    """Remove what was deleted before this start.
+
+    It explains where the log begins until the leader epochs say so."""
     for name in names:
         if name.endswith(DELETED):
             folder.files.remove(folder.path(name))

@@ -1,1 +1,3 @@
-"""Compaction: of each key only the newest record stays. Kafka: Cleaner, LogCleanerManager, SkimpyOffsetMap."""
+"""Compaction: of each key only the newest record stays.
+
+Kafka: Cleaner, LogCleanerManager, SkimpyOffsetMap."""

@@ -1,15 +1,20 @@
-"""Filters the records of batches that are compacted. Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
+"""Filters the records of batches that are compacted.
 
-A record stays while it is the newest of its key, or lies past the range that was read into the offset map. A delete
-marker (a null value) that is the newest stays until the delete horizon of its batch: the first pass that meets it writes
-now + ``delete.retention.ms`` into the batch's base timestamp and sets bit 6 of its attributes (KIP-534). Of the last
-batch of each producer at least the header stays, for it carries the last sequence. Whatever goes, a batch keeps its
-base and last offset, leader epoch, producer fields, codec and timestamp type; records keep offsets and timestamps.
+Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
 
-Of the range that the map was read from, the offsets of the newest records say all: a batch that stays or goes as a whole is
-not read again, and keys are looked up only of records in front of it.
+A record stays while it is the newest of its key, or lies past the range that was read into
+the offset map. A delete marker (a null value) that is the newest stays until the delete
+horizon of its batch: the first pass that meets it writes now + ``delete.retention.ms`` into
+the batch's base timestamp and sets bit 6 of its attributes (KIP-534). Of the last batch of
+each producer at least the header stays, for it carries the last sequence. Whatever goes, a
+batch keeps its base and last offset, leader epoch, producer fields, codec and timestamp type;
+records keep offsets and timestamps.
 
-A batch that is damaged stays as it is, byte for byte. Its keys are not in the map, so it is the reason for no record to go.
+Of the range that the map was read from, the offsets of the newest records say all: a batch that
+stays or goes as a whole is not read again, and keys are looked up only of records in front of it.
+
+A batch that is damaged stays as it is, byte for byte. Its keys are not in the map, so it is the
+reason for no record to go.
 """
 
 import struct
@@ -97,7 +102,9 @@ class BatchFilter:
         delete_retention_ms: int,
         limit_bytes: int,
     ) -> None:
-        """``report`` is called with a batch that stays because it cannot be read; `read_groups` has ``limit_bytes``."""
+        """``report`` is called with a batch that stays because it cannot be read.
+
+        `read_groups` has ``limit_bytes``."""
         self._offsets = offsets
         self._mapped = mapped
         self._transactions = transactions
@@ -108,7 +115,9 @@ class BatchFilter:
         self._limit_bytes = limit_bytes
 
     def filter(self, chunk: Chunk) -> Generator[None, None, list[Buffer | None]]:
-        """What stays of each batch: itself, one with fewer records, a header without any, or None. Yields as it goes."""
+        """What stays of each batch: itself, one with fewer records, a header without any, or None.
+
+        Yields as it goes."""
         stays: list[Buffer | None] = []
         wanted: list[int] = []
         markers: list[int] = []
@@ -161,7 +170,8 @@ class BatchFilter:
                     self._report(header, _TOO_FAR)
 
     def _without_whole_batches(self, chunk: Chunk, wanted: list[int], stays: list[Buffer | None]) -> list[int]:
-        """The batches that must be read; of the others it is known that all records stay, or none."""
+        """The batches that must be read; of the others it is known that all records
+        stay, or none."""
         mapped = self._mapped
         if mapped is None or not wanted:
             return wanted
@@ -234,8 +244,8 @@ class BatchFilter:
     ) -> Generator[None, None, Buffer]:
         """A batch of these rows, or of those to keep, that carries the delete horizon.
 
-        The base timestamp gives its place to the horizon: every record's delta changes. Raises `OverflowError` and
-        `struct.error` where that takes more than 64 bits.
+        The base timestamp gives its place to the horizon: every record's delta changes. Raises
+        `OverflowError` and `struct.error` where that takes more than 64 bits.
         """
         header, data, columns = group.headers[batch], group.data, group.columns
         shift = header.base_timestamp - self._new_horizon_ms
@@ -268,7 +278,8 @@ def _append_with_timestamp(body: bytearray, timestamp_delta: int, after_timestam
 
 
 class _Kept:
-    """The records of a group that stay, in runs of neighbours within their batch, which are copied together."""
+    """The records of a group that stay, in runs of neighbours within their batch,
+    which are copied together."""
 
     __slots__ = ("_first_runs", "_group", "_latest", "_run_starts", "_run_stops", "counts")
 

@@ -2,11 +2,12 @@
 
 Kafka: LogCleanerManager.grabFilthiestCompactedLog, cleanableOffsets.
 
-The first dirty offset is where the last compaction ended, at least the log start offset; it is kept by log dir in the
-checkpoint ``cleaner-offset-checkpoint``. A log may be compacted up to the last stable offset, the active
-segment, or the first segment with records younger than ``min.compaction.lag.ms``. A log is due when dirty bytes make
-up more than ``min.cleanable.dirty.ratio`` of the bytes looked at, or when its oldest dirty segment began longer ago
-than ``max.compaction.lag.ms``; of the logs that are due the dirtiest comes first.
+The first dirty offset is where the last compaction ended, at least the log start offset; it is kept
+by log dir in the checkpoint ``cleaner-offset-checkpoint``. A log may be compacted up to the last
+stable offset, the active segment, or the first segment with records younger than
+``min.compaction.lag.ms``. A log is due when dirty bytes make up more than
+``min.cleanable.dirty.ratio`` of the bytes looked at, or when its oldest dirty segment began longer
+ago than ``max.compaction.lag.ms``; of the logs that are due the dirtiest comes first.
 """
 
 from typing import NamedTuple
@@ -48,7 +49,9 @@ def first_dirty_offset(log: PartitionLog) -> int:
 
 
 def cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
-    """The part of a log that could be compacted. Raises `OSError` when a closed segment cannot be read."""
+    """The part of a log that could be compacted.
+
+    Raises `OSError` when a closed segment cannot be read."""
     first_dirty = first_dirty_offset(log)
     segments = log.segments
     first_index = log.segments.index_of(first_dirty)

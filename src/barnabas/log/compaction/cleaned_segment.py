@@ -1,14 +1,18 @@
-"""A segment that compaction writes, and how it takes the place of those it was made from. Kafka: UnifiedLog.replaceSegments.
+"""A segment that compaction writes, and how it takes the place of those it was made from.
 
-1. Its files are written under ``.cleaned`` names and synced. A crash leaves nothing but these: recovery removes them.
-2. They are renamed to ``.swap``, the .log last: the point of no return. From here recovery completes the swap: it
-   removes the old segments that begin within the range of offsets of the .log, and gives the files their plain names.
-3. The files of the old segments are renamed to ``.deleted``, oldest first. What a crash leaves of them is the newer end, whole, so that no delete
-   marker is gone before the value it deletes.
+Kafka: UnifiedLog.replaceSegments.
+
+1. Its files are written under ``.cleaned`` names and synced. A crash leaves nothing but
+   these: recovery removes them.
+2. They are renamed to ``.swap``, the .log last: the point of no return. From here recovery
+   completes the swap: it removes the old segments that begin within the range of offsets of the
+   .log, and gives the files their plain names.
+3. The files of the old segments are renamed to ``.deleted``, oldest first. What a crash leaves of
+   them is the newer end, whole, so that no delete marker is gone before the value it deletes.
 4. The .swap files get their plain names, the .log first.
 
-Nothing waits for the disk in 2 to 4; the folder is synced afterwards, before another group of the same log is swapped,
-for groups depend on one another in their order.
+Nothing waits for the disk in 2 to 4; the folder is synced afterwards, before another group of the
+same log is swapped, for groups depend on one another in their order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -86,7 +90,9 @@ class CleanedSegment:
         self._file.close()
 
     def finish(self, aborted: list[AbortedTransaction]) -> tuple[str, ...]:
-        """Write and sync the indexes. Returns the suffixes of all files, the .log last. Raises `OSError`."""
+        """Write and sync the indexes.
+
+        Returns the suffixes of all files, the .log last. Raises `OSError`."""
         if self._largest[0] >= 0:
             self._time_index.append(*self._largest)
         self._write(INDEX, self._index.encode())

@@ -1,8 +1,9 @@
 """Which batches of transactions compaction may drop. Kafka: CleanedTransactionMetadata.
 
-Read batch by batch, in the order of the log: data of aborted transactions goes at once. An end marker stays as long as
-the same pass still met records of its transaction; once a later pass meets none, it may go when its delete horizon has
-passed (KIP-534). Aborted transactions whose marker stays are kept in the new segment's transaction index too.
+Read batch by batch, in the order of the log: data of aborted transactions goes at once. An end
+marker stays as long as the same pass still met records of its transaction; once a later pass meets
+none, it may go when its delete horizon has passed (KIP-534). Aborted transactions whose marker
+stays are kept in the new segment's transaction index too.
 """
 
 from collections.abc import Iterable
@@ -37,13 +38,16 @@ class CleanedTransactions:
         self._ongoing: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
         self.retained: list[AbortedTransaction] = []
-        """Aborted transactions whose markers stay, in the order of these; the owner takes them out by segment."""
+        """Aborted transactions whose markers stay, in the order of these; the owner
+        takes them out by segment."""
 
     def can_discard(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Whether a batch is of no more use: an aborted one, or a marker of a transaction without records."""
+        """Whether a batch is of no more use: an aborted one, or a marker of a
+        transaction without records."""
         while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
             transaction = self._aborted.pop()
-            # A pass that began after a transaction's marker does not meet it, nor a marker that compaction removed.
+            # A pass that began after a transaction's marker does not meet it, nor a marker
+            # that compaction removed.
             if transaction.last_offset >= header.base_offset:
                 self._ongoing[transaction.producer_id] = _Aborted(transaction)
         if header.is_control:

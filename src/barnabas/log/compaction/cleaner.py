@@ -1,20 +1,26 @@
-"""Compacting the segments of one log: of each key only the newest record stays (KIP-58, KIP-354, KIP-534). Kafka: `Cleaner`.
+"""Compacting the segments of one log: of each key only the newest record stays (KIP-58, KIP-354,
+KIP-534). Kafka: `Cleaner`.
 
-Two passes over closed segments, which are not written to any more. The first reads the keys of the dirty range, from where
-the last compaction ended up to the first segment that must stay, into an `OffsetMap`; it ends early where the map is
-full. The second rewrites all segments from the log's beginning to there, in groups that fit one segment, and drops each
-record that the map knows a newer one for.
+Two passes over closed segments, which are not written to any more. The first reads the keys of
+the dirty range, from where the last compaction ended up to the first segment that must stay,
+into an `OffsetMap`; it ends early where the map is full. The second rewrites all segments from
+the log's beginning to there, in groups that fit one segment, and drops each record that the
+map knows a newer one for.
 
-A step goes through one piece of ``chunk_bytes``, or through some thousand records where the piece has other than ordinary batches. The
-cleaner knows the log by its `CleaningPlan` and its files only, so it may run in any thread, or in a process of its own.
+A step goes through one piece of ``chunk_bytes``, or through some thousand records where the piece
+has other than ordinary batches. The cleaner knows the log by its `CleaningPlan` and its files only,
+so it may run in any thread, or in a process of its own.
 
-Offsets never change and no batch is merged with another, so followers and consumers may read on at any offset.
+Offsets never change and no batch is merged with another, so followers and consumers
+may read on at any offset.
 
-A batch that cannot be read (a wrong CRC, records that do not fill it, more bytes or records than a leader takes), or that could
-not be written again, is reported and stays as it is; compaction continues after it. Only where a header does not say where the next batch
-begins is there no way on, and the compaction fails.
+A batch that cannot be read (a wrong CRC, records that do not fill it, more bytes or records than a
+leader takes), or that could not be written again, is reported and stays as it is; compaction
+continues after it. Only where a header does not say where the next batch begins is there no way on,
+and the compaction fails.
 
-numpy is imported with this module, which is why nothing else imports it before there is something to compact.
+numpy is imported with this module, which is why nothing else imports it before there
+is something to compact.
 """
 
 from collections.abc import Generator, Iterator
@@ -40,7 +46,8 @@ __all__ = ["Cleaner"]
 _MOST_EXPECTED_KEYS = 1 << 40
 _MOST_REPORTS = 10
 _MOST_DAMAGED = 10_000
-"""With more batches that cannot be read the second pass reads all of them again, for the memory's sake."""
+"""With more batches that cannot be read the second pass reads all of them again, for
+the memory's sake."""
 
 
 class Cleaner:
@@ -170,7 +177,9 @@ class Cleaner:
     def _map_chunk(
         self, chunk: Chunk, transactions: CleanedTransactions, damaged: set[int]
     ) -> Generator[None, None, bool]:
-        """Whether all keys of a chunk found room. If not, the map covers what is in front of the first batch without."""
+        """Whether all keys of a chunk found room.
+
+        If not, the map covers what is in front of the first batch without."""
         first_dirty_offset, offsets = self._plan.first_dirty_offset, self._offsets
 
         def note(header: BatchHeader, _: str) -> None:
@@ -208,7 +217,8 @@ class Cleaner:
     # ---- the second pass
 
     def _groups(self, end_offset: int) -> Iterator[list[ClosedSegment]]:
-        """Segments up to the end of the map, together as many as fit one segment and its indexes."""
+        """Segments up to the end of the map, together as many as fit one segment and
+        its indexes."""
         plan = self._plan
         group: list[ClosedSegment] = []
         size = index_size = 0
@@ -276,7 +286,8 @@ class Cleaner:
                     self._bytes_written += cleaned.size - written
                     yield None
         cleaned.sync()
-        # Here a process ends whose broker has died meanwhile, before it writes under names that a new broker may use.
+        # Here a process ends whose broker has died meanwhile, before it writes under names
+        # that a new broker may use.
         self._must_wait = True
         yield None
         suffixes = cleaned.finish(transactions.retained)

@@ -1,9 +1,13 @@
-"""One compaction of one log: how the log and the cleaning of its segments meet. Kafka: LogCleaner.cleanLog, LogCleanerManager.
+"""One compaction of one log: how the log and the cleaning of its segments meet.
 
-What `Cleaner` needs of the log's state is taken when the `Compaction` is made: a `CleaningPlan` of plain values. The cleaning
-advances by steps, in whatever thread calls `step`, or in a process of its own. It reads closed segments, which do not
-change, through files of its own, and writes ``.cleaned`` files. Only `swap`, a few renames, touches the log, and belongs to the log's thread,
-as does `is_possible`, to be asked before each step. Apache's cleaner thread and its locks are this split of ownership here.
+Kafka: LogCleaner.cleanLog, LogCleanerManager.
+
+What `Cleaner` needs of the log's state is taken when the `Compaction` is made: a `CleaningPlan` of
+plain values. The cleaning advances by steps, in whatever thread calls `step`, or in a process of
+its own. It reads closed segments, which do not change, through files of its own, and writes
+``.cleaned`` files. Only `swap`, a few renames, touches the log, and belongs to the log's thread, as
+does `is_possible`, to be asked before each step. Apache's cleaner thread and its locks are this
+split of ownership here.
 """
 
 from collections import deque
@@ -30,7 +34,9 @@ _WORKER = "barnabas.log.compaction.worker"
 
 
 class Compaction:
-    """One compaction of one log. `step` until `outcome` is there, with `swap` whenever `wants_swap`."""
+    """One compaction of one log.
+
+    `step` until `outcome` is there, with `swap` whenever `wants_swap`."""
 
     __slots__ = (
         "_cuts",
@@ -56,8 +62,9 @@ class Compaction:
     ) -> None:
         """``upto_offset`` is the base offset of the first segment that stays. On the log's thread.
 
-        With ``start_worker`` the work goes on in a process of its own, else in the thread of the steps.
-        Raises `KafkaError` KAFKA_STORAGE_ERROR, or UNKNOWN_SERVER_ERROR for a damaged transaction index.
+        With ``start_worker`` the work goes on in a process of its own, else in the thread of
+        the steps. Raises `KafkaError` KAFKA_STORAGE_ERROR, or UNKNOWN_SERVER_ERROR for a
+        damaged transaction index.
         """
         self.log = log
         self._cuts = log.durability.cuts
@@ -110,14 +117,17 @@ class Compaction:
         return self._ready is not None
 
     def is_possible(self) -> bool:
-        """Whether the log is still what it was: not offline, deleted or cut, and the segments to come are its own."""
+        """Whether the log is still what it was: not offline, deleted or cut, and the
+        segments to come are its own."""
         log = self.log
         if log.offline is not None or log.durability.cuts != self._cuts:
             return False
         return not self._left or self._left[0] in log.segments  # the oldest are removed first
 
     def swap(self, now_ms: int) -> None:
-        """Let the new segment take the place of its group. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        """Let the new segment take the place of its group.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         ready = self._ready
         assert ready is not None
         group = [self._left.popleft() for _ in ready.replaces]

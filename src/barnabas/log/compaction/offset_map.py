@@ -1,16 +1,19 @@
-"""The newest offset of each key, in memory of a fixed size: what compaction looks up for every record. Kafka: SkimpyOffsetMap.
+"""The newest offset of each key, in memory of a fixed size: what compaction looks up for every
+record. Kafka: SkimpyOffsetMap.
 
-Open addressing in three columns of 8 bytes a slot: the two halves of a digest of the key, and twice the offset plus one (0: a
-free slot), with the lowest bit set for a delete marker. Keys themselves are not kept, so a map costs 24 bytes a slot whatever
-keys there are, and 8 more for `NewestOffsets`. The second half of the digest
-gives the step of a probe, odd and so without common factor with the number of slots, a power of two: every slot is reached,
-and chains stay short up to a load of 0.9. Keys are put and looked up many at once, with numpy.
+Open addressing in three columns of 8 bytes a slot: the two halves of a digest of the key, and twice
+the offset plus one (0: a free slot), with the lowest bit set for a delete marker. Keys themselves
+are not kept, so a map costs 24 bytes a slot whatever keys there are, and 8 more for
+`NewestOffsets`. The second half of the digest gives the step of a probe, odd and so without common
+factor with the number of slots, a power of two: every slot is reached, and chains stay short up to
+a load of 0.9. Keys are put and looked up many at once, with numpy.
 
-Two keys of equal digests would be one key. A digest has 128 bits: four strongly universal hashes of 32 (multilinear hashing,
-Lemire and Kaser, "Strongly universal string hashing is fast"), each with multipliers of its own. So whatever two keys are,
-their digests are equal with a probability of 2^-128. The multipliers are a secret of the process, and so clients who share a
-topic, such as ``__consumer_offsets``, cannot make a key of theirs look like another's. All keys of a group are hashed together,
-eight bytes at a time. Long keys get digests of BLAKE2b.
+Two keys of equal digests would be one key. A digest has 128 bits: four strongly universal hashes of
+32 (multilinear hashing, Lemire and Kaser, "Strongly universal string hashing is fast"), each with
+multipliers of its own. So whatever two keys are, their digests are equal with a probability of
+2^-128. The multipliers are a secret of the process, and so clients who share a topic, such as
+``__consumer_offsets``, cannot make a key of theirs look like another's. All keys of a group are
+hashed together, eight bytes at a time. Long keys get digests of BLAKE2b.
 """
 
 from collections.abc import Generator
@@ -92,7 +95,8 @@ def digests(data: Buffer, start: _Integers, size: _Integers) -> Digests:
         key = data[start[row] : start[row] + size[row]]
         digest = blake2b(key, digest_size=_DIGEST_BYTES, key=_BLAKE2_KEY).digest()
         first[row], second[row] = np.frombuffer(digest, np.uint64)
-    # Similar keys have hashes that are spread less evenly than random numbers. The slots are taken from the lowest bits.
+    # Similar keys have hashes that are spread less evenly than random numbers. The slots are
+    # taken from the lowest bits.
     first ^= first >> _HALF
     first *= _ODD
     first ^= first >> _HALF
@@ -100,7 +104,9 @@ def digests(data: Buffer, start: _Integers, size: _Integers) -> Digests:
 
 
 def _words(data: Buffer, at: _Integers) -> _Halves:
-    """The eight bytes at each position, the first in the lowest bits; zeros behind the end of the data."""
+    """The eight bytes at each position, the first in the lowest bits.
+
+    Zeros behind the end of the data."""
     last = len(data) - _WORD_BYTES
     if last < 0:
         return _words(bytes(data).ljust(_WORD_BYTES, b"\0"), at)
@@ -114,9 +120,11 @@ def _words(data: Buffer, at: _Integers) -> _Halves:
 
 
 class NewestOffsets:
-    """Where the newest record of each key is: a record that was put into the map stays if its offset is among them.
+    """Where the newest record of each key is: a record that was put into the map stays if
+    its offset is among them.
 
-    So the second pass looks up offsets alone. It reads no keys, and no batch of which all records stay or go.
+    So the second pass looks up offsets alone. It reads no keys, and no batch of
+    which all records stay or go.
     """
 
     __slots__ = ("_markers", "_offsets")
@@ -143,7 +151,8 @@ class NewestOffsets:
         return found
 
     def count(self, first: _Integers, last: _Integers) -> tuple[_Integers, _Integers]:
-        """For each range of offsets, ends included: how many there are, and how many of them are delete markers."""
+        """For each range of offsets, ends included: how many there are, and how many of
+        them are delete markers."""
         return _count(self._offsets, first, last), _count(self._markers, first, last)
 
 
@@ -158,13 +167,15 @@ class OffsetMap:
     __slots__ = ("_first", "_mask", "_offsets", "_second", "latest_offset", "max_keys", "size")
 
     def __init__(self, max_bytes: int, load_factor: float, expected_keys: int) -> None:
-        """Room for ``expected_keys``, or for as many as ``max_bytes`` hold when they are filled to ``load_factor``."""
+        """Room for ``expected_keys``, or for as many as ``max_bytes`` hold when they are
+        filled to ``load_factor``."""
         slots = _LEAST_SLOTS
         while slots * load_factor < expected_keys and slots * 2 * SLOT_BYTES <= max_bytes:
             slots *= 2
         self.max_keys = max(1, min(slots - 1, int(slots * load_factor)))
         self._mask = np.uint64(slots - 1)
-        # The columns of a slot lie together, so that a probe usually touches one line of the processor's cache.
+        # The columns of a slot lie together, so that a probe usually touches one line
+        # of the processor's cache.
         table = np.zeros((slots, 3), np.uint64)
         self._first, self._second = table[:, 0], table[:, 1]
         self._offsets: _Integers = table[:, 2].view(np.int64)
@@ -173,7 +184,9 @@ class OffsetMap:
         """Every record up to this offset is in the map: see `cover`."""
 
     def put(self, keys: Digests, offsets: _Integers, is_marker: npt.NDArray[np.bool_]) -> bool:
-        """The newest records of keys are at these rising offsets. False, and nothing is put, when there is no room for all."""
+        """The newest records of keys are at these rising offsets.
+
+        False, and nothing is put, when there is no room for all."""
         slots = self._slots(keys)
         new = (self._offsets[slots] == 0).nonzero()[0]
         if new.size:
@@ -182,11 +195,14 @@ class OffsetMap:
                 if self.size + distinct > self.max_keys:
                     return False
             self._take_slots(keys, slots, new)
-        self._offsets[slots] = (offsets + 1 << 1) + is_marker  # where a key comes twice, its last offset stays
+        # Where a key comes twice, its last offset stays.
+        self._offsets[slots] = (offsets + 1 << 1) + is_marker
         return True
 
     def _take_slots(self, keys: Digests, slots: _Integers, new: _Integers) -> None:
-        """Give each key of the rows ``new`` a free slot. Of keys that meet at a slot one stays, and the others probe on."""
+        """Give each key of the rows ``new`` a free slot.
+
+        Of keys that meet at a slot one stays, and the others probe on."""
         while new.size:
             wanted = slots[new]
             first, second = keys.first[new], keys.second[new]
@@ -194,7 +210,8 @@ class OffsetMap:
             self._second[wanted] = second
             marks = np.arange(1, len(wanted) + 1)
             self._offsets[wanted] = marks
-            self.size += int(np.count_nonzero(self._offsets[wanted] == marks))  # each slot has the last mark
+            # Each slot has the last mark.
+            self.size += int(np.count_nonzero(self._offsets[wanted] == marks))
             new = new[(self._first[wanted] != first) | (self._second[wanted] != second)]
             if new.size:
                 slots[new] = self._slots(Digests(keys.first[new], keys.second[new]))
@@ -227,7 +244,9 @@ class OffsetMap:
         return NewestOffsets(values, values[markers])
 
     def _slots(self, keys: Digests) -> _Integers:
-        """The slot of each key, or the free one where it would be put; there is always a free one."""
+        """The slot of each key, or the free one where it would be put.
+
+        There is always a free one."""
         slots: _Integers = (keys.first & self._mask).astype(np.int64)
         rows, first, second = None, keys.first, keys.second
         here = slots

@@ -1,12 +1,15 @@
-"""The short way of compaction, for pieces of ordinary batches: all their headers, records and output at once.
+"""The short way of compaction, for pieces of ordinary batches: all their headers,
+records and output at once.
 
-A batch is ordinary if it is of no transaction, not a marker, has no delete horizon, and is undamaged. Most pieces of most logs
-consist of such batches only; then nothing is done batch by batch but the CRC, and what codecs do. `map_ordinary` puts the keys of
-a piece into the map. `filter_ordinary` writes what stays of it as one block: neighbours that stay are one copy, whichever batches they
-are in, and headers are changed in place there.
+A batch is ordinary if it is of no transaction, not a marker, has no delete horizon, and is
+undamaged. Most pieces of most logs consist of such batches only; then nothing is done batch by
+batch but the CRC, and what codecs do. `map_ordinary` puts the keys of a piece into the map.
+`filter_ordinary` writes what stays of it as one block: neighbours that stay are one copy, whichever
+batches they are in, and headers are changed in place there.
 
-Where anything of a piece is not ordinary both say so and have written nothing: `read_groups` and `BatchFilter` then go
-through it batch by batch. They are the rule, and this is an abbreviation of it: both write the same bytes.
+Where anything of a piece is not ordinary both say so and have written nothing: `read_groups` and
+`BatchFilter` then go through it batch by batch. They are the rule, and this is an abbreviation of
+it: both write the same bytes.
 
 Kafka has no counterpart: its `Cleaner` reads batch by batch.
 """
@@ -131,9 +134,9 @@ class Unpacker:
         self._room = bytearray()
 
     def bodies(self, data: bytes, headers: HeaderColumns, numbers: Integers) -> Iterator[_Bodies]:
-        """The records of these batches, by some thousands: where they are, or unpacked. Each is valid until the next is asked for.
+        """The records of these batches, by some thousands: where they are, or unpacked.
 
-        Raises `CorruptDataError`.
+        Each is valid until the next is asked for. Raises `CorruptDataError`.
         """
         if not headers.codec[numbers].any() and headers.record_count[numbers].sum() <= MOST_ROWS:
             yield _Bodies(numbers, data, headers.start[numbers] + HEADER_BYTES, headers.stop[numbers])
@@ -182,7 +185,9 @@ def _joined(numbers: Integers, data: Buffer, stops: list[int]) -> _Bodies:
 def map_ordinary(
     data: bytes, headers: HeaderColumns, offsets: OffsetMap, first_offset: int, unpacker: Unpacker
 ) -> bool:
-    """Put the keys of a piece's records from an offset on into the map. False if it cannot be done so, or not of all."""
+    """Put the keys of a piece's records from an offset on into the map.
+
+    False if it cannot be done so, or not of all."""
     if not headers.is_ordinary.all() or not _is_sound(data, headers.start, headers.stop, headers.crc):
         return False
     try:
@@ -226,8 +231,8 @@ def filter_ordinary(
 ) -> Block | None:
     """What stays of a piece whose records are all in the map.
 
-    None if it cannot be done so: also if one of its delete markers may stay, or nothing but the header of a batch, as
-    ``last_offsets``, which are those of producers' last batches, ask for.
+    None if it cannot be done so: also if one of its delete markers may stay, or nothing but the
+    header of a batch, as ``last_offsets``, which are those of producers' last batches, ask for.
     """
     if not headers.is_ordinary.all():
         return None
@@ -262,7 +267,8 @@ class _Block:
         stays: npt.NDArray[np.bool_],
         is_part: npt.NDArray[np.bool_],
     ) -> None:
-        """``counts`` is how many records stay of each batch, ``is_part`` which batches stay with fewer than they had."""
+        """``counts`` is how many records stay of each batch, ``is_part`` which batches stay
+        with fewer than they had."""
         self._data, self._headers, self._counts = data, headers, counts
         self._stays, self._is_part = stays, is_part
         self._sizes = headers.stop - headers.start
@@ -273,7 +279,9 @@ class _Block:
         """The new bodies of compressed batches."""
 
     def add(self, bodies: _Bodies, newest: NewestOffsets) -> bool:
-        """Find what stays of these batches. False if their records are not what the map was made of."""
+        """Find what stays of these batches.
+
+        False if their records are not what the map was made of."""
         headers, numbers = self._headers, bodies.numbers
         counts = headers.record_count[numbers]
         rows = find_rows(bodies.data, bodies.start, bodies.stop, counts)
@@ -323,7 +331,8 @@ class _Block:
         else:
             start, stop = np.concatenate(self._starts), np.concatenate(self._stops)
             start.sort(kind="stable")
-            stop.sort(kind="stable")  # these ranges do not overlap, so their ends have the order of their starts
+            # These ranges do not overlap, so their ends have the order of their starts.
+            stop.sort(kind="stable")
             block = bytearray().join(_runs(self._data, start, stop))
         parts = self._is_part.nonzero()[0]
         if parts.size:

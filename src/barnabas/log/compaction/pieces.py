@@ -1,4 +1,5 @@
-"""The closed segments of a log, read piece by piece: whole batches and their headers, without an object for each.
+"""The closed segments of a log, read piece by piece: whole batches and their headers,
+without an object for each.
 
 Kafka has no counterpart: its `Cleaner` reads into a buffer and iterates over batches.
 """
@@ -56,7 +57,9 @@ class Piece:
 
 
 def read_pieces(files: Files, path: str, segment: ClosedSegment, position: int, wanted_bytes: int) -> Iterator[Piece]:
-    """A segment's batches from a position on, by about so many bytes. Raises `OSError` and `CorruptDataError`."""
+    """A segment's batches from a position on, by about so many bytes.
+
+    Raises `OSError` and `CorruptDataError`."""
     if position >= segment.size_bytes:
         return
     least = wanted = max(wanted_bytes, _LEAST_BYTES)
@@ -83,7 +86,9 @@ def read_pieces(files: Files, path: str, segment: ClosedSegment, position: int, 
 
 
 def _find_batches(data: bytes) -> tuple[list[int], int]:
-    """Where each whole batch begins, and where the last one ends. Raises `CorruptDataError` for an impossible length."""
+    """Where each whole batch begins, and where the last one ends.
+
+    Raises `CorruptDataError` for an impossible length."""
     positions: list[int] = []
     unpack, add = _LENGTH.unpack_from, positions.append
     at, last = 0, len(data) - HEADER_BYTES

@@ -91,7 +91,8 @@ class StepReport(NamedTuple):
     """It must be swapped in before the next step."""
     outcome: CompactionOutcome | None = None
     must_wait: bool = False
-    """A process must be asked for the next step, and ends here if there is no broker left to ask."""
+    """A process must be asked for the next step, and ends here if there is no broker
+    left to ask."""
 
 
 class CleaningWork(Protocol):
@@ -100,7 +101,8 @@ class CleaningWork(Protocol):
     def step(self) -> StepReport:
         """Go on for a while.
 
-        Raises `OSError`, `CorruptDataError` or `KafkaError` for batches that cannot be read, and `WorkerLostError`.
+        Raises `OSError`, `CorruptDataError` or `KafkaError` for batches that cannot be
+        read, and `WorkerLostError`.
         """
         ...
 

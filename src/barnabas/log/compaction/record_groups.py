@@ -1,10 +1,11 @@
 """The records of several batches, unpacked and found together, so that columns have many rows.
 
-A piece of a segment holds hundreds of small batches, or a few large ones. Neighbours are read as one group, up to some
-thousands of records: plain ones where they are in the piece, compressed ones one after another in a buffer.
+A piece of a segment holds hundreds of small batches, or a few large ones. Neighbours are read as
+one group, up to some thousands of records: plain ones where they are in the piece, compressed ones
+one after another in a buffer.
 
-A batch whose records cannot be read is reported and left out: one that is damaged, or that has more bytes or records
-than a leader takes. Memory is bounded by those limits, whatever a batch claims.
+A batch whose records cannot be read is reported and left out: one that is damaged, or that has more
+bytes or records than a leader takes. Memory is bounded by those limits, whatever a batch claims.
 
 Kafka has no counterpart: its `Cleaner` reads batch by batch.
 """
@@ -26,7 +27,8 @@ from barnabas.wire.kafka.records.records import unpack_records
 __all__ = ["STEP_RECORDS", "Chunk", "Found", "RecordGroup", "read_groups"]
 
 STEP_RECORDS = 4_096
-"""So many take about 2 ms. Meanwhile other threads get the interpreter whenever they ask for it (see `cli.server_start`)."""
+"""So many take about 2 ms. Meanwhile other threads get the interpreter whenever they ask for it
+(see `cli.server_start`)."""
 
 _GROUP_BYTES = 1 << 20
 
@@ -51,7 +53,8 @@ class Chunk(NamedTuple):
 
 
 class RecordGroup:
-    """The records of some batches of a chunk, a row each, and the columns that compaction asks of them."""
+    """The records of some batches of a chunk, a row each, and the columns that
+    compaction asks of them."""
 
     __slots__ = ("batch_of_row", "columns", "data", "ends", "headers", "numbers", "rows")
 
@@ -77,11 +80,14 @@ class RecordGroup:
         return slice(self.ends[batch - 1] if batch else 0, self.ends[batch])
 
     def keys(self, rows: Integers) -> tuple[bytes, Integers, Integers]:
-        """The keys of these rows, which have one: a buffer, and where each begins in it and its size."""
+        """The keys of these rows, which have one: a buffer, and where each begins in
+        it and its size."""
         return self.data, self.columns.key_start[rows], self.columns.key_size[rows]
 
     def read(self, report: Report) -> Generator[None, None, None]:
-        """Read the columns; yields after each `STEP_RECORDS`. Batches with a damaged record lose their rows."""
+        """Read the columns; yields after each `STEP_RECORDS`.
+
+        Batches with a damaged record lose their rows."""
         start, stop = self.rows.start, self.rows.stop
         pieces: list[RecordColumns] = []
         damaged: list[int] = []
@@ -120,9 +126,10 @@ class RecordGroup:
 def read_groups(
     chunk: Chunk, wanted: Sequence[int], limit_bytes: int, report: Report
 ) -> Generator[RecordGroup | None, None, None]:
-    """Groups of the wanted batches of a chunk, in their order, their columns read; None is a place to pause.
+    """Groups of the wanted batches of a chunk, in their order, their columns read.
 
-    A compressed batch may have ``limit_bytes`` unpacked. Batches with nothing readable are reported, and are in no group.
+    None is a place to pause. A compressed batch may have ``limit_bytes`` unpacked. Batches with
+    nothing readable are reported, and are in no group.
     """
     pending = _Pending(chunk)
     for number in wanted:

@@ -1,4 +1,6 @@
-"""A cleaner in a process of its own, which `barnabas.base.processes` starts. Kafka: CleanerThread."""
+"""A cleaner in a process of its own, which `barnabas.base.processes` starts.
+
+Kafka: CleanerThread."""
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import CorruptDataError

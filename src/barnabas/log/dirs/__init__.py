@@ -1,4 +1,5 @@
-"""All log dirs of a broker: their locks, checkpoints, partitions, and replicas that move between them.
+"""All log dirs of a broker: their locks, checkpoints, partitions, and replicas that
+move between them.
 
 Kafka: LogManager.
 """

@@ -1,15 +1,19 @@
-"""Reads the four checkpoints of a log dir, each as far as it may be believed. Kafka: OffsetCheckpointFile, which believes all.
+"""Reads the four checkpoints of a log dir, each as far as it may be believed.
 
-A file that is as this broker wrote it, or of which it knows nothing, is believed; a log still checks what it says
-(`barnabas.log.recovery`). A file that changed since was either written by another broker of Apache's, or is damaged:
+Kafka: OffsetCheckpointFile, which believes all.
 
-- Apache's broker replaces the recovery points and the start offsets every minute, the high watermarks every 5 s, and all
-  of them when it stops. So where two of these three are not what this broker wrote, or were written later, another broker
-  has worked here, and the files are believed.
+A file that is as this broker wrote it, or of which it knows nothing, is believed; a log still
+checks what it says (`barnabas.log.recovery`). A file that changed since was either written by
+another broker of Apache's, or is damaged:
+
+- Apache's broker replaces the recovery points and the start offsets every minute, the high
+  watermarks every 5 s, and all of them when it stops. So where two of these three are not what this
+  broker wrote, or were written later, another broker has worked here, and the files are believed.
 - A file that changed alone is damaged, or was edited: its checked copy is believed in its place.
 
-The same holds for start offsets that are missing: they alone keep deleted records deleted. Where other checkpoints are missing,
-more is checked at the start and more is compacted; people remove them for that.
+The same holds for start offsets that are missing: they alone keep deleted records deleted.
+Where other checkpoints are missing, more is checked at the start and more is compacted;
+people remove them for that.
 """
 
 import logging

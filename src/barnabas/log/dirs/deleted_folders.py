@@ -80,7 +80,9 @@ class DeletedFolders:
         return [log_dir for log_dir in self._dirs if log_dir in due]
 
     def purge(self, now_ms: int) -> Task[None]:
-        """Remove the folders whose time has come, beside the event loop. A stop comes between two of some folders."""
+        """Remove the folders whose time has come, beside the event loop.
+
+        A stop comes between two of some folders."""
         due = [directory for due_ms, directory in self._waiting if due_ms <= now_ms]
         self._waiting = [(due_ms, directory) for due_ms, directory in self._waiting if due_ms > now_ms]
         try:

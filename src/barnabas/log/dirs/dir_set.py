@@ -1,8 +1,8 @@
-"""The log dirs of a broker and the logs in them; what is common to loading, moving, deleting and checkpointing.
-Kafka: part of LogManager.
+"""The log dirs of a broker and the logs in them.
 
-Invariants: a log that is found here lies in a dir that is online. A dir whose disk fails goes offline alone, with all
-of its logs, and its owner is notified once.
+What is common to loading, moving, deleting and checkpointing. Kafka: part of LogManager.
+Invariants: a log that is found here lies in a dir that is online. A dir whose disk fails goes
+offline alone, with all of its logs, and its owner is notified once.
 """
 
 import logging
@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointWrite:
-    """A checkpoint that is written beside the event loop, unless the event loop writes a newer one before."""
+    """A checkpoint that is written beside the event loop, unless the event loop
+    writes a newer one before."""
 
     __slots__ = ("_claim", "_written", "is_done", "log_dir", "name", "offsets")
 
@@ -96,7 +97,8 @@ class DirSet:
         return {log_dir.path: log_dir.error for log_dir in self if log_dir.error is not None}
 
     def check(self, path: str) -> None:
-        """Raises `KafkaError`: LOG_DIR_NOT_FOUND for a path that is no log dir, KAFKA_STORAGE_ERROR for an offline one."""
+        """Raises `KafkaError`: LOG_DIR_NOT_FOUND for a path that is no log dir,
+        KAFKA_STORAGE_ERROR for an offline one."""
         log_dir = self._dirs.get(path)
         if log_dir is None:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"The log dir {path} is not found in the config.")
@@ -104,7 +106,8 @@ class DirSet:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
 
     def check_all_online(self, topic_partition: TopicPartition) -> None:
-        """Raises `KafkaError` KAFKA_STORAGE_ERROR while a dir is offline: the log of a partition may lie there."""
+        """Raises `KafkaError` KAFKA_STORAGE_ERROR while a dir is offline: the log of a
+        partition may lie there."""
         if self.offline:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -129,7 +132,8 @@ class DirSet:
     def disk_failed(self, log_dir: LogDir, error: OSError, doing: str) -> str:
         """A call of the file system failed: the dir goes offline. Returns what to answer.
 
-        A shortage of file descriptors is no failure of the disk: it is logged, and the dir stays online.
+        A shortage of file descriptors is no failure of the disk: it is logged, and
+        the dir stays online.
         """
         reason = f"Error while {doing}: {error}"
         if is_descriptor_shortage(error):
@@ -162,7 +166,9 @@ class DirSet:
         self.logs[log.topic_partition] = log
 
     def stored(self) -> Iterator[tuple[str, TopicPartition, PartitionLog]]:
-        """All logs that there are now, future ones included, with the dirs that they are in. May be read in slices."""
+        """All logs that there are now, future ones included, with the dirs that they are in.
+
+        May be read in slices."""
         for topic_partition, log in one_by_one((*self.logs.items(), *self.futures.items())):
             yield self.dir_of(log).path, topic_partition, log
 
@@ -193,13 +199,17 @@ class DirSet:
     def write_checkpoint(
         self, log_dir: LogDir, name: str, value: Callable[[PartitionLog], int | None], *, sync: bool = True
     ) -> None:
-        """Replace a checkpoint with the values of the dir's logs; a failure takes the dir offline."""
+        """Replace a checkpoint with the values of the dir's logs.
+
+        A failure takes the dir offline."""
         self.replace_checkpoint(log_dir, name, self.offsets_of(log_dir, value), sync=sync)
 
     def replace_checkpoint(
         self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True
     ) -> bool:
-        """Replace a checkpoint; a failure takes the dir offline. Returns whether it was replaced."""
+        """Replace a checkpoint; a failure takes the dir offline.
+
+        Returns whether it was replaced."""
         self._forget_checkpoint(log_dir.path, name)
         if log_dir.error is not None:
             return False
@@ -211,7 +221,9 @@ class DirSet:
         return True
 
     def begin_checkpoint(self, path: str, name: str) -> CheckpointWrite:
-        """A write of a checkpoint beside the event loop; what `write_checkpoint` writes from now on comes after it."""
+        """A write of a checkpoint beside the event loop.
+
+        What `write_checkpoint` writes from now on comes after it."""
         self._checkpoints[path, name] = write = CheckpointWrite(self[path], name, self._written.get((path, name)))
         return write
 

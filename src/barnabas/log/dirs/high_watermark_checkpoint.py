@@ -1,11 +1,15 @@
-"""The file ``replication-offset-checkpoint`` of each log dir. Kafka: ReplicaManager.checkpointHighWatermarks.
+"""The file ``replication-offset-checkpoint`` of each log dir.
 
-A start takes a log that ends below its checkpointed high watermark for one that has lost records (see
-`barnabas.log.lost_data`). So the file must never name more than its logs hold: before a log is cut, the file is lowered.
+Kafka: ReplicaManager.checkpointHighWatermarks.
 
-There is one writer, on the logs' thread. The periodic write prepares a file of its own name in another thread, and only
-its rename, on the logs' thread, makes it the checkpoint. A write that was made meanwhile supersedes it. The rename is
-not synced; the next write of the dir syncs it. After a loss of power the checkpoint may be that of one period before.
+A start takes a log that ends below its checkpointed high watermark for one that has lost records
+(see `barnabas.log.lost_data`). So the file must never name more than its logs hold: before a log is
+cut, the file is lowered.
+
+There is one writer, on the logs' thread. The periodic write prepares a file of its own name in
+another thread, and only its rename, on the logs' thread, makes it the checkpoint. A write that was
+made meanwhile supersedes it. The rename is not synced; the next write of the dir syncs it. After a
+loss of power the checkpoint may be that of one period before.
 """
 
 import contextlib
@@ -26,7 +30,8 @@ _NEXT = f"{HIGH_WATERMARKS}.next"
 
 
 class HighWatermarkWrite:
-    """A checkpoint on its way: `prepare` in any thread, then `HighWatermarkCheckpoint.commit` or `failed`."""
+    """A checkpoint on its way: `prepare` in any thread, then
+    `HighWatermarkCheckpoint.commit` or `failed`."""
 
     __slots__ = ("_files", "is_superseded", "log_dir", "offsets", "path")
 
@@ -61,7 +66,8 @@ class HighWatermarkCheckpoint:
     def due(self) -> Task[list[HighWatermarkWrite]]:
         """A write for each dir in which a high watermark moved, and none is under way.
 
-        A log that is cut while they are gathered supersedes the write of its dir, as one that is cut later does.
+        A log that is cut while they are gathered supersedes the write of its dir, as
+        one that is cut later does.
         """
         writes: dict[str, HighWatermarkWrite] = {}
         for log_dir in self._dirs:
@@ -77,7 +83,9 @@ class HighWatermarkCheckpoint:
         return list(writes.values())
 
     def commit(self, write: HighWatermarkWrite) -> None:
-        """A prepared file becomes the checkpoint, unless another was written since. A failure takes the dir offline."""
+        """A prepared file becomes the checkpoint, unless another was written since.
+
+        A failure takes the dir offline."""
         del self._under_way[write.log_dir.path]
         if write.log_dir.error is not None:
             return
@@ -106,7 +114,8 @@ class HighWatermarkCheckpoint:
         self._write(log_dir, _high_watermark)
 
     def lower(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Logs are about to be cut, so that they end at these offsets: no file may name more then."""
+        """Logs are about to be cut, so that they end at these offsets: no file may
+        name more then."""
         for log_dir in self._dirs:
             under_way = self._under_way.get(log_dir.path)
             known = [self._written.get(log_dir.path, {}), {} if under_way is None else under_way.offsets]

@@ -1,10 +1,11 @@
 """Loading the partitions of one log dir. Kafka: LogManager.loadLogs.
 
-A folder ``topic-N`` is a partition, ``topic-N.UNIQUE-future`` a replica on its way here from another dir,
-``topic-N.UNIQUE-delete`` one that waits for its removal. Other folders are left alone.
+A folder ``topic-N`` is a partition, ``topic-N.UNIQUE-future`` a replica on its way here from
+another dir, ``topic-N.UNIQUE-delete`` one that waits for its removal. Other folders are left alone.
 
-Logs are loaded beside the event loop, which keeps the session with the coordination service meanwhile: after a crash a log's
-whole active segment is read and checked. Nothing else works with the log dirs at that time.
+Logs are loaded beside the event loop, which keeps the session with the coordination service
+meanwhile: after a crash a log's whole active segment is read and checked. Nothing else works with
+the log dirs at that time.
 """
 
 import logging
@@ -32,7 +33,8 @@ __all__ = ["DirLoader"]
 logger = logging.getLogger(__name__)
 _REMOTE_INDEXES = "remote-log-index-cache"
 _CLEAN_LOGS_AT_A_TIME = 32
-"""Some 10 ms of one thread. After a crash each log is loaded alone, because a stop waits for the thread."""
+"""Some 10 ms of one thread. After a crash each log is loaded alone, because a stop
+waits for the thread."""
 
 
 class _Found(NamedTuple):
@@ -85,7 +87,8 @@ class DirLoader:
                 topic_partition = partition_of_folder(name)
                 if topic_partition is not None:
                     if topic_partition in names:
-                        yield from self._load_logs(log_dir, logs, checkpoints, now_ms)  # and find both folders below
+                        # Both folders are found below.
+                        yield from self._load_logs(log_dir, logs, checkpoints, now_ms)
                     self._check_alone(directory, topic_partition)
                     names.add(topic_partition)
                     logs.append(_Found(directory, topic_partition, self._config_of(topic_partition.topic)))

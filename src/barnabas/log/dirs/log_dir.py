@@ -1,7 +1,9 @@
-"""One log dir: its lock, its owner, its checkpoints, and whether its disk works. Kafka: part of LogManager.
+"""One log dir: its lock, its owner, its checkpoints, and whether its disk works.
 
-A log dir holds ``meta.properties`` (whose it is), four checkpoints by partition, a marker of the last clean stop, and a
-folder for each partition.
+Kafka: part of LogManager.
+
+A log dir holds ``meta.properties`` (whose it is), four checkpoints by partition, a marker of the
+last clean stop, and a folder for each partition.
 """
 
 import contextlib
@@ -23,7 +25,8 @@ from barnabas.log.checkpoints import (
 __all__ = ["LogDir", "Owner"]
 
 _NEW = ".barnabas_new"
-"""A file that stays in an empty dir until the broker has found out which replicas should be in it."""
+"""A file that stays in an empty dir until the broker has found out which replicas
+should be in it."""
 
 
 class Owner(NamedTuple):
@@ -45,7 +48,8 @@ class LogDir:
         self.error: str | None = None
         """Why the dir is offline; None while it is online."""
         self.is_new = False
-        """Whether the dir was empty at the start, or at one from which `note_checked` did not follow."""
+        """Whether the dir was empty at the start, or at one from which
+        `note_checked` did not follow."""
         self.was_clean = False
         """Whether the last stop was clean."""
 
@@ -56,8 +60,9 @@ class LogDir:
     def open(self, owner: Owner) -> int:
         """Make the dir if it is missing, lock it, and check or write its meta.properties.
 
-        Returns the broker epoch of the last clean stop, -1 when it is unknown or the stop was not clean. Raises
-        `BarnabasError` when the dir belongs to another broker or cluster, or another process uses it.
+        Returns the broker epoch of the last clean stop, -1 when it is unknown or the stop was not
+        clean. Raises `BarnabasError` when the dir belongs to another broker or cluster, or
+        another process uses it.
         """
         make_dirs_durably(self._files, self.path)
         try:

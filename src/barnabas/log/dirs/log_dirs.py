@@ -1,14 +1,17 @@
 """All log dirs of a broker and the logs in them. Kafka: LogManager.
 
-A dir whose disk fails goes offline alone: its partitions answer KAFKA_STORAGE_ERROR, the others are still served. The owner
-is notified through `LogDirs.on_offline` and must stop when no dir is online. It comes back with the next start only, and until then no
-log is made in another dir that may lie in the lost one.
+A dir whose disk fails goes offline alone: its partitions answer KAFKA_STORAGE_ERROR, the others are
+still served. The owner is notified through `LogDirs.on_offline` and must stop when no dir is
+online. It comes back with the next start only, and until then no log is made in another dir that
+may lie in the lost one.
 
-A replica moves between dirs as a future log (KIP-113): a second log in a folder ``topic-N.UNIQUE-future`` of the target
-dir, which the owner fills from the current one and then lets take its place (``moves``). Future logs survive a restart.
-They belong to the code that fills them, in a thread perhaps: here they are only loaded, counted, checkpointed and closed.
+A replica moves between dirs as a future log (KIP-113): a second log in a folder
+``topic-N.UNIQUE-future`` of the target dir, which the owner fills from the current one and then
+lets take its place (``moves``). Future logs survive a restart. They belong to the code that fills
+them, in a thread perhaps: here they are only loaded, counted, checkpointed and closed.
 
-Components: `dir_set` (the dirs and where each log is), `log_factory`, `loading`, `moves`, `deleted_folders`, `missing_logs`.
+Components: `dir_set` (the dirs and where each log is), `log_factory`, `loading`, `moves`,
+`deleted_folders`, `missing_logs`.
 """
 
 import contextlib
@@ -109,9 +112,10 @@ class DirDescription(NamedTuple):
 
 
 class LogDirs:
-    """See the module. ``directories`` are absolute paths; ``load`` must be called once before anything else.
+    """See the module.
 
-    ``rng`` names folders that wait for their removal and spreads segment rolls (segment.jitter.ms).
+    ``directories`` are absolute paths; ``load`` must be called once before anything else. ``rng``
+    names folders that wait for their removal and spreads segment rolls (segment.jitter.ms).
     """
 
     def __init__(
@@ -159,8 +163,9 @@ class LogDirs:
     def load_in_slices(self, now_ms: int, configs: _ConfigSource) -> Task[None]:
         """Lock the dirs, take up or write their meta.properties, and load every partition.
 
-        A dir whose disk fails is offline afterwards. Raises `BarnabasError` when a dir is used by another process or
-        belongs to another broker or cluster, when a partition is in two dirs, and when no dir is usable.
+        A dir whose disk fails is offline afterwards. Raises `BarnabasError` when a dir is used by
+        another process or belongs to another broker or cluster, when a partition is in two dirs,
+        and when no dir is usable.
         """
         config_of = configs if callable(configs) else lambda topic: configs.get(topic, self.defaults)
         loader = DirLoader(
@@ -198,11 +203,13 @@ class LogDirs:
         self._dirs.fail(self._dirs[path], reason)
 
     def disk_failed(self, path: str, error: OSError, doing: str) -> None:
-        """A call of the file system failed in a log dir: it goes offline, but for a shortage of file descriptors."""
+        """A call of the file system failed in a log dir: it goes offline, but for a
+        shortage of file descriptors."""
         self._dirs.disk_failed(self._dirs[path], error, doing)
 
     def check_dir(self, path: str) -> None:
-        """Raises `KafkaError`: LOG_DIR_NOT_FOUND for a path that is no log dir, KAFKA_STORAGE_ERROR for an offline one."""
+        """Raises `KafkaError`: LOG_DIR_NOT_FOUND for a path that is no log dir,
+        KAFKA_STORAGE_ERROR for an offline one."""
         self._dirs.check(path)
 
     @property
@@ -226,7 +233,9 @@ class LogDirs:
         return self._dirs.logs
 
     def stored(self) -> Iterator[tuple[str, TopicPartition, PartitionLog]]:
-        """All logs that there are now, those on their way included, with the dirs that they are in. May be read in slices."""
+        """All logs that there are now, those on their way included, with the dirs that they are in.
+
+        May be read in slices."""
         return self._dirs.stored()
 
     def dir_of(self, log: PartitionLog) -> str:
@@ -236,11 +245,12 @@ class LogDirs:
     def get_or_create(
         self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int, *, is_new: bool = True
     ) -> PartitionLog:
-        """The log of a partition; a new one goes to the dir chosen with `prefer`, else to that with the fewest.
+        """The log of a partition.
 
-        A replica that is not ``is_new`` may lie in a dir that is offline: no other is made in its place then. Raises
-        `KafkaError`: INCONSISTENT_TOPIC_ID when the folder is another topic's of that name, INVALID_TOPIC_EXCEPTION when
-        no folder can have the name, KAFKA_STORAGE_ERROR.
+        A new one goes to the dir chosen with `prefer`, else to that with the fewest. A replica that
+        is not ``is_new`` may lie in a dir that is offline: no other is made in its place then.
+        Raises `KafkaError`: INCONSISTENT_TOPIC_ID when the folder is another topic's of that name,
+        INVALID_TOPIC_EXCEPTION when no folder can have the name, KAFKA_STORAGE_ERROR.
         """
         log = self.get(topic_partition)
         if log is not None:
@@ -288,13 +298,15 @@ class LogDirs:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
     def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
-        """Forget a partition: its folder is renamed now and removed by `purge_deleted` after file.delete.delay.ms.
+        """Forget a partition: its folder is renamed now and removed by `purge_deleted`
+        after file.delete.delay.ms.
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         self.moves.forget_preferred(topic_partition)
         with contextlib.suppress(KafkaError):  # its dir is offline then
-            self.moves.cancel(topic_partition, now_ms)  # first: left alone, it would pass for the replica
+            # This comes first: the future log would otherwise pass for the replica.
+            self.moves.cancel(topic_partition, now_ms)
         log = self._dirs.take(topic_partition)
         if log is None:
             return
@@ -318,7 +330,8 @@ class LogDirs:
         """Remove the folders and segment files whose time has come."""
         for log in one_by_one(self._dirs.logs.values()):
             if len(log.deletions):
-                with contextlib.suppress(KafkaError):  # the owner was notified that its dir went offline
+                # The owner was notified that its dir went offline.
+                with contextlib.suppress(KafkaError):
                     yield from log.purge_deleted(now_ms)
             yield None
         for log_dir in (yield from self._deleted_folders.due(now_ms)):
@@ -334,9 +347,10 @@ class LogDirs:
     def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Drop records from an offset on, of several partitions.
 
-        Their checkpoints are lowered first: a log that ends below them would pass for one that has lost records.
-        Failures leave their mark in the log (`PartitionLog.offline`). Raises `KafkaError` KAFKA_STORAGE_ERROR when logs
-        were not truncated because no file descriptor was free.
+        Their checkpoints are lowered first: a log that ends below them would pass for one
+        that has lost records. Failures leave their mark in the log (`PartitionLog.offline`).
+        Raises `KafkaError` KAFKA_STORAGE_ERROR when logs were not truncated because no file
+        descriptor was free.
         """
         shortages: list[KafkaError] = []
         logs = [self._dirs.logs[name] for name in offsets if name in self._dirs.logs]
@@ -358,10 +372,11 @@ class LogDirs:
             raise shortages[-1]
 
     def copy_again(self, topic_partition: TopicPartition) -> None:
-        """A log that misses records before its end follows a leader: it gives up what comes after them, to copy it.
+        """A log that misses records before its end follows a leader: it gives up what
+        comes after them, to copy it.
 
-        Its files are set aside. It is known to have lost records until it has copied them. Raises `KafkaError`
-        KAFKA_STORAGE_ERROR.
+        Its files are set aside. It is known to have lost records until it has copied them. Raises
+        `KafkaError` KAFKA_STORAGE_ERROR.
         """
         log = self._dirs.logs.get(topic_partition)
         if log is None or log.lost_data is None or log.lost_data.copy_from is None:
@@ -383,7 +398,8 @@ class LogDirs:
         """Let retention delete segments of all logs; returns the partitions that lost some."""
         shorter: list[TopicPartition] = []
         for topic_partition, log in one_by_one(self._dirs.logs.items()):
-            with contextlib.suppress(KafkaError):  # the owner was notified that its dir went offline
+            # The owner was notified that its dir went offline.
+            with contextlib.suppress(KafkaError):
                 count = _SEGMENTS_A_STEP
                 while log.offline is None and count == _SEGMENTS_A_STEP:
                     count = log.apply_retention(now_ms, _SEGMENTS_A_STEP)
@@ -394,7 +410,8 @@ class LogDirs:
         return shorter
 
     def flush_due(self, now_ms: int) -> Task[list[PartitionLog]]:
-        """The logs that have something to sync: rolled segments, or more than flush.messages and flush.ms allow."""
+        """The logs that have something to sync: rolled segments, or more than
+        flush.messages and flush.ms allow."""
         due = []
         for log in one_by_one(self._dirs.logs.values()):
             if log.durability.recovery_point < log.segments.active.base_offset or log.flusher.is_due(
@@ -415,7 +432,8 @@ class LogDirs:
     # ---- checkpoints
 
     def checkpoint(self, name: str) -> Task[None]:
-        """Write one of the checkpoints below in slices and beside the event loop, in each dir where it has changed.
+        """Write one of the checkpoints below in slices and beside the event loop, in each
+        dir where it has changed.
 
         What the event loop writes meanwhile is newer, and stays.
         """
@@ -456,9 +474,10 @@ class LogDirs:
     # ---- stopping
 
     def prepare_close(self) -> Task[list[Callable[[], None]]]:
-        """Complete the files of every log for a clean stop; what is left is to run what is returned, then `close`.
+        """Complete the files of every log for a clean stop.
 
-        The pieces share nothing: run in several threads, a disk syncs many small files in the time of one.
+        What is left is to run what is returned, then `close`. The pieces share nothing: run in
+        several threads, a disk syncs many small files in the time of one.
         """
         self._closing = []
         self._incomplete = set()
@@ -476,9 +495,11 @@ class LogDirs:
     def close(
         self, clean: bool, broker_epoch: int = -1, *, errors: Sequence[BaseException | None] | None = None
     ) -> None:
-        """Stop. A clean stop completes and syncs all files and leaves the marker; any other only lets go of them.
+        """Stop.
 
-        ``errors`` are what the pieces of `prepare_close` raised, or None; unless given, they run here in turn.
+        A clean stop completes and syncs all files and leaves the marker; any other only lets go
+        of them. ``errors`` are what the pieces of `prepare_close` raised, or None; unless
+        given, they run here in turn.
         """
         for _ in self.close_in_slices(clean, broker_epoch, errors=errors):
             pass
@@ -517,7 +538,8 @@ class LogDirs:
 def _lower_checkpoints(
     dirs: DirSet, high_watermarks: HighWatermarkCheckpoint, ends: Mapping[TopicPartition, int]
 ) -> None:
-    """Logs are about to be cut, so that they end at these offsets: a log that ends below a checkpoint has lost records."""
+    """Logs are about to be cut, so that they end at these offsets: a log that ends below a
+    checkpoint has lost records."""
     logs = dirs.logs
     cut = [logs[name] for name, end in ends.items() if name in logs and end < logs[name].durability.recovery_point]
     for path in {dirs.dir_of(log).path for log in cut}:

@@ -1,4 +1,6 @@
-"""Making and loading the logs of a broker, with what all of them share. Kafka: LogManager.getOrCreateLog, loadLog."""
+"""Making and loading the logs of a broker, with what all of them share.
+
+Kafka: LogManager.getOrCreateLog, loadLog."""
 
 from functools import partial
 
@@ -104,4 +106,6 @@ class LogFactory:
 
 
 def _ignore(_: str) -> None:
-    """Future logs fail in the thread that writes them; the code that runs it reports the failure to the dir's thread."""
+    """Future logs fail in the thread that writes them.
+
+    The code that runs it reports the failure to the dir's thread."""

@@ -1,7 +1,9 @@
-"""What a partition's folder lacks, for an operator who looks at it while no broker uses it. Kafka: no counterpart.
+"""What a partition's folder lacks, for an operator who looks at it while no broker uses it.
 
-A broker finds the same at its start (`barnabas.log.missing_records`). Here no file is changed, but by `step_over`: then reads go
-over the ranges, and no start reports them.
+Kafka: no counterpart.
+
+A broker finds the same at its start (`barnabas.log.missing_records`). Here no file is changed, but
+by `step_over`: then reads go over the ranges, and no start reports them.
 """
 
 from collections.abc import Sequence
@@ -35,7 +37,8 @@ class LostRanges(NamedTuple):
     strays: list[str]
     """Segments that are out of place: the next start sets them aside."""
     note: LostData | None
-    """What a broker noted at an earlier start. It keeps the replica from leading while another may have the records."""
+    """What a broker noted at an earlier start. It keeps the replica from leading while
+    another may have the records."""
     lost_end: OffsetSpan | None
     """The offsets that the note names and that are at or after the log's end."""
     end_offset: int
@@ -45,7 +48,8 @@ class LostRanges(NamedTuple):
 def find_lost_ranges(files: Files, directory: str, rng: Random) -> LostRanges:
     """Look at a partition's folder as the next start will. Raises `OSError`.
 
-    Raises `BarnabasError` for a folder that is none, and for one in which the next start has files to remove first.
+    Raises `BarnabasError` for a folder that is none, and for one in which the next start
+    has files to remove first.
     """
     parent, _, name = directory.rstrip("/").rpartition("/")
     topic_partition = partition_of_folder(name)
@@ -96,10 +100,11 @@ def _segments(folder: Folder, names: Sequence[str], rng: Random) -> list[Segment
 
 
 def step_over(files: Files, directory: str, found: LostRanges, offsets: Sequence[OffsetSpan]) -> bool:
-    """Let reads go over what is missing, and over other offsets. Returns whether no note of a loss is left. Raises `OSError`.
+    """Let reads go over what is missing, and over other offsets.
 
-    A note is removed if the offsets cover what it names at the log's end, where there is nothing to step over. One that
-    cannot be read names nothing, and is kept.
+    Returns whether no note of a loss is left. Raises `OSError`. A note is removed if the offsets
+    cover what it names at the log's end, where there is nothing to step over. One that cannot be
+    read names nothing, and is kept.
     """
     directory = directory.rstrip("/")
     holes = [OffsetSpan(hole.start, hole.end) for hole in found.holes]

@@ -1,8 +1,11 @@
-"""Logs that the checkpoints name and that are not there: deleted ones, and lost ones. Kafka: no counterpart.
+"""Logs that the checkpoints name and that are not there: deleted ones, and lost ones.
 
-A checkpoint may name a partition for a while after its log was deleted. A new log of that name must not be held to
-what the old one had: before it is used, the checkpoints are written again. Where the log was not deleted, its folder is
-gone with all records, alone or with the whole log dir: a replica that takes its place has lost data (see `barnabas.log.lost_data`).
+Kafka: no counterpart.
+
+A checkpoint may name a partition for a while after its log was deleted. A new log of that name must
+not be held to what the old one had: before it is used, the checkpoints are written again. Where the
+log was not deleted, its folder is gone with all records, alone or with the whole log dir: a replica
+that takes its place has lost data (see `barnabas.log.lost_data`).
 """
 
 import logging
@@ -32,7 +35,8 @@ class MissingLogs:
         self._stale: dict[str, set[TopicPartition]] = {log_dir.path: set() for log_dir in dirs}
         """By dir: partitions that its checkpoints may name although their logs are gone."""
         self._lost: dict[TopicPartition, int] = {}
-        """Partitions whose folders are gone though nothing deleted them: all below this offset had been there."""
+        """Partitions whose folders are gone though nothing deleted them: all below
+        this offset had been there."""
 
     def note_deleted(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
         """A log was deleted."""
@@ -41,7 +45,8 @@ class MissingLogs:
     def note_checkpointed(
         self, log_dir: LogDir, offsets: dict[TopicPartition, int], deleted: set[TopicPartition]
     ) -> None:
-        """A start found these offsets in a checkpoint, and loaded all logs; of some only the deleted folder was there."""
+        """A start found these offsets in a checkpoint, and loaded all logs; of some only the
+        deleted folder was there."""
         for topic_partition, offset in offsets.items():
             if topic_partition not in self._dirs.logs and topic_partition not in self._dirs.futures:
                 self._stale[log_dir.path].add(topic_partition)
@@ -63,7 +68,9 @@ class MissingLogs:
                     self._dirs.disk_failed(log_dir, error, f"removing a file in {log_dir.path}")
 
     def note_gone(self, replicas: Iterable[TopicPartition]) -> dict[TopicPartition, LostData]:
-        """A dir was empty at the start: which of the broker's replicas have no log. How many records they had is unknown."""
+        """A dir was empty at the start: which of the broker's replicas have no log.
+
+        How many records they had is unknown."""
         gone = dict.fromkeys(
             each for each in replicas if each not in self._dirs.logs and each not in self._dirs.futures
         )
@@ -77,7 +84,9 @@ class MissingLogs:
         return {missing: _folder_is_gone(offset) for missing, offset in lost if missing not in self._dirs.logs}
 
     def replace(self, log: PartitionLog, *, is_new: bool) -> None:
-        """A new log was made, of a replica that ``is_new`` or had records. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        """A new log was made, of a replica that ``is_new`` or had records.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         expected_offset = self._lost.pop(log.topic_partition, None)
         if expected_offset is not None and not is_new:
             lost = _folder_is_gone(expected_offset)
@@ -90,7 +99,8 @@ class MissingLogs:
     def forget(self, log_dir: LogDir) -> None:
         """Write the checkpoints of a dir again, if they may name logs that are gone.
 
-        Comes before the folders of deleted logs are removed: a start that finds neither takes the log for a lost one.
+        Comes before the folders of deleted logs are removed: a start that finds neither
+        takes the log for a lost one.
         """
         stale = self._stale[log_dir.path]
         if stale:

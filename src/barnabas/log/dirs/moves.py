@@ -1,9 +1,11 @@
-"""Replicas on their way between log dirs (KIP-113): future logs, from their making to the moment they take over.
+"""Replicas on their way between log dirs (KIP-113): future logs, from their making to
+the moment they take over.
 
 Kafka: LogManager.maybeUpdatePreferredLogDir, replaceCurrentWithFutureLog.
 
-A crash at any point leaves the old log or the new one, whole: the old folder is renamed, and synced so, before the new
-one is. Where a start finds a copy without an original, but an original that waits for its removal, it completes the move.
+A crash at any point leaves the old log or the new one, whole: the old folder is renamed, and synced
+so, before the new one is. Where a start finds a copy without an original, but an original that
+waits for its removal, it completes the move.
 """
 
 import contextlib
@@ -42,7 +44,9 @@ class Moves:
     # ---- preferred dirs
 
     def prefer(self, topic_partition: TopicPartition, path: str) -> None:
-        """Make the log of a partition, which has none here yet, in this dir. The last 100,000 wishes are kept."""
+        """Make the log of a partition, which has none here yet, in this dir.
+
+        The last 100,000 wishes are kept."""
         self._preferred.pop(topic_partition, None)
         self._preferred[topic_partition] = path
         if len(self._preferred) > _MAX_PREFERRED:
@@ -65,8 +69,8 @@ class Moves:
     def create(self, topic_partition: TopicPartition, path: str, now_ms: int) -> PartitionLog:
         """An empty log in another dir, for a copy of a partition's log.
 
-        Raises `KafkaError`: INVALID_TOPIC_EXCEPTION when the name is too long, KAFKA_STORAGE_ERROR, also while any dir is
-        offline: a copy from before may lie there.
+        Raises `KafkaError`: INVALID_TOPIC_EXCEPTION when the name is too long, KAFKA_STORAGE_ERROR,
+        also while any dir is offline: a copy from before may lie there.
         """
         folder = future_folder(topic_partition, self._rng.randbytes(16))
         if folder is None:
@@ -91,16 +95,19 @@ class Moves:
         return future
 
     def cancel(self, topic_partition: TopicPartition, now_ms: int) -> None:
-        """Give a move up. No thread may be writing to the future log. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        """Give a move up.
+
+        No thread may be writing to the future log. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         future = self._dirs.take_future(topic_partition)
         if future is not None:
             self._deleted_folders.throw_away(future, now_ms, f"the move of {topic_partition} is cancelled")
 
     def promote(self, topic_partition: TopicPartition, now_ms: int) -> PartitionLog:
-        """Let the future log, which has all that the current one has, take its place; the current one is deleted.
+        """Let the future log, which has all that the current one has, take its place.
 
-        The old folder is renamed first, and for good before the new one is: whenever a crash comes, one of the two is
-        found and is whole. Raises `KafkaError` KAFKA_STORAGE_ERROR; the current log is the old one then, if its dir works.
+        The current one is deleted. The old folder is renamed first, and for good before the new one
+        is: whenever a crash comes, one of the two is found and is whole. Raises `KafkaError`
+        KAFKA_STORAGE_ERROR; the current log is the old one then, if its dir works.
         """
         log, future = self._dirs.logs[topic_partition], self._dirs.futures[topic_partition]
         old_dir, directory = self._dirs.dir_of(log), log.directory
@@ -109,7 +116,8 @@ class Moves:
         future.configure(log.config)
         future.bounds.set_cleaned(log.bounds.cleaned_offset)
         future.holes.adopt(log.holes)
-        # What the copy itself lost on its way was copied again since: it has lost what the current log has, no more.
+        # What the copy itself lost on its way was copied again since: it has lost what the
+        # current log has, no more.
         if log.lost_data is not None:
             future.note_lost_data(log.lost_data)
         else:
@@ -141,7 +149,8 @@ class Moves:
             self._dirs.files.sync_dir(log_dir.path)
         except OSError:
             with contextlib.suppress(OSError):
-                self._dirs.files.rename(directory, future.directory)  # the current log may be needed again
+                # The current log may be needed again.
+                self._dirs.files.rename(directory, future.directory)
             raise
         future.move_to(directory)
         self._factory.adopt(future)
@@ -150,8 +159,8 @@ class Moves:
     def finish(self, deleted: AbstractSet[TopicPartition], now_ms: int) -> None:
         """Complete what a crash interrupted in `promote`, and drop copies that have no use.
 
-        There the old folder is renamed before the new one: where all dirs can be read, a copy without an original, but
-        with one among the ``deleted``, is the replica.
+        There the old folder is renamed before the new one: where all dirs can be read, a copy
+        without an original, but with one among the ``deleted``, is the replica.
         """
         for topic_partition, future in list(self._dirs.futures.items()):
             log = self._dirs.logs.get(topic_partition)

@@ -1,8 +1,11 @@
-"""Folders of new partitions, many at a time and beside the event loop. Kafka: LogManager.getOrCreateLog makes one.
+"""Folders of new partitions, many at a time and beside the event loop.
 
-`NewFolders.prepare` chooses dirs, `FolderTask.run` makes the folders in any thread, `NewFolders.take` has what came of
-it, and `LogDirs.get_or_create` makes logs in the folders that are there. Folders that no log takes are found empty at the
-next start, as after a crash between the making of a folder and its first record.
+Kafka: LogManager.getOrCreateLog makes one.
+
+`NewFolders.prepare` chooses dirs, `FolderTask.run` makes the folders in any thread,
+`NewFolders.take` has what came of it, and `LogDirs.get_or_create` makes logs in the folders that
+are there. Folders that no log takes are found empty at the next start, as after a crash between the
+making of a folder and its first record.
 """
 
 from collections.abc import Iterable, Iterator
@@ -54,7 +57,8 @@ class NewFolders:
     def prepare(self, wanted: Iterable[tuple[TopicPartition, Uuid]], *, is_new: bool) -> FolderTask | None:
         """The folders that partitions lack; None where none do.
 
-        While a dir is offline, none are made for replicas that are not ``is_new``: see `LogDirs.get_or_create`.
+        While a dir is offline, none are made for replicas that are not ``is_new``: see
+        `LogDirs.get_or_create`.
         """
         if not is_new and self._dirs.offline:
             return None
@@ -65,7 +69,8 @@ class NewFolders:
                 continue
             preferred = self._moves.preferred(topic_partition)
             for log_dir in self._dirs.emptiest(None if preferred is None else [preferred])[:1]:
-                self._dirs.count(log_dir, 1)  # until the log is made, so that they spread over the dirs
+                # Counted until the log is made, so that new logs spread over the dirs.
+                self._dirs.count(log_dir, 1)
                 missing.append((topic_partition, topic_id, log_dir.file_path(folder)))
         return FolderTask(self._dirs.files, missing) if missing else None
 
@@ -80,7 +85,9 @@ class NewFolders:
                 self._made[topic_partition] = (topic_id, directory)
 
     def adopt(self, topic_partition: TopicPartition, topic_id: Uuid) -> str | None:
-        """The folder that was made for a partition, which is the log's now; None where there is none."""
+        """The folder that was made for a partition, which is the log's now.
+
+        None where there is none."""
         made = self._made.pop(topic_partition, None)
         if made is None or made[0] != topic_id or self._dirs.parent_of(made[1]).error is not None:
             return None

@@ -1,5 +1,6 @@
-"""Finding and checking record batches in a log file, without holding more of it than a chunk. Kafka: FileRecords,
-FileLogInputStream.
+"""Finding and checking record batches in a log file, without holding more of it than a chunk.
+
+Kafka: FileRecords, FileLogInputStream.
 
 `barnabas.wire.kafka.records` describes the batches themselves.
 """
@@ -59,10 +60,10 @@ def is_batch_at(file: File, position: int, last_offset: int) -> bool:
 
 
 def locate(file: File, position: int, end: int, offset: int, *, entry_offset: int | None = None) -> Located | None:
-    """The first batch from a position on whose last offset is ``offset`` or later; None when there is none up to ``end``.
+    """The first batch from a position on whose last offset is ``offset`` or later.
 
-    With ``entry_offset`` the batch at the position must have that last offset, as an index says; raises
-    `MisplacedEntryError` when it has not.
+    None when there is none up to ``end``. With ``entry_offset`` the batch at the position must have
+    that last offset, as an index says; raises `MisplacedEntryError` when it has not.
     """
     start_position = position
     unpack = _LOCATOR.unpack_from
@@ -88,7 +89,9 @@ def locate(file: File, position: int, end: int, offset: int, *, entry_offset: in
 
 
 def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of whole batches up to ``end``; stops where the bytes are no batch of magic 2."""
+    """(position, header) of whole batches up to ``end``.
+
+    Stops where the bytes are no batch of magic 2."""
     unpack = HEADER.unpack_from
     chunk = b""
     start = position
@@ -108,11 +111,12 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 def scan_valid(
     file: File, position: int, end: int, next_offset: int, max_offset: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Like `scan_headers`, and stops at the first batch whose CRC is wrong or whose offsets go back.
+    """Like `scan_headers`, and stops at the first batch whose CRC is wrong or whose
+    offsets go back.
 
-    ``next_offset`` is the least the first batch may begin with, ``max_offset`` the largest that a segment can index (the
-    CRC does not cover offsets). Raises `CorruptDataError` at a sound batch of an old
-    format: cutting it off would destroy what a person has to convert.
+    ``next_offset`` is the least the first batch may begin with, ``max_offset`` the largest that a
+    segment can index (the CRC does not cover offsets). Raises `CorruptDataError` at a sound batch
+    of an old format: cutting it off would destroy what a person has to convert.
     """
     chunk = memoryview(b"")
     start = position

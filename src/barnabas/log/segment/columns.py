@@ -1,7 +1,10 @@
-"""The common part of a segment's two indexes: columns of numbers that rise from entry to entry. Kafka: AbstractIndex.
+"""The common part of a segment's two indexes: columns of numbers that rise from entry to entry.
 
-A file may end in zeros: Apache's broker gives the active segment's indexes their full size in advance, and a crash
-leaves them so. Reading keeps the longest prefix of entries that rise and lie inside the log.
+Kafka: AbstractIndex.
+
+A file may end in zeros: Apache's broker gives the active segment's indexes their full size in
+advance, and a crash leaves them so. Reading keeps the longest prefix of entries that rise and
+lie inside the log.
 """
 
 import operator

@@ -1,19 +1,23 @@
-"""Whether the bytes after the last valid batch of a segment are torn, or damaged. Kafka: no counterpart.
+"""Whether the bytes after the last valid batch of a segment are torn, or damaged.
 
-A batch is appended with one write. A crash in the middle of it leaves a beginning of the batch, and after a loss of power
-there may be zeros where its end should be. Such a batch is *torn*: it was not acknowledged, and nothing follows it.
-Anything else is *damage* to bytes that may have been acknowledged:
+Kafka: no counterpart.
+
+A batch is appended with one write. A crash in the middle of it leaves a beginning of the
+batch, and after a loss of power there may be zeros where its end should be. Such a batch is
+*torn*: it was not acknowledged, and nothing follows it. Anything else is *damage* to bytes
+that may have been acknowledged:
 
     fewer bytes than a header, or nothing but zeros         torn
-    the header names more bytes than there are              torn, unless a valid batch follows somewhere
+    the header names more bytes than there are              torn, unless a valid
+                                                            batch follows somewhere
     zeros from a sector of the batch on, to the file's end  torn
     the batch is whole, and its checksum is wrong           damaged
     the batch is whole, and its offsets go back             damaged
     bytes that are no header                                damaged
 
-Recovery cuts the log before either. Damage also means that the replica has lost records (`barnabas.log.lost_data`).
-A value that holds the bytes of a batch can make a torn batch look damaged. That costs the replica its place in the in-sync
-set for a moment, no record.
+Recovery cuts the log before either. Damage also means that the replica has lost records
+(`barnabas.log.lost_data`). A value that holds the bytes of a batch can make a torn batch look
+damaged. That costs the replica its place in the in-sync set for a moment, no record.
 """
 
 import re
@@ -31,10 +35,10 @@ _HEAD_BYTES = 17
 
 
 def damaged_upto(file: File, position: int, end: int, next_offset: int, max_offset: int) -> int | None:
-    """What is lost if the bytes from ``position`` on, where no valid batch is, are cut off; None for a torn batch.
+    """What is lost if the bytes from ``position`` on, where no valid batch is, are cut off.
 
-    That is the offset after the last batch that can be seen there, at least ``next_offset`` + 1. ``max_offset`` is the
-    largest of the segment.
+    None for a torn batch. That is the offset after the last batch that can be seen there, at least
+    ``next_offset`` + 1. ``max_offset`` is the largest of the segment.
     """
     data_end = _end_of_data(file, position, end)
     if data_end == position or end - position < HEADER_BYTES:
@@ -53,7 +57,8 @@ def damaged_upto(file: File, position: int, end: int, next_offset: int, max_offs
 
 
 def _end_of_data(file: File, position: int, end: int) -> int:
-    """The position after the last sector that is not all zeros: a batch may end with a zero of its own."""
+    """The position after the last sector that is not all zeros: a batch may end with
+    a zero of its own."""
     data_end, start = position, position
     while position < end:
         data = file.read_at(position, min(_CHUNK_BYTES, end - position))
@@ -75,7 +80,8 @@ def _end_of_batches(file: File, position: int, end: int, next_offset: int, max_o
 
 
 def valid_batch_behind(file: File, position: int, end: int, next_offset: int, max_offset: int) -> int | None:
-    """Where the first batch after a position begins that has a right checksum and offsets that may follow."""
+    """Where the first batch after a position begins that has a right checksum and
+    offsets that may follow."""
     # The upper half of a base offset is one of two values in a segment.
     halves = {(offset >> 32).to_bytes(4, "big") for offset in (next_offset, max_offset)}
     heads = re.compile(b"(?s)(?=(?:" + b"|".join(map(re.escape, sorted(halves))) + rb").{4}[\0-\x7f].{7}\x02)")

@@ -1,8 +1,10 @@
-"""Which offsets a segment's file holds, found cheaply: by its first batch, and by those after the last index entry.
+"""Which offsets a segment's file holds, found cheaply: by its first batch, and by those
+after the last index entry.
 
-A file says four things about its place in a log: its name, the offset of its first batch, where its last whole batch ends,
-and its size. `barnabas.log.arrangement` compares them with those of its neighbours. To find them takes a few small reads, so
-a start can afford it for every segment. What lies between is looked at by recovery (past the recovery point) and by reads.
+A file says four things about its place in a log: its name, the offset of its first batch, where its
+last whole batch ends, and its size. `barnabas.log.arrangement` compares them with those of its
+neighbours. To find them takes a few small reads, so a start can afford it for every segment. What
+lies between is looked at by recovery (past the recovery point) and by reads.
 
 Kafka: no counterpart.
 """
@@ -52,7 +54,9 @@ class Extent(NamedTuple):
 
 
 def survey(files: Files, path: str, index_path: str, base_offset: int, size: int, *, is_dense: bool) -> Extent:
-    """The extent of a segment. With ``is_dense`` its batches follow each other without a gap. Raises `OSError`."""
+    """The extent of a segment.
+
+    With ``is_dense`` its batches follow each other without a gap. Raises `OSError`."""
     if not size:
         return Extent(base_offset, base_offset, base_offset, 0, 0, path)
     file = files.open(path, read_only=True)
@@ -79,7 +83,8 @@ def survey(files: Files, path: str, index_path: str, base_offset: int, size: int
 
 
 def _is_only_damaged(file: File, first: BatchHeader, base_offset: int, size: int, *, is_dense: bool) -> bool:
-    """Whether the first batch is in its place although its offset says something else: the one behind it is in its place."""
+    """Whether the first batch is in its place although its offset says something else: the one
+    behind it is in its place."""
     if first.base_offset >= base_offset and not is_dense:
         return False
     position = first.size_bytes
@@ -91,7 +96,9 @@ def _is_only_damaged(file: File, first: BatchHeader, base_offset: int, size: int
 
 
 def _last_entry(files: Files, file: File, index_path: str, base_offset: int, size: int) -> int:
-    """The position of the batch that the last index entry points to; 0 where no entry can be believed."""
+    """The position of the batch that the last index entry points to.
+
+    0 where no entry can be believed."""
     try:
         index = files.open(index_path, read_only=True)
     except FileNotFoundError:
@@ -106,7 +113,8 @@ def _last_entry(files: Files, file: File, index_path: str, base_offset: int, siz
     if not 0 < position <= size - HEADER_BYTES:
         return 0
     header = read_header(file.read_at(position, HEADER_BYTES))
-    # An entry of Apache's follower has the last offset of all batches that were appended with this one.
+    # An entry of Apache's follower has the last offset of all batches that were
+    # appended with this one.
     is_there = header.magic == 2 and base_offset < header.base_offset <= header.last_offset <= base_offset + relative
     return position if is_there else 0
 

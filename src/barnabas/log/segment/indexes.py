@@ -1,6 +1,9 @@
-"""The offset index and the time index of one segment, in memory and in their files. Kafka: LazyIndex, AbstractIndex.
+"""The offset index and the time index of one segment, in memory and in their files.
 
-Both are in memory, or neither. `Segment` decides when they are read, and makes them again when they do not fit its log.
+Kafka: LazyIndex, AbstractIndex.
+
+Both are in memory, or neither. `Segment` decides when they are read, and makes them again when
+they do not fit its log.
 """
 
 from barnabas.log.names import INDEX, TIME_INDEX, file_name
@@ -12,7 +15,9 @@ __all__ = ["SegmentIndexes"]
 
 
 class SegmentIndexes:
-    """Offsets are relative to the segment's base offset. Every method that touches a file raises `OSError`."""
+    """Offsets are relative to the segment's base offset.
+
+    Every method that touches a file raises `OSError`."""
 
     __slots__ = ("_base_offset", "_folder", "offsets", "times")
 
@@ -46,8 +51,8 @@ class SegmentIndexes:
     def read(self, log_bytes: int, most_batches: int, *, may_be_incomplete: bool) -> bool:
         """Read both indexes into memory. Returns False when the files are not what was written.
 
-        ``may_be_incomplete``: the segment is appended to, or was until a crash. Every other segment has at least the time
-        entry of its end.
+        ``may_be_incomplete``: the segment is appended to, or was until a crash. Every other segment
+        has at least the time entry of its end.
         """
         offsets = self._read_prefix(INDEX, most_batches * OFFSET_ENTRY_BYTES)
         times = self._read_prefix(TIME_INDEX, most_batches * TIME_ENTRY_BYTES)
@@ -73,7 +78,9 @@ class SegmentIndexes:
 
     @property
     def paths(self) -> list[str]:
-        """The files to sync: both when the indexes are in memory and not empty. Others did not change lately."""
+        """The files to sync: both when the indexes are in memory and not empty.
+
+        Others did not change lately."""
         return [self._path(INDEX), self._path(TIME_INDEX)] if self.times else []
 
     def write(self) -> None:

@@ -1,16 +1,23 @@
-"""Puts right what a batch's CRC does not cover: base offset, length, leader epoch and magic. Kafka: no counterpart.
+"""Puts right what a batch's CRC does not cover: base offset, length, leader epoch and magic.
 
-A leader writes these fields last, so a producer's CRC cannot cover them (`barnabas.wire.kafka.records.batch_header`), and
-one changed bit makes a sound batch look like damage. What they must have been follows from the batch's neighbours:
+Kafka: no counterpart.
+
+A leader writes these fields last, so a producer's CRC cannot cover them
+(`barnabas.wire.kafka.records.batch_header`), and one changed bit makes a sound batch look like
+damage. What they must have been follows from the batch's neighbours:
 
     magic           2: nothing else is written
-    length          the one with which the CRC is right: up to the next valid batch, or to the end of the file
-    base offset     where the batch before ended, if the batch behind continues from there. In a compacted log, the one
-                    value with one bit changed that fits between the neighbours
-    leader epoch    that of the batch before, if the batch behind has the same or a later one, below the one that was read.
-                    Where the batch before is not known, that of the two behind
+    length          the one with which the CRC is right: up to the next valid batch,
+                    or to the end of the file
+    base offset     where the batch before ended, if the batch behind continues from there. In
+                    a compacted log, the one value with one bit changed that fits between the
+                    neighbours
+    leader epoch    that of the batch before, if the batch behind has the same or a later one,
+                    below the one that was read. Where the batch before is not known, that of
+                    the two behind
 
-A field is written again only if a neighbour confirms the new value. The batch's records are as sound as its CRC says.
+A field is written again only if a neighbour confirms the new value. The batch's records are
+as sound as its CRC says.
 """
 
 from typing import NamedTuple
@@ -43,8 +50,9 @@ class BatchPlace(NamedTuple):
     is_dense: bool
     """Whether the log never was compacted."""
     known_end_offset: int | None = None
-    """The offset after the segment's last batch, if it is known: at a start where a clean stop left the log's end (that of the
-    active segment), at a read where the next segment begins or the log ends."""
+    """The offset after the segment's last batch, if it is known: at a start where a clean
+    stop left the log's end (that of the active segment), at a read where the next segment
+    begins or the log ends."""
     next_segment: BatchHeader | None = None
     """The first batch of the next segment, if there is one."""
     may_be_stale: bool = True
@@ -52,7 +60,9 @@ class BatchPlace(NamedTuple):
 
 
 def following(file: File, position: int, end: int, place: BatchPlace) -> BatchHeader | None:
-    """The header of the batch at a position, or of the next segment's first one; None where there seems to be none."""
+    """The header of the batch at a position, or of the next segment's first one.
+
+    None where there seems to be none."""
     if position == end:
         return place.next_segment
     if end - position < HEADER_BYTES:
@@ -72,7 +82,9 @@ def is_doubtful(file: File, position: int, end: int, header: BatchHeader, place:
 
 
 def mended(file: File, position: int, end: int, place: BatchPlace) -> BatchHeader | None:
-    """The header of the batch at a position as it must have been; None if that is not certain. Raises `OSError`."""
+    """The header of the batch at a position as it must have been; None if that is not certain.
+
+    Raises `OSError`."""
     if end - position < HEADER_BYTES:
         return None
     found = read_header(file.read_at(position, HEADER_BYTES))
@@ -127,9 +139,10 @@ def _base_offset(found: BatchHeader, behind: BatchHeader | None, place: BatchPla
 def mended_epoch(
     found: int, known: int, behind: BatchHeader | None, second: BatchHeader | None = None, *, may_be_stale: bool = True
 ) -> int | None:
-    """The leader epoch of a batch as it must have been; None if that is not certain, or if nothing is wrong with it.
+    """The leader epoch of a batch as it must have been.
 
-    ``known`` is the epoch of the batches before (negative: unknown); ``behind`` and ``second`` are the next two batches.
+    None if that is not certain, or if nothing is wrong with it. ``known`` is the epoch of the
+    batches before (negative: unknown); ``behind`` and ``second`` are the next two batches.
     """
     if found == known:
         return None

@@ -1,8 +1,8 @@
 """The ``.index`` file of a segment: where batches begin, sparse. Kafka: OffsetIndex.
 
-8 bytes an entry, big-endian: the last offset of a batch relative to the segment's base offset (4), the batch's position
-in the .log (4). One entry is added when more than ``index.interval.bytes`` of log were appended since the last. Both
-columns rise from entry to entry.
+8 bytes an entry, big-endian: the last offset of a batch relative to the segment's base offset (4),
+the batch's position in the .log (4). One entry is added when more than ``index.interval.bytes`` of
+log were appended since the last. Both columns rise from entry to entry.
 """
 
 from array import array
@@ -18,7 +18,9 @@ MAX_RELATIVE = (1 << 31) - 1
 
 
 class OffsetIndex:
-    """Relative offset -> position of batches, sparse. Offsets here are relative to the segment's base offset."""
+    """Relative offset -> position of batches, sparse.
+
+    Offsets here are relative to the segment's base offset."""
 
     __slots__ = ("offsets", "persisted", "positions")
 
@@ -32,13 +34,16 @@ class OffsetIndex:
         return len(self.offsets)
 
     def append(self, relative_offset: int, position: int) -> None:
-        """Add an entry; one that does not rise is left out (a batch that was retried into the same place)."""
+        """Add an entry; one that does not rise is left out (a batch that was retried
+        into the same place)."""
         if not self.offsets or relative_offset > self.offsets[-1]:
             self.offsets.append(relative_offset)
             self.positions.append(position)
 
     def floor(self, relative_offset: int) -> tuple[int, int]:
-        """The last entry at or before an offset, as (offset, position); (0, 0), the segment's start, before the first."""
+        """The last entry at or before an offset, as (offset, position).
+
+        (0, 0), the segment's start, before the first."""
         entry = bisect_right(self.offsets, relative_offset) - 1
         return (self.offsets[entry], self.positions[entry]) if entry >= 0 else (0, 0)
 

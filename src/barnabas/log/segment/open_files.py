@@ -1,10 +1,10 @@
-"""Few descriptors for many partitions: open files and loaded indexes are kept while they are used, oldest out first.
-Kafka: no counterpart; its broker keeps every segment open.
+"""Few descriptors for many partitions: open files and loaded indexes are kept while they are used,
+oldest out first. Kafka: no counterpart; its broker keeps every segment open.
 
 When the process is out of descriptors, a quarter of the files is let go.
 
-A file that falls out is not closed here: a slice of it may still be on its way to a socket. The descriptor closes with
-the last reference (see `barnabas.base.files`).
+A file that falls out is not closed here: a slice of it may still be on its way to a socket. The
+descriptor closes with the last reference (see `barnabas.base.files`).
 """
 
 from collections import OrderedDict
@@ -36,8 +36,8 @@ class OpenFiles:
     def get(self, path: str, *, create: bool = False) -> File:
         """The open file of a path, opened if it is not.
 
-        Raises FileNotFoundError for one that is missing: a reader must not put an empty file in the place of a lost one. With
-        ``create`` it is made.
+        Raises FileNotFoundError for one that is missing: a reader must not put an empty file in the
+        place of a lost one. With ``create`` it is made.
         """
         file = self._open.get(path)
         if file is not None:
@@ -64,7 +64,9 @@ class OpenFiles:
         self._open.pop(path, None)
 
     def indexes_loaded(self, segment: HasIndexes) -> None:
-        """A closed segment has read its indexes; the one that did so longest ago may have to drop its own."""
+        """A closed segment has read its indexes.
+
+        The one that did so longest ago may have to drop its own."""
         self._indexed[segment] = None
         if len(self._indexed) > self.max_indexes:
             self._indexed.popitem(last=False)[0].drop_indexes()

@@ -1,12 +1,15 @@
-"""One segment of a log: the .log file with its indexes, named by the offset of its first record. Kafka: LogSegment.
+"""One segment of a log: the .log file with its indexes, named by the offset of its first record.
 
-A segment knows its size and the largest timestamp; its file is opened when it is used, its indexes are read when they
-are needed. Of the active segment the indexes live in memory and reach their files a few entries at a time, and wholly
-when the segment is closed, rolled or flushed: until then a crash may take them, and recovery, which checks every batch
-past the recovery point anyway, makes them again.
+Kafka: LogSegment.
 
-An index that does not fit its log is never trusted: a look-up verifies that a batch begins where the entry says, and a
-segment whose index is wrong is indexed again from its batches.
+A segment knows its size and the largest timestamp; its file is opened when it is used, its
+indexes are read when they are needed. Of the active segment the indexes live in memory and reach
+their files a few entries at a time, and wholly when the segment is closed, rolled or flushed:
+until then a crash may take them, and recovery, which checks every batch past the recovery point
+anyway, makes them again.
+
+An index that does not fit its log is never trusted: a look-up verifies that a batch begins where
+the entry says, and a segment whose index is wrong is indexed again from its batches.
 """
 
 import contextlib
@@ -39,7 +42,8 @@ AppendedBatch = tuple[int, int, int, int]
 
 
 Room = tuple[int, int, int]
-"""What may still be appended to a segment: bytes, offsets and timestamps, each up to and with these."""
+"""What may still be appended to a segment: bytes, offsets and timestamps, each up to
+and with these."""
 NO_ROOM: Room = (-1, -1, -1)
 
 
@@ -59,7 +63,9 @@ class SegmentEnd(NamedTuple):
 
 
 class Segment:
-    """See the module. Positions are bytes in the .log file; offsets are absolute unless named relative."""
+    """See the module.
+
+    Positions are bytes in the .log file; offsets are absolute unless named relative."""
 
     __slots__ = (
         "_bytes_since_entry",
@@ -107,7 +113,8 @@ class Segment:
         self.unchecked = Unchecked(size)
         """What was in the file before this process wrote to it, and was not looked at yet."""
         self.starts: dict[int, int] = {}
-        """Base offset -> position of the last few batches, where the next reads will begin. For reading."""
+        """Base offset -> position of the last few batches, where the next reads will
+        begin. For reading."""
 
     def __repr__(self) -> str:
         return f"Segment({self.path!r}, size={self.size})"
@@ -139,7 +146,8 @@ class Segment:
         self.is_active = True
 
     def deactivate(self) -> None:
-        """The segment is closed: no append reaches it any more, and reads look where its batches are."""
+        """The segment is closed: no append reaches it any more, and reads look where
+        its batches are."""
         self.is_active = False
         self.starts.clear()
 
@@ -164,9 +172,11 @@ class Segment:
     # ---- writing
 
     def append(self, parts: Sequence[Buffer], batches: Sequence[AppendedBatch], index_interval_bytes: int) -> None:
-        """Write batches, whose bytes are ``parts``, at the end, and an index entry when enough was written since the last.
+        """Write batches, whose bytes are ``parts``, at the end, and an index entry when enough
+        was written since the last.
 
-        Raises `OSError`; the segment ends then where it ended before, as far as the disk lets it be cut.
+        Raises `OSError`; the segment ends then where it ended before, as far as the
+        disk lets it be cut.
         """
         known = self._max_timestamp
         if known is None or self.indexes.offsets is None:
@@ -196,7 +206,8 @@ class Segment:
                         _unless_descriptors_are_short(self.write_indexes)
                 self._bytes_since_entry += size
             if not begun:
-                # Tools read the indexes of a log in use, so the files are there as soon as there are records.
+                # Tools read the indexes of a log in use, so the files are there as
+                # soon as there are records.
                 _unless_descriptors_are_short(self.finish_indexes)
         except OSError:
             self._take_back(begun, batches[0][1])
@@ -216,7 +227,9 @@ class Segment:
         self.indexes.write()
 
     def finish_indexes(self) -> None:
-        """Complete both index files: the time index ends with the segment's largest timestamp. Raises `OSError`."""
+        """Complete both index files: the time index ends with the segment's largest timestamp.
+
+        Raises `OSError`."""
         if self.size:
             largest = self.max_timestamp
             if largest.timestamp_ms >= 0:
@@ -227,7 +240,8 @@ class Segment:
     def truncate(self, position: int, offset: int) -> None:
         """Cut the log at a position; ``offset`` is the first that goes. Raises `OSError`.
 
-        What needs a file descriptor comes first: without one nothing is cut, and the indexes are only sparser.
+        What needs a file descriptor comes first: without one nothing is cut, and the
+        indexes are only sparser.
         """
         index, time_index, file = self.index, self.time_index, self.file
         index.truncate(max(0, offset - self.base_offset))
@@ -335,7 +349,8 @@ class Segment:
             yield at, header
 
     def locate(self, offset: int) -> Located | None:
-        """The first batch whose last offset is ``offset`` or later, None when the segment ends before."""
+        """The first batch whose last offset is ``offset`` or later, None when the
+        segment ends before."""
         file = _file_to_search(self)
         if file is None:
             return None
@@ -358,7 +373,9 @@ class Segment:
         self.starts[offset] = position
 
     def end(self) -> SegmentEnd:
-        """Where the last whole batch ends. A segment whose file ends there is whole, as far as headers show."""
+        """Where the last whole batch ends.
+
+        A segment whose file ends there is whole, as far as headers show."""
         position = self.index.floor(MAX_RELATIVE)[1] if self.size else 0
         next_offset = self.base_offset
         for at, header in self.headers(position):
@@ -373,7 +390,8 @@ class Segment:
         return self._max_timestamp
 
     def _find_max_timestamp(self, end: int | None = None) -> TimestampedOffset:
-        """Find it in the time index and, because the end of the index may be missing, in the batches after its last entry.
+        """Find it in the time index and, because the end of the index may be missing, in the
+        batches after its last entry.
 
         If the batch of that entry has another timestamp, the indexes are made again.
         """
@@ -395,13 +413,15 @@ class Segment:
                 largest = TimestampedOffset(header.max_timestamp, header.last_offset)
         if is_confirmed:
             return largest
-        # Retention goes by this: an entry that no batch confirms would delete records that are not old, or keep them for ever.
+        # Retention goes by this: an entry that no batch confirms would delete records that are not
+        # old, or keep them for ever.
         self.rebuild_indexes()
         assert self._max_timestamp is not None
         return self._max_timestamp
 
     def last_write_ms(self) -> int:
-        """The largest timestamp, or the file's time where records carry none: what retention goes by."""
+        """The largest timestamp, or the file's time where records carry none: what
+        retention goes by."""
         timestamp_ms = self.max_timestamp.timestamp_ms
         return timestamp_ms if timestamp_ms >= 0 else self._folder.files.modified_ms(self.path)
 
@@ -410,8 +430,8 @@ class Segment:
     def room(self, config: LogConfig, batches: int, now_ms: int) -> Room:
         """What so many batches may have together that need no new segment.
 
-        Each may get an index entry. In an empty segment there is room for one, with which its time begins; and for one where
-        something has to be read, which may raise `OSError`.
+        Each may get an index entry. In an empty segment there is room for one, with which its time
+        begins; and for one where something has to be read, which may raise `OSError`.
         """
         latest_ms = _ANY_TIME
         if self.size:
@@ -459,7 +479,8 @@ def _add_entry(segment: Segment, last_offset: int, position: int) -> OffsetIndex
 def _file_to_search(segment: Segment) -> File | None:
     """The open .log file; None where that of a closed segment is lost, which has no batches then.
 
-    The others of the log, and of its disk, can be used. An active one that is lost is an error: it is written to.
+    The others of the log, and of its disk, can be used. An active one that is lost is an
+    error: it is written to.
     """
     try:
         return segment.file
@@ -470,7 +491,9 @@ def _file_to_search(segment: Segment) -> File | None:
 
 
 def _unless_descriptors_are_short(write: Callable[[], None]) -> None:
-    """Write index files, or leave that to the next time: the batch is written already. Raises `OSError`."""
+    """Write index files, or leave that to the next time: the batch is written already.
+
+    Raises `OSError`."""
     try:
         write()
     except OSError as error:

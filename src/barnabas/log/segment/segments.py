@@ -16,7 +16,9 @@ __all__ = ["Segments"]
 
 
 class Segments:
-    """The segments of one log. ``rng`` spreads the times at which segments roll (segment.jitter.ms)."""
+    """The segments of one log.
+
+    ``rng`` spreads the times at which segments roll (segment.jitter.ms)."""
 
     __slots__ = ("_folder", "_open_files", "_rng", "active", "all", "bases")
 
@@ -62,7 +64,8 @@ class Segments:
         return max(0, bisect_right(self.bases, offset) - 1)
 
     def end_of(self, at: int, log_end_offset: int) -> int:
-        """Where a segment's offsets end: at the base offset of the next segment, or at the log's end."""
+        """Where a segment's offsets end: at the base offset of the next segment, or
+        at the log's end."""
         return self.bases[at + 1] if at + 1 < len(self.bases) else log_end_offset
 
     @property
@@ -94,7 +97,8 @@ class Segments:
 
     def _new(self, base_offset: int, now_ms: int) -> Segment:
         segment = Segment(self._folder, self._open_files, base_offset, 0, created_ms=now_ms)
-        # What a crash may have left under this name was cut off by recovery, and is not part of the log.
+        # What a crash may have left under this name was cut off by recovery, and is
+        # not part of the log.
         self._open_files.get(segment.path, create=True).truncate(0)
         return segment
 
@@ -113,7 +117,8 @@ class Segments:
         self._replace([self._new(base_offset, self.active.created_ms)])
 
     def replace(self, group: list[Segment], size: int) -> None:
-        """Compaction wrote one segment of ``size`` bytes in place of several, under the first one's name."""
+        """Compaction wrote one segment of ``size`` bytes in place of several, under
+        the first one's name."""
         first = self.all.index(group[0])
         segment = Segment(self._folder, self._open_files, group[0].base_offset, size, created_ms=group[0].created_ms)
         self._replace([*self.all[:first], segment, *self.all[first + len(group) :]])

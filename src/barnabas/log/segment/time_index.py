@@ -1,7 +1,10 @@
-"""The ``.timeindex`` file of a segment: the largest timestamp so far, and its offset. Kafka: TimeIndex.
+"""The ``.timeindex`` file of a segment: the largest timestamp so far, and its offset.
 
-12 bytes an entry, big-endian: the largest timestamp so far (8), the relative offset of the batch that has it (4). An
-entry is added together with one of the offset index, and only when the largest timestamp grew. Both columns rise.
+Kafka: TimeIndex.
+
+12 bytes an entry, big-endian: the largest timestamp so far (8), the relative offset of the batch
+that has it (4). An entry is added together with one of the offset index, and only when the largest
+timestamp grew. Both columns rise.
 """
 
 from array import array
@@ -67,7 +70,8 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, data: bytes, max_relative_offset: int) -> "TimeIndex":
-        """The sound prefix of a file's entries, for a segment whose offsets end at ``max_relative_offset``."""
+        """The sound prefix of a file's entries, for a segment whose offsets end at
+        ``max_relative_offset``."""
         index = cls()
         words = array("I", data[: len(data) // TIME_ENTRY_BYTES * TIME_ENTRY_BYTES])
         timestamps_words = array("I", bytes(len(words) // 3 * 8))

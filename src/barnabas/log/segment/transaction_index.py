@@ -1,8 +1,10 @@
-"""A segment's ``.txnindex``: the transactions that were aborted by a marker in this segment. Kafka: TransactionIndex.
+"""A segment's ``.txnindex``: the transactions that were aborted by a marker in this segment.
 
-34 bytes an entry, big-endian: version 0 (2), producer id, first offset, last offset (the marker's), last stable offset
-at that time (8 each). The file exists once there is an entry. A consumer at read_committed gets the entries that touch
-what it fetched, and leaves those records out.
+Kafka: TransactionIndex.
+
+34 bytes an entry, big-endian: version 0 (2), producer id, first offset, last offset (the marker's),
+last stable offset at that time (8 each). The file exists once there is an entry. A consumer at
+read_committed gets the entries that touch what it fetched, and leaves those records out.
 """
 
 import struct
@@ -20,7 +22,8 @@ _ENTRY = struct.Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """An entry of a ``.txnindex``: records of this producer from first to last offset are not for read_committed."""
+    """An entry of a ``.txnindex``: records of this producer from first to last offset
+    are not for read_committed."""
 
     producer_id: int
     first_offset: int
@@ -29,7 +32,9 @@ class AbortedTransaction(NamedTuple):
 
 
 def decode_transactions(data: bytes) -> list[AbortedTransaction]:
-    """The entries of a file; bytes of a last, unfinished entry are left out. Raises `CorruptDataError`."""
+    """The entries of a file; bytes of a last, unfinished entry are left out.
+
+    Raises `CorruptDataError`."""
     entries = []
     for version, *fields in _ENTRY.iter_unpack(memoryview(data)[: len(data) // _ENTRY.size * _ENTRY.size]):
         if version:
@@ -61,7 +66,9 @@ class TransactionIndex:
 
     @property
     def entries(self) -> list[AbortedTransaction]:
-        """All entries; read at first use. Raises `CorruptDataError` when they cannot belong to the segment."""
+        """All entries; read at first use.
+
+        Raises `CorruptDataError` when they cannot belong to the segment."""
         if self._entries is None:
             try:
                 data = self._folder.files.read(self.path)
@@ -87,7 +94,9 @@ class TransactionIndex:
         return bool(self._entries)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add a transaction whose marker was appended. Without a free file descriptor, `write` does the rest later."""
+        """Add a transaction whose marker was appended.
+
+        Without a free file descriptor, `write` does the rest later."""
         entries = self.entries
         if entries and entry.last_offset <= entries[-1].last_offset:
             return
@@ -112,7 +121,9 @@ class TransactionIndex:
         self._persisted = len(entries)
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries whose marker lies at or after an offset; a file that is corrupt loses all of them."""
+        """Drop the entries whose marker lies at or after an offset.
+
+        A file that is corrupt loses all of them."""
         if not self._entries and not self._folder.files.exists(self.path):
             return
         try:
@@ -129,7 +140,8 @@ class TransactionIndex:
         self._entries = kept
 
     def collect(self, from_offset: int, upto_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The transactions that touch a range (``upto_offset`` exclusive), and whether later segments have none."""
+        """The transactions that touch a range (``upto_offset`` exclusive), and whether
+        later segments have none."""
         found = []
         for entry in self.entries:
             if entry.last_offset >= from_offset and entry.first_offset < upto_offset:

@@ -1,4 +1,6 @@
-"""Which parts of a segment's file were looked at since the start, and what was found broken there. Kafka: no counterpart."""
+"""Which parts of a segment's file were looked at since the start, and what was found broken there.
+
+Kafka: no counterpart."""
 
 from bisect import bisect_right
 from typing import NamedTuple
