@@ -1,6 +1,7 @@
 """Mirroring: a consumer and a producer hooked together, between two independent clusters.
 
-`settings` turns the two clusters' properties and the topic patterns into what runs; `maker` runs it.
+`settings` turns the two clusters' properties and the topic patterns into what runs;
+`maker` runs it.
 """
 
 from barnabas.mirror.maker import MirrorMaker

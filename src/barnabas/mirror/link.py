@@ -1,8 +1,9 @@
 """`MirrorLink`: what a mirror between two named clusters does beside copying records.
 
-It makes the topics of the target with the source's numbers of partitions and, on request, their configurations; it writes
-heartbeats, offset syncs and the checkpoints of groups. One thread does it all, so a cluster that is away delays these and
-not the records. Every error of a round is logged and tried again in the next one.
+It makes the topics of the target with the source's numbers of partitions and, on request, their
+configurations; it writes heartbeats, offset syncs and the checkpoints of groups. One thread does it
+all, so a cluster that is away delays these and not the records. Every error of a round is logged
+and tried again in the next one.
 
 In Kafka: `MirrorSourceConnector`, `MirrorCheckpointTask` and `MirrorHeartbeatTask`.
 """
@@ -46,7 +47,9 @@ _NOT_GROUPS = re.compile(r"console-consumer-.*|connect-.*|__.*")
 
 
 class MirrorLink:
-    """The thread of a link, and what the streams ask it. `prepare`, `copied` and `mark` may be called by any thread."""
+    """The thread of a link, and what the streams ask it.
+
+    `prepare`, `copied` and `mark` may be called by any thread."""
 
     def __init__(self, settings: MirrorSettings, link: LinkSettings) -> None:
         self.policy = link.policy
@@ -59,7 +62,8 @@ class MirrorLink:
         self._preparing = threading.Lock()
         self._written: dict[tuple[str, TopicPartition], GroupCheckpoint] = {}
         self._committed: dict[str, set[TopicPartition]] = {}
-        """The groups of the last round, and the copies of what each has offsets of at the source."""
+        """The groups of the last round, and the copies of what each has offsets of
+        at the source."""
         self._topics: dict[str, int] = {}
         self._made: dict[str, int] = {}
         self._producers: dict[str, Producer[bytes, bytes]] = {}
@@ -67,7 +71,9 @@ class MirrorLink:
     # What streams ask
 
     def prepare(self, topics: Mapping[str, int]) -> None:
-        """Make the topics of the target, each with at least so many partitions; raises `ClientError`."""
+        """Make the topics of the target, each with at least so many partitions.
+
+        Raises `ClientError`."""
         with self._preparing:
             wanted = {topic: count for topic, count in topics.items() if self._made.get(topic, 0) < count}
             if wanted:
@@ -98,7 +104,9 @@ class MirrorLink:
     # The thread
 
     def start(self) -> None:
-        """Make the link's own topics and read what it knew before; raises `ClientError` when a cluster does not answer."""
+        """Make the link's own topics and read what it knew before.
+
+        Raises `ClientError` when a cluster does not answer."""
         with Admin(self._source) as source, Admin(self._target) as target:
             for admin, name in (
                 (source, HEARTBEATS),
@@ -160,7 +168,8 @@ class MirrorLink:
             self._written[each.group, TopicPartition(each.topic, each.partition)] = each
 
     def _new_checkpoints(self) -> list[GroupCheckpoint]:
-        """The checkpoints that say something else than the last ones; for a group that goes on, never less than before."""
+        """The checkpoints that say something else than the last ones; for a group that goes
+        on, never less than before."""
         found = []
         committed: dict[str, set[TopicPartition]] = {}
         with Admin(self._source) as source:
@@ -187,10 +196,11 @@ class MirrorLink:
         return found
 
     def _sync_group_offsets(self) -> None:
-        """Commit the checkpoints at the target for groups without members there, never less than they have committed.
+        """Commit the checkpoints at the target for groups without members there, never less
+        than they have committed.
 
-        A group that is gone at the source is left alone: its old checkpoints would bring it back. What the target refuses
-        for one group delays no other.
+        A group that is gone at the source is left alone: its old checkpoints would bring it back.
+        What the target refuses for one group delays no other.
         """
         with Admin(self._target) as target:
             topics = set(target.list_topics())
@@ -217,7 +227,9 @@ class MirrorLink:
         return self._link.groups.fullmatch(group) is not None
 
     def _follow_configs(self) -> None:
-        """What is set for a topic of the source is set for its copy; what is not set there goes back to the default."""
+        """What is set for a topic of the source is set for its copy.
+
+        What is not set there goes back to the default."""
         with Admin(self._source) as source, Admin(self._target) as target:
             for topic in sorted(set(self._topics) - {HEARTBEATS}):
                 remote = self.policy.remote(topic)
@@ -231,7 +243,9 @@ class MirrorLink:
     # Topics of records
 
     def _write(self, cluster: Mapping[str, str], topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Send records and wait until all are acknowledged; raises `ClientError` or TimeoutError."""
+        """Send records and wait until all are acknowledged.
+
+        Raises `ClientError` or TimeoutError."""
         servers = cluster["bootstrap.servers"]
         if servers not in self._producers:
             properties = {**cluster, "acks": "all", "enable.idempotence": "true", "delivery.timeout.ms": "30000"}
@@ -254,7 +268,8 @@ class MirrorLink:
     def _read(cluster: Mapping[str, str], admin: Admin, topic: str) -> list[tuple[bytes, bytes]]:
         """Keys and values of a topic of one partition, from its beginning to its present end.
 
-        Raises `ClientError` where not all of it comes: a link that forgot a checkpoint would let a group go back.
+        Raises `ClientError` where not all of it comes: a link that forgot a checkpoint
+        would let a group go back.
         """
         partition = TopicPartition(topic, 0)
         end = admin.list_offsets({partition: LATEST})[partition]
@@ -292,7 +307,8 @@ def _own_configs(admin: Admin, topic: str) -> dict[str, str]:
 
 
 def _connection(properties: Mapping[str, Any], role: str) -> dict[str, str]:
-    """What it takes to connect to a cluster as the mirror does: the brokers, the protection, the login."""
+    """What it takes to connect to a cluster as the mirror does: the brokers, the
+    protection, the login."""
     if servers := bootstrap_servers(properties):
         return {"bootstrap.servers": servers, **security_properties(properties)}
     raise ConfigError(f"bootstrap.servers of the {role} is missing: a link between named clusters needs it")

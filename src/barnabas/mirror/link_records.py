@@ -1,10 +1,12 @@
-"""What a mirror between two named clusters keeps in topics: heartbeats, checkpoints and offset syncs. Pure.
+"""What a mirror between two named clusters keeps in topics: heartbeats, checkpoints
+and offset syncs. Pure.
 
-The formats are those of MirrorMaker 2 (KIP-382), so its tools read ours. All integers are big-endian; a string is its length
-in 16 bits and its bytes in UTF-8.
+The formats are those of MirrorMaker 2 (KIP-382), so its tools read ours. All integers are
+big-endian; a string is its length in 16 bits and its bytes in UTF-8.
 
     heartbeat     key: source, target                value: version 0 (16 bits), timestamp (64)
-    checkpoint    key: group, topic, partition (32)  value: version 0 (16 bits), upstream (64), downstream (64), metadata
+    checkpoint    key: group, topic, partition (32)  value: version 0 (16 bits), upstream (64),
+                                                     downstream (64), metadata
     offset sync   key: topic, partition (32)         value: upstream (64), downstream (64)
 
 In Kafka: `Heartbeat`, `Checkpoint` and `OffsetSync`.
@@ -48,7 +50,8 @@ class LinkHeartbeat(NamedTuple):
 
 
 class GroupCheckpoint(NamedTuple):
-    """Where a group stands: its offset in the source, and the offset in the target from which it would go on.
+    """Where a group stands: its offset in the source, and the offset in the target
+    from which it would go on.
 
     ``topic`` is the topic's name in the target.
     """

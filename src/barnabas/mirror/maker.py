@@ -1,9 +1,10 @@
 """`MirrorMaker`: copies topics from one cluster to another until it is stopped.
 
-Each stream is a thread with a consumer of the source, all in one group, and a producer to the target. The promise is at
-least once: a stream flushes its producer before it commits its consumer's offsets, at intervals, before partitions go
-to another member, and when it stops. Keys, values, headers and timestamps are kept; the target's partitions are chosen
-again, because it may have more or fewer of them, so records with equal keys stay together.
+Each stream is a thread with a consumer of the source, all in one group, and a producer to the
+target. The promise is at least once: a stream flushes its producer before it commits its consumer's
+offsets, at intervals, before partitions go to another member, and when it stops. Keys, values,
+headers and timestamps are kept; the target's partitions are chosen again, because it may have more
+or fewer of them, so records with equal keys stay together.
 """
 
 import logging
@@ -79,7 +80,9 @@ class MirrorMaker:
         self._stop.set()
 
     def wait(self) -> None:
-        """Return when all streams have ended; raises what ended one of them, if it was not `stop`."""
+        """Return when all streams have ended.
+
+        Raises what ended one of them, if it was not `stop`."""
         for thread in self._threads:
             while thread.is_alive():
                 thread.join(_TURN_S)  # in turns, so that Ctrl-C takes effect
@@ -99,7 +102,8 @@ class MirrorMaker:
             logger.exception("Stream %d ended", stream.number)
             self._errors.append(error)
         finally:
-            self._stop.set()  # one stream's end ends all: a partial mirror would be noticed too late
+            # The end of one stream ends all: a partial mirror would be noticed too late.
+            self._stop.set()
 
 
 class _Stream:
@@ -174,7 +178,8 @@ class _Stream:
             wanted = frozenset(filter(self._link.policy.may_copy, wanted | ({HEARTBEATS} & known.keys())))
             try:
                 self._link.prepare({topic: known[topic] for topic in wanted})
-            except ClientError as error:  # the target is away: what is copied already goes on, new topics wait
+            except ClientError as error:
+                # The target is away: what is copied already goes on, new topics wait.
                 logger.warning("The target's topics cannot be made yet: %s", error)
                 return
         if wanted == self._topics:
@@ -186,7 +191,9 @@ class _Stream:
         self._consumer.subscribe(sorted(wanted), before_revoke=self._flush_and_commit)
 
     def _list_topics(self) -> dict[str, int] | None:
-        """The source's topics; None while it is away. Raises `ClientError` when it has not answered even once."""
+        """The source's topics; None while it is away.
+
+        Raises `ClientError` when it has not answered even once."""
         try:
             known = self._consumer.topics(_LIST_S if self._has_listed else _FIRST_LIST_S)
         except ClientError as error:
@@ -224,7 +231,9 @@ class _Stream:
                     raise BarnabasError("stopped while the target took no records; they will be copied again") from None
 
     def _delivered_from(self, topic: str, offset: int, delivery: Delivery | None, error: ClientError | None) -> None:
-        """As `_delivered`, for a record whose offsets the link wants to know; heartbeats are not counted."""
+        """As `_delivered`, for a record whose offsets the link wants to know.
+
+        Heartbeats are not counted."""
         if error is None and topic == HEARTBEATS:
             return
         if self._link is not None and delivery is not None and delivery.offset >= 0:
@@ -257,7 +266,8 @@ class _Stream:
             self._consumer.commit()
             self._uncommitted = 0
         except ClientError as error:
-            # The group has moved on: the new owner starts at the last commit and copies some records again.
+            # The group has moved on: the new owner starts at the last commit and
+            # copies some records again.
             logger.warning("Stream %d could not commit: %s", self.number, error)
 
     def _flush(self) -> None:

@@ -1,9 +1,11 @@
-"""From a group's offset in the source to one in the target, by pairs of offsets of the same record. Pure.
+"""From a group's offset in the source to one in the target, by pairs of offsets of the same record.
 
-Offsets of the two clusters differ: records may be gone, or were copied twice. So pairs are remembered now and then, and an
-offset is translated by the last pair at or before it: to the pair's own offset, or to the one after it. The result is never
-beyond what the group has read, so a group that moves to the target misses nothing and may read some records again. A group
-that has read all is translated exactly, because the last copied record of each partition becomes a pair at each commit.
+Pure. Offsets of the two clusters differ: records may be gone, or were copied twice. So pairs
+are remembered now and then, and an offset is translated by the last pair at or before it: to
+the pair's own offset, or to the one after it. The result is never beyond what the group has
+read, so a group that moves to the target misses nothing and may read some records again. A
+group that has read all is translated exactly, because the last copied record of each partition
+becomes a pair at each commit.
 
 In Kafka: `OffsetSyncStore`, and `OffsetSyncWriter` for when a pair is worth keeping.
 """
@@ -22,7 +24,8 @@ _MOST_PAIRS = 64
 class OffsetTranslation:
     """Pairs of each partition of the source, and those that are to be written down.
 
-    Invariant: the pairs of a partition rise in both offsets. At most `_MOST_PAIRS` are kept, the older ones further apart.
+    Invariant: the pairs of a partition rise in both offsets. At most `_MOST_PAIRS` are kept, the
+    older ones further apart.
     """
 
     def __init__(self, offset_lag_max: int = 100) -> None:
@@ -32,7 +35,9 @@ class OffsetTranslation:
         self._unwritten: dict[TopicPartition, tuple[int, int]] = {}
 
     def copied(self, partition: TopicPartition, upstream: int, downstream: int) -> None:
-        """A record was copied. It becomes a pair if it is the first, far from the last pair, or the offsets diverge."""
+        """A record was copied.
+
+        It becomes a pair if it is the first, far from the last pair, or the offsets diverge."""
         pairs = self._pairs.get(partition)
         self._newest[partition] = upstream, downstream
         if pairs:
@@ -66,7 +71,9 @@ class OffsetTranslation:
                 del self._unwritten[partition]
 
     def translate(self, partition: TopicPartition, offset: int) -> int | None:
-        """The offset in the target from which a group that committed ``offset`` goes on; None if that is not known."""
+        """The offset in the target from which a group that committed ``offset`` goes on.
+
+        None if that is not known."""
         pairs = self._pairs.get(partition, ())
         place = bisect_right(pairs, offset, key=lambda pair: pair[0])
         if place == 0:
@@ -77,7 +84,8 @@ class OffsetTranslation:
     def _keep(self, partition: TopicPartition, upstream: int, downstream: int) -> None:
         pairs = self._pairs.setdefault(partition, [])
         while pairs and (pairs[-1][0] >= upstream or pairs[-1][1] >= downstream):
-            # Copied again after a crash, or the target's topic was made again: the later pair holds.
+            # Copied again after a crash, or the target's topic was made again: the
+            # later pair holds.
             pairs.pop()
         pairs.append((upstream, downstream))
         if len(pairs) > _MOST_PAIRS:

@@ -1,8 +1,9 @@
 """Names of topics in the target, and how loops are prevented. Pure.
 
-With prefixes (MirrorMaker 2's default) `orders` of cluster `a` is `a.orders` in cluster `b`. A topic whose name says that it
-came from the target is not copied back. With equal names a name says nothing, so each copied record has the header
-`barnabas.mirrored-from` with the clusters that it came through, and a record that came through the target is left out.
+With prefixes (MirrorMaker 2's default) `orders` of cluster `a` is `a.orders` in cluster `b`. A
+topic whose name says that it came from the target is not copied back. With equal names a name says
+nothing, so each copied record has the header `barnabas.mirrored-from` with the clusters that it
+came through, and a record that came through the target is left out.
 
 In Kafka: `DefaultReplicationPolicy` and `IdentityReplicationPolicy`.
 """
@@ -50,12 +51,15 @@ class ReplicationPolicy:
         return f"mm2-offset-syncs.{self.target}.internal"
 
     def remote(self, topic: str) -> str:
-        """A topic's name in the target; heartbeats always have the prefix, which shows the way that they took."""
+        """A topic's name in the target.
+
+        Heartbeats always have the prefix, which shows the way that they took."""
         is_prefixed = self.has_prefixes or are_heartbeats(topic)
         return f"{self.source}{_SEPARATOR}{topic}" if is_prefixed else topic
 
     def may_copy(self, topic: str) -> bool:
-        """Whether a topic is neither a mirror's own nor, by its name, one that came from the target."""
+        """Whether a topic is neither a mirror's own nor, by its name, one that came
+        from the target."""
         if topic.startswith("mm2-offset-syncs.") or topic.endswith((".internal", "-internal")):
             return False
         if self.has_prefixes or are_heartbeats(topic):

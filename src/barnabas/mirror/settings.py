@@ -1,8 +1,8 @@
 """What to mirror, and the properties that make it lose nothing. Pure.
 
-The user's properties are kept; where they are silent, the safe choice is made: the source's offsets are committed by
-the mirror and not behind its back, new topics are read from their first record, and the target acknowledges with all
-replicas, without an end to retries and without reordering.
+The user's properties are kept; where they are silent, the safe choice is made: the source's offsets
+are committed by the mirror and not behind its back, new topics are read from their first record,
+and the target acknowledges with all replicas, without an end to retries and without reordering.
 """
 
 import re
@@ -28,7 +28,8 @@ _INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__sh
 
 _FOR_EVER_MS = "2147483647"
 _BLOCK_MS = "1000"
-# One character, and then only slashes if anything: what a reader who thinks of file patterns writes for "all".
+# One character, and then only slashes if anything: what a reader who thinks of file
+# patterns writes for "all".
 _ONE_LETTER = re.compile(r"\.(?:/[*+?])?")
 _SERIALIZERS = (
     "serializer.class",
@@ -43,8 +44,8 @@ _SERIALIZERS = (
 class TopicFilter:
     """Which topics are mirrored: those whose whole name matches ``include`` and not ``exclude``.
 
-    Both are regular expressions in which a comma means "or", as in Kafka's whitelists. The clusters' own topics are
-    never mirrored.
+    Both are regular expressions in which a comma means "or", as in Kafka's whitelists. The
+    clusters' own topics are never mirrored.
     """
 
     def __init__(self, include: str, exclude: str | None = None) -> None:
@@ -125,7 +126,9 @@ _BYTES = "keys and values are copied as bytes"
 
 
 def bootstrap_servers(properties: Mapping[str, Any]) -> str:
-    """The brokers that the properties name, under either name; empty where they are found in ZooKeeper."""
+    """The brokers that the properties name, under either name.
+
+    Empty where they are found in ZooKeeper."""
     return str(properties.get("bootstrap.servers") or properties.get("metadata.broker.list") or "")
 
 
@@ -175,7 +178,8 @@ def producer_properties(given: Mapping[str, Any]) -> dict[str, Any]:
     if str(properties.get("enable.idempotence", "false")) != "true":
         properties.setdefault("max.in.flight.requests.per.connection", "1")
     properties.setdefault("delivery.timeout.ms", _FOR_EVER_MS)
-    # A full buffer makes the source wait; the send only comes back now and then to see whether it shall stop.
+    # A full buffer makes the source wait; the send only comes back now and then to
+    # see whether it shall stop.
     properties.pop("queue.enqueue.timeout.ms", None)
     properties["max.block.ms"] = _BLOCK_MS
     return properties
