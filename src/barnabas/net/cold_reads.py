@@ -1,11 +1,14 @@
-"""Ranges of files that are not in memory are read into it beside the event loop, before they are sent.
+"""Ranges of files that are not in memory are read into it beside the event loop,
+before they are sent.
 
-sendfile takes pages from the page cache. Where they are not there it waits for the disk, and so would every client: a replica
-that is far behind, and a consumer that begins with old records, read what has long been dropped from memory. So a
-connection looks first, by reads of one byte that do not wait (RWF_NOWAIT), and has a thread read what is missing. The look
-is not exact, and it begins to read what is missing, which takes time too; so the next ranges are left to the thread without it.
+sendfile takes pages from the page cache. Where they are not there it waits for the disk, and so
+would every client: a replica that is far behind, and a consumer that begins with old records, read
+what has long been dropped from memory. So a connection looks first, by reads of one byte that do
+not wait (RWF_NOWAIT), and has a thread read what is missing. The look is not exact, and it begins
+to read what is missing, which takes time too; so the next ranges are left to the thread without it.
 
-In Kafka: network threads wait for the disk in `transferTo`, and with each of them the clients that it serves (KAFKA-7504).
+In Kafka: network threads wait for the disk in `transferTo`, and with each of them the clients
+that it serves (KAFKA-7504).
 """
 
 import asyncio
@@ -39,7 +42,8 @@ T = TypeVar("T")
 READ_AHEAD_BYTES = 1 << 20
 """How much is looked at, and read, before it is sent."""
 _STEP_BYTES = 64 * 1024
-"""What is read from a disk, and dropped from memory again, is mostly this much and more at a time."""
+"""What is read from a disk, and dropped from memory again, is mostly this much and
+more at a time."""
 _FROM_DISK_S = 0.001
 """From memory it takes 0.04 ms."""
 _THREADS = 4
@@ -63,7 +67,9 @@ class ColdReads:
 
 
 def is_for_sendfile(piece: FileSlice) -> bool:
-    """Whether a range leaves by sendfile; small ones are read, and leave with what stands between them."""
+    """Whether a range leaves by sendfile.
+
+    Small ones are read, and leave with what stands between them."""
     return piece.size >= _SENDFILE_FROM_BYTES and _HAS_SENDFILE and piece.file.fileno() is not None
 
 
@@ -74,7 +80,8 @@ def small_ranges(parts: Iterable[Part]) -> list[FileSlice]:
 
 
 def is_in_memory(descriptor: int, offset: int, size: int) -> bool:
-    """Whether a range of a file can be read without waiting for a disk, as far as a look at every 64 KiB shows.
+    """Whether a range of a file can be read without waiting for a disk, as far as a
+    look at every 64 KiB shows.
 
     True also where the system does not say. What is missing begins to be read.
     """
@@ -120,13 +127,15 @@ def read_ranges(pieces: Sequence[FileSlice]) -> list[bytes]:
 
 
 def read_into_memory(piece: FileSlice) -> bool:
-    """Return when a range of a file is in memory, or cannot be read: whether that took long enough for a disk."""
+    """Return when a range of a file is in memory, or cannot be read: whether that
+    took long enough for a disk."""
     descriptor = piece.file.fileno()
     if descriptor is None:
         return False
     offset, end = piece.offset, piece.offset + piece.size
     began_s = time.perf_counter()
-    with contextlib.suppress(OSError), open(os.devnull, "wb", buffering=0) as nowhere:  # sendfile reports what is wrong
+    # sendfile reports what is wrong.
+    with contextlib.suppress(OSError), open(os.devnull, "wb", buffering=0) as nowhere:
         # This and what a reader asks for next, all at once: the system itself reads 128 KiB ahead.
         os.posix_fadvise(descriptor, offset, piece.size + READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         while offset < end and (sent := os.sendfile(nowhere.fileno(), descriptor, offset, end - offset)):

@@ -1,9 +1,12 @@
-"""The limit of open descriptors: raised at the start of a server, and shared between connections and files.
+"""The limit of open descriptors: raised at the start of a server, and shared between
+connections and files.
 
-A broker that cannot open a segment is worse off than a client that waits in the backlog, so connections may not use the
-last quarter of the descriptors. New descriptors get the lowest free number: a high number means that all below it are in
-use, and no count has to be kept. Log files that stay open have a quarter of the descriptors; the rest is for files that are
-open for a moment, and for those that are being sent. Counterpart in Kafka: none, the JVM raises the limit and Kafka accepts until EMFILE.
+A broker that cannot open a segment is worse off than a client that waits in the backlog, so
+connections may not use the last quarter of the descriptors. New descriptors get the lowest free
+number: a high number means that all below it are in use, and no count has to be kept. Log files
+that stay open have a quarter of the descriptors; the rest is for files that are open for a
+moment, and for those that are being sent. Counterpart in Kafka: none, the JVM raises the limit
+and Kafka accepts until EMFILE.
 """
 
 import logging
@@ -50,7 +53,9 @@ def raise_descriptor_limit() -> int:
 
 
 def check_descriptor_limit(limit: int) -> None:
-    """Log a warning for a low limit. Raises `ConfigError` for one with which a broker cannot work."""
+    """Log a warning for a low limit.
+
+    Raises `ConfigError` for one with which a broker cannot work."""
     if limit < _LEAST:
         raise ConfigError(
             f"The limit of open files is {limit}. A broker needs {_LEAST} at least, and {_WANTED} are recommended: raise "
@@ -91,7 +96,9 @@ def connection_ceiling() -> int:
 
 
 def is_out_of_descriptors(descriptor: int, ceiling: int) -> bool:
-    """Whether a new descriptor would have a number from ``ceiling`` on; ``descriptor`` is any open one."""
+    """Whether a new descriptor would have a number from ``ceiling`` on.
+
+    ``descriptor`` is any open one."""
     try:
         probe = os.dup(descriptor)
     except OSError:

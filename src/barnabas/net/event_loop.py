@@ -1,12 +1,14 @@
 """The event loop of a server, which counts and names what holds it for more than 10 ms.
 
-While a callback or a step of a task runs, no connection is served and no ping is answered. So each has a budget of 10 ms.
-What exceeds it is counted by its place in a `LoopBudget` and logged; servers show the counts to Prometheus, the coordination
-server in ``mntr`` too, and a broker logs them when it stops. The loops made here are uvloop's, or asyncio's where
-there is no uvloop, with each callback run by a function that reads the clock before and after: 0.1 us for a request.
-Pauses for the collection of garbage are counted apart. Neither they nor the time for which the thread waits for a CPU, which
-Linux counts, are the callback's: a busy machine makes no callback slow. Waiting for a disk or for another thread's hold on the
-interpreter is, and the log line says how much of the time was such waiting.
+While a callback or a step of a task runs, no connection is served and no ping is answered. So each
+has a budget of 10 ms. What exceeds it is counted by its place in a `LoopBudget` and logged;
+servers show the counts to Prometheus, the coordination server in ``mntr`` too, and a broker logs
+them when it stops. The loops made here are uvloop's, or asyncio's where there is no uvloop, with
+each callback run by a function that reads the clock before and after: 0.1 us for a request. Pauses
+for the collection of garbage are counted apart. Neither they nor the time for which the thread
+waits for a CPU, which Linux counts, are the callback's: a busy machine makes no callback slow.
+Waiting for a disk or for another thread's hold on the interpreter is, and the log line says how
+much of the time was such waiting.
 
 asyncio has such a check in its debug mode only (``slow_callback_duration``), uvloop has none.
 """
@@ -49,9 +51,10 @@ _PLACES_IN_SUMMARY = 5
 _MAX_PAUSES = 64
 _OLDEST = 2
 _GC_THRESHOLDS = (2_000, 2, 1)
-"""A collection of generation 1 walks 8,000 objects at most: 0.5 ms. After two of them comes a full one, and what that leaves
-is frozen. So it walks 18,000 objects and a quarter of what the one before left: some 4 ms, however many objects there are. With
-750 in place of the 1, half a million offsets made a pause of 287 ms (decisions.md)."""
+"""A collection of generation 1 walks 8,000 objects at most: 0.5 ms. After two of them comes a full
+one, and what that leaves is frozen. So it walks 18,000 objects and a quarter of what the one before
+left: some 4 ms, however many objects there are. With 750 in place of the 1, half a million offsets
+made a pause of 287 ms (decisions.md)."""
 _LOOK_EVERY_S = 10.0
 _QUIET_S = 0.5
 """A loop that has worked no longer in that time is not busy."""
@@ -60,7 +63,8 @@ _BUSY_LIMITS = 2
 _MOST_A_FREEZE = 40_000
 _LEAST_FROZEN = 200_000
 _BASELINE_S = 0.005
-"""How old the reading of the thread's waiting time may be: its part before a slow callback is less than that."""
+"""How old the reading of the thread's waiting time may be: its part before a slow
+callback is less than that."""
 
 
 class SlowPlace:
@@ -109,13 +113,15 @@ class LoopBudget:
         self.check_after_s[0] = time.perf_counter() + _BASELINE_S
 
     def suspend(self) -> None:
-        """Count nothing until `resume`: imports, recovery and the first connections keep no client waiting."""
+        """Count nothing until `resume`: imports, recovery and the first connections
+        keep no client waiting."""
         self._is_starting = True
         self.check_after_s[0] = math.inf
 
     def collected(self, phase: str, info: dict[str, int]) -> None:
         """A collection begins or ends: see `gc.callbacks`."""
-        now_s = time.thread_time()  # of whichever thread collects: what it waits for a CPU is no pause
+        # The time of the thread that collects: waiting for a CPU does not count as a pause.
+        now_s = time.thread_time()
         if phase == "start":
             self._gc_began_s = now_s
             return
@@ -148,7 +154,9 @@ class LoopBudget:
         self.check_after_s[0] = ended_s + _BASELINE_S
 
     def _read_schedstat(self) -> tuple[int, int]:
-        """For how long this thread ran, and for how long it was ready to run and did not; 0 where the system does not say."""
+        """For how long this thread ran, and for how long it was ready to run and did not.
+
+        0 where the system does not say."""
         try:
             if self._schedstat < 0:
                 self._schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
@@ -217,7 +225,8 @@ class LoopBudget:
 
 
 def place_of(callback: Callable[..., object], args: tuple[Any, ...] = ()) -> str:
-    """A callback's or coroutine's qualified name, file and line; of a connection also what it serves."""
+    """A callback's or coroutine's qualified name, file and line; of a connection
+    also what it serves."""
     while isinstance(callback, partial):
         callback = callback.func
     owner = getattr(callback, "__self__", None)
@@ -233,7 +242,9 @@ def place_of(callback: Callable[..., object], args: tuple[Any, ...] = ()) -> str
 
 
 def _peer_of(callback: Callable[..., object]) -> str:
-    """For whom a connection's callback ran. No part of the place: a place for each connection would be too many."""
+    """For whom a connection's callback ran.
+
+    No part of the place: a place for each connection would be too many."""
     peer = getattr(getattr(callback, "__self__", None), "peer", None)
     return f" for {peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else ""
 
@@ -345,16 +356,19 @@ def new_event_loop(*, use_uvloop: bool = True) -> asyncio.AbstractEventLoop:
 
 
 def limit_pauses() -> None:
-    """Settings for the collection of garbage in a server process. Call it at the start; freeze what the start has loaded."""
+    """Settings for the collection of garbage in a server process.
+
+    Call it at the start; freeze what the start has loaded."""
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
 class FrozenObjects:
     """Frees what became garbage in a cycle when it was frozen already.
 
-    When there are twice as many frozen objects as after the last look, all of them are looked at: 50 ms for 200,000 objects,
-    0.3 s for a million. Python can only look at all in one go, so that waits until the loop has not been busy for ten seconds. A
-    loop that is never quiet is held only when there are four times as many, after ten minutes.
+    When there are twice as many frozen objects as after the last look, all of them are looked at:
+    50 ms for 200,000 objects, 0.3 s for a million. Python can only look at all in one go, so that
+    waits until the loop has not been busy for ten seconds. A loop that is never quiet is held only
+    when there are four times as many, after ten minutes.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, budget: LoopBudget) -> None:
@@ -384,7 +398,8 @@ class FrozenObjects:
             self.check(_BUSY_LIMITS)
 
     def check(self, limits: int = 1) -> None:
-        """Look at all objects if there are twice as many as after the last time, or as many times that as ``limits``."""
+        """Look at all objects if there are twice as many as after the last time, or as many
+        times that as ``limits``."""
         is_first = self._count < 0
         self._looks = self._budget.freezes = 0
         self._count = gc.get_freeze_count()
@@ -394,15 +409,19 @@ class FrozenObjects:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
-            gc.collect()  # walks nothing; Python waits for a quarter of what the last one left before it walks all again
+            # There is nothing to walk, and Python waits for a quarter of what the last collection
+            # left before it walks all again.
+            gc.collect()
             self._count = gc.get_freeze_count()
         self._limit = max(2 * self._count, _LEAST_FROZEN)
 
 
 def count_pauses(loop: asyncio.AbstractEventLoop) -> None:
-    """Count the pauses of this process for a loop, and hardly ever walk an object that has survived a full collection.
+    """Count the pauses of this process for a loop, and hardly ever walk an object that has
+    survived a full collection.
 
-    Objects that live long (partitions, logs, znodes, offsets) are freed by their reference counts: they are in no cycle.
+    Objects that live long (partitions, logs, znodes, offsets) are freed by their reference
+    counts: they are in no cycle.
     """
     budget = budget_of(loop)
     if budget is not None:
@@ -411,7 +430,9 @@ def count_pauses(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def count_after_start(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-    """Count nothing for a loop while its server starts; call what is returned when it has started."""
+    """Count nothing for a loop while its server starts.
+
+    Call what is returned when it has started."""
     budget = budget_of(loop)
     if budget is None:
         return lambda: None
@@ -431,7 +452,8 @@ def budget_of(loop: asyncio.AbstractEventLoop) -> LoopBudget | None:
 
 
 def measured(loop: asyncio.AbstractEventLoop, callback: Callable[..., object]) -> Callable[..., object]:
-    """A callback that counts in the loop's budget: for protocols, which a transport calls past the loop."""
+    """A callback that counts in the loop's budget: for protocols, which a transport
+    calls past the loop."""
     budget = budget_of(loop)
     return callback if budget is None else _measured(budget, callback)
 

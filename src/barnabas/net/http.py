@@ -1,4 +1,5 @@
-"""The part of HTTP/1.1 that servers speak to operators: from the bytes of a request's head to its fields, answers to bytes.
+"""The part of HTTP/1.1 that servers speak to operators: from the bytes of a request's head to its
+fields, answers to bytes.
 
 In ZooKeeper: Jetty.
 """
@@ -87,8 +88,9 @@ def parse_head(data: bytes) -> HttpRequest:
 def is_expected_host(header: str | None, names: Collection[str]) -> bool:
     """Whether a browser that sends this header Host has asked for this server.
 
-    A page of another site can make a browser take this server for its own: it lets its name lead to this machine's address (DNS
-    rebinding). Then the browser sends that name. Addresses cannot be led elsewhere.
+    A page of another site can make a browser take this server for its own: it lets its name
+    lead to this machine's address (DNS rebinding). Then the browser sends that name. Addresses
+    cannot be led elsewhere.
     """
     if header is None:
         return False
@@ -102,7 +104,8 @@ def is_expected_host(header: str | None, names: Collection[str]) -> bool:
 
 
 def is_of_this_site(request: HttpRequest) -> bool:
-    """Whether no page of another site has made a browser send this request: a browser names that site in the header Origin."""
+    """Whether no page of another site has made a browser send this request: a browser names that
+    site in the header Origin."""
     origin = request.headers.get("origin")
     return origin is None or origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
 

@@ -1,10 +1,11 @@
 """A small HTTP server for operators, beside a server for clients on the same event loop.
 
-It answers requests of bounded size, one for each connection, and a bounded number at once. Each step of a request has a time
-limit, the sending of the answer too. So neither strange bytes nor slow readers cost more than that.
+It answers requests of bounded size, one for each connection, and a bounded number at once. Each
+step of a request has a time limit, the sending of the answer too. So neither strange bytes nor slow
+readers cost more than that.
 
-In ZooKeeper: Jetty, in JettyAdminServer and PrometheusMetricsProvider. Kafka has no counterpart: its brokers have JMX, and
-the Prometheus JMX exporter has such a server.
+In ZooKeeper: Jetty, in JettyAdminServer and PrometheusMetricsProvider. Kafka has no counterpart:
+its brokers have JMX, and the Prometheus JMX exporter has such a server.
 """
 
 import asyncio
@@ -44,7 +45,9 @@ class HttpExchange:
                 raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too long") from None
 
     async def body(self, request: HttpRequest) -> AsyncIterator[bytes]:
-        """Read it, in parts. Raises `BadRequestError` for one that is cut off or of unknown length."""
+        """Read it, in parts.
+
+        Raises `BadRequestError` for one that is cut off or of unknown length."""
         if request.expects_continue:
             await self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
@@ -79,7 +82,8 @@ class HttpExchange:
             await self._writer.drain()
 
     async def linger(self) -> None:
-        """Read what the client still sends, for a moment: it would lose the answer if the connection were reset."""
+        """Read what the client still sends, for a moment: it would lose the answer if
+        the connection were reset."""
         with contextlib.suppress(TimeoutError, OSError):
             self._writer.write_eof()
             async with asyncio.timeout(_LINGER_S):
@@ -88,7 +92,8 @@ class HttpExchange:
 
 
 HttpHandler = Callable[[HttpRequest, HttpExchange], Awaitable[HttpResponse | None]]
-"""``await handler(request, exchange)``; None if it has answered by itself. May raise `BadRequestError`."""
+"""``await handler(request, exchange)``; None if it has answered by itself. May raise
+`BadRequestError`."""
 
 
 class HttpServer:
@@ -110,7 +115,9 @@ class HttpServer:
         return port
 
     async def open(self, host: str, port: int, name: str) -> None:
-        """Listen; an empty host is every address. ``name`` is the setting that asked for it. Raises OSError."""
+        """Listen; an empty host is every address.
+
+        ``name`` is the setting that asked for it. Raises OSError."""
         try:
             self._server = await asyncio.start_server(self._serve, host or None, port, limit=_MAX_REQUEST_BYTES)
         except UnicodeError as error:
@@ -166,7 +173,9 @@ async def _answer(exchange: HttpExchange, handler: HttpHandler) -> None:
 
 
 def metrics_handler(page: Callable[[], Awaitable[HttpResponse]], limit_s: float) -> HttpHandler:
-    """The handler of a server that has one page, where Prometheus looks for it. To make it may take ``limit_s``."""
+    """The handler of a server that has one page, where Prometheus looks for it.
+
+    To make it may take ``limit_s``."""
 
     async def handle(request: HttpRequest, _: HttpExchange) -> HttpResponse:
         if request.path != "/metrics":

@@ -1,7 +1,8 @@
 """Listening sockets.
 
-A listener stops accepting before connections take the descriptors that files need (`barnabas.net.descriptors`); peers
-then wait in the backlog. It accepts again when descriptors are free.
+A listener stops accepting before connections take the descriptors that files need
+(`barnabas.net.descriptors`); peers then wait in the backlog. It accepts again when
+descriptors are free.
 """
 
 import asyncio
@@ -62,7 +63,9 @@ class SocketListener:
                 return
 
     def _pause(self, listening: socket.socket, reason: str) -> None:
-        """Leave peers in the backlog until there is room. The listener is not polled meanwhile: that would spin."""
+        """Leave peers in the backlog until there is room.
+
+        The listener is not polled meanwhile: that would spin."""
         now_s = self._loop.time()
         if now_s >= self._silent_until_s:
             logger.warning(

@@ -1,6 +1,7 @@
 """What the process and its machine are: names and versions, memory, descriptors, processor time.
 
-For ZooKeeper's `envi` and `mntr`. In ZooKeeper: Environment, and the process figures of the Prometheus client.
+For ZooKeeper's `envi` and `mntr`. In ZooKeeper: Environment, and the process figures
+of the Prometheus client.
 """
 
 import getpass
@@ -64,7 +65,9 @@ def _memory_mb() -> tuple[int, int]:
 
 
 def process_figures() -> dict[str, float]:
-    """Descriptors, memory and processor time, under the names of the Prometheus client; what is unknown is missing."""
+    """Descriptors, memory and processor time, under the names of the Prometheus client.
+
+    What is unknown is missing."""
     figures: dict[str, float] = {
         "process_cpu_seconds_total": time.process_time(),
         "process_start_time_seconds": _STARTED_S,

@@ -1,25 +1,31 @@
-"""How many bytes may wait for all peers of a server together, and which of them wait no longer: decisions only.
+"""How many bytes may wait for all peers of a server together, and which of them wait
+no longer: decisions only.
 
-Bytes wait in piles: what has come of a frame that is not whole, requests behind one that is being served, answers that the
-peer does not read. A pile belongs to one connection. The budget has one limit for the sum of all piles:
+Bytes wait in piles: what has come of a frame that is not whole, requests behind one that is being
+served, answers that the peer does not read. A pile belongs to one connection. The budget has one
+limit for the sum of all piles:
 
 - Below half of it (`BudgetState.FREE`) piles grow as they like.
-- From there on (`SHORT`) small frames are still taken, but a larger one begins or goes on only in its turn: in the order of
-  asking, as soon as the rest of it has room. Frames of more than an eighth of the limit have their turns one at a time, however
-  little room there is, so each request can be served in the end. A pile in its turn that has moved less than
-  `LEAST_BYTES_A_S` for `PATIENCE_TURN_MS` is late, because others wait for it, and so is a turn of more than
+- From there on (`SHORT`) small frames are still taken, but a larger one begins or goes on only in
+  its turn: in the order of asking, as soon as the rest of it has room. Frames of more than an
+  eighth of the limit have their turns one at a time, however little room there is, so each request
+  can be served in the end. A pile in its turn that has moved less than `LEAST_BYTES_A_S` for
+  `PATIENCE_TURN_MS` is late, because others wait for it, and so is a turn of more than
   `LONGEST_TURN_MS`, or of a larger frame than comes in this time with `TURN_BYTES_A_S`.
 - From the limit on (`FULL`) only the frames that have their turn are read.
 
-The connections of late piles are closed, the latest first, until the sum is below half. How long a pile without a turn may
-stand still depends on what waits for peers alone, because a peer cannot help what the server has yet to serve. From
-half of the limit on a pile is late that has moved less than `LEAST_BYTES_A_S` for `PATIENCE_MS`. From the limit on it is late
-when it has not moved for `PATIENCE_FULL_MS`, or has waited for `LONGEST_FULL_MS`.
+The connections of late piles are closed, the latest first, until the sum is below half. How long a
+pile without a turn may stand still depends on what waits for peers alone, because a peer cannot
+help what the server has yet to serve. From half of the limit on a pile is late that has moved less
+than `LEAST_BYTES_A_S` for `PATIENCE_MS`. From the limit on it is late when it has not moved for
+`PATIENCE_FULL_MS`, or has waited for `LONGEST_FULL_MS`.
 
-So a slow peer costs others nothing: while there is room it may be slow, and when others need the room it goes. A pile that
-waits for the server, not for its peer, is not late. One that waits for its turn is late after ``longest_wait_ms``.
+So a slow peer costs others nothing: while there is room it may be slow, and when others need the
+room it goes. A pile that waits for the server, not for its peer, is not late. One that waits for
+its turn is late after ``longest_wait_ms``.
 
-In Kafka: `SimpleMemoryPool` and the muted channels of `Selector`, which wait for slow peers for ever.
+In Kafka: `SimpleMemoryPool` and the muted channels of `Selector`, which wait for
+slow peers for ever.
 """
 
 import enum
@@ -134,8 +140,10 @@ class MemoryBudget:
 
     @property
     def has_room_for_answers(self) -> bool:
-        """Whether a large answer may be made: what peers do not read is below the limit. Requests that are being served and what
-        waits behind them do not count, for they go only with their answers."""
+        """Whether a large answer may be made: what peers do not read is below the limit.
+
+        Requests that are being served and what waits behind them do not count, for they go
+        only with their answers."""
         return self.output_bytes < self.limit_bytes
 
     @property
@@ -186,8 +194,8 @@ class MemoryBudget:
         return False
 
     def settle(self, now_ms: int) -> tuple[list[Pile], list[Pile]]:
-        """Returns the piles that are late, which are gone from the budget and whose connections are to be closed; and those
-        that have their turn now."""
+        """Returns the piles that are late, which are gone from the budget and whose connections are
+        to be closed; and those that have their turn now."""
         late: list[Pile] = []
         if self.state is not BudgetState.FREE:
             late = self._take_late(now_ms)

@@ -1,4 +1,5 @@
-"""The text in which Prometheus reads the metrics of a server, version 0.0.4 of its exposition format.
+"""The text in which Prometheus reads the metrics of a server, version 0.0.4 of its
+exposition format.
 
 In ZooKeeper: TextFormat of the Prometheus client. Kafka's brokers have it from the JMX exporter.
 """
@@ -23,8 +24,8 @@ def label(name: str, value: str) -> str:
 def metric_lines(name: str, kind: str, help_text: str, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
     """The lines of one metric, all of which stand together in a page.
 
-    ``kind`` is counter, gauge, summary, histogram or untyped. A sample is what stands behind the name (``_sum``, say, and labels
-    in braces), and the value.
+    ``kind`` is counter, gauge, summary, histogram or untyped. A sample is what stands behind the
+    name (``_sum``, say, and labels in braces), and the value.
     """
     yield f"# HELP {name} {help_text}"
     yield f"# TYPE {name} {kind}"
@@ -33,7 +34,8 @@ def metric_lines(name: str, kind: str, help_text: str, samples: Iterable[tuple[s
 
 
 def figure_lines(figures: Mapping[str, float]) -> list[str]:
-    """The lines of figures whose names say all: those that end in ``_total`` are counters, the others gauges."""
+    """The lines of figures whose names say all: those that end in ``_total`` are
+    counters, the others gauges."""
     lines: list[str] = []
     for name, value in figures.items():
         lines += metric_lines(name, "counter" if name.endswith("_total") else "gauge", name, [("", value)])

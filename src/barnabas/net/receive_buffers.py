@@ -1,19 +1,23 @@
 """Buffers for large frames, which are used again.
 
-A buffer that is made for each frame of a megabyte costs more than the checksum of the frame: the C library takes its pages from
-the system and gives them back, the system clears each at its first use, and Python clears them a second time. So a network keeps
-a few buffers of one size, which holds a Produce request with the largest batch that brokers accept by default.
+A buffer that is made for each frame of a megabyte costs more than the checksum of the frame: the C
+library takes its pages from the system and gives them back, the system clears each at its first
+use, and Python clears them a second time. So a network keeps a few buffers of one size, which holds
+a Produce request with the largest batch that brokers accept by default.
 
-A handler keeps a frame for as long as it likes and never says when it is done: a request may wait for a thread, or for its
-turn. Python knows: it refuses to resize a bytearray while there is a view of it. So a buffer is lent again only when no view of
-it is left, and a handler that keeps its frame for ever keeps one buffer from being used.
+A handler keeps a frame for as long as it likes and never says when it is done: a request may wait
+for a thread, or for its turn. Python knows: it refuses to resize a bytearray while there is a view
+of it. So a buffer is lent again only when no view of it is left, and a handler that keeps its frame
+for ever keeps one buffer from being used.
 
-- There are at most `MOST_BUFFERS`, fewer where they would take more than a share of what may wait in memory, and they count
-  as bytes that wait.
+- There are at most `MOST_BUFFERS`, fewer where they would take more than a share of what may wait
+  in memory, and they count as bytes that wait.
 - When memory is short, none is lent, and those that are free are given up.
-- Those that were not needed for `BUFFER_IDLE_S` are given up, and the C library is asked to return their memory.
+- Those that were not needed for `BUFFER_IDLE_S` are given up, and the C library is
+  asked to return their memory.
 
-In Kafka: `BufferSupply`, and `SimpleMemoryPool`, whose buffers are given back by the request that has them.
+In Kafka: `BufferSupply`, and `SimpleMemoryPool`, whose buffers are given back by the
+request that has them.
 """
 
 import asyncio
@@ -53,7 +57,9 @@ class ReceiveBuffers:
         return BUFFER_BYTES * len(self._buffers)
 
     def take(self, size_bytes: int) -> memoryview | None:
-        """A buffer of this size with any contents, which is free again when no view of it is left; None if there is none."""
+        """A buffer of this size with any contents, which is free again when no view of it is left.
+
+        None if there is none."""
         if size_bytes > BUFFER_BYTES:
             return None
         if self._waiting.most_unsent_bytes < 0:  # memory is short
@@ -102,7 +108,9 @@ class ReceiveBuffers:
 
 
 def _is_free(buffer: bytearray) -> bool:
-    """Whether there is no view of a buffer: Python would not resize it. Neither step moves or copies it."""
+    """Whether there is no view of a buffer: Python would not resize it.
+
+    Neither step moves or copies it."""
     try:
         last = buffer.pop()
     except BufferError:

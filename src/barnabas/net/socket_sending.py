@@ -1,8 +1,8 @@
 """The sending half of a connection over a socket: what waits, in order, and how it leaves.
 
-The socket is tried at once; what does not fit waits in a queue and goes when the socket is writable. Ranges of files go by
-sendfile, or are read with what stands between them if they are small; one that is not in memory waits until a thread has read it
-(`barnabas.net.cold_reads`).
+The socket is tried at once; what does not fit waits in a queue and goes when the socket is
+writable. Ranges of files go by sendfile, or are read with what stands between them if they are
+small; one that is not in memory waits until a thread has read it (`barnabas.net.cold_reads`).
 """
 
 import asyncio
@@ -37,7 +37,8 @@ _SENDING_S = 0.002
 """So long one connection sends to a reader that is as fast; then others have their turn."""
 _IOV_MAX = 64
 _COLD_RANGES = 16
-"""So many ranges from memory end a reader's way through cold ones: it also meets some that are read ahead."""
+"""So many ranges from memory end a reader's way through cold ones: it also meets
+some that are read ahead."""
 _GATHERED_PARTS = 16
 _GATHERED_BYTES = 64 * 1024
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
@@ -82,8 +83,10 @@ class SendingSocket:
         self._file_bytes = 0  # of these, what is in files
         self._extra_bytes = 0  # what the layer above has to send through this connection
         self._held = False  # not reading until what is unsent has left
-        self._gathers = False  # more frames have arrived: what is sent now may wait for their answers
-        self._writing = False  # what is unsent leaves when the socket is writable, or the file in memory
+        # More frames have arrived: what is sent now may wait for their answers.
+        self._gathers = False
+        # Unsent data leaves when the socket is writable, or when the file is in memory.
+        self._writing = False
         self._has_writer = False
         self._in_memory_bytes = 0  # of the first piece
         self._disk_read: asyncio.Future[Any] | None = None  # while a file is not in memory
@@ -130,7 +133,8 @@ class SendingSocket:
         self._flush()
 
     def _flush(self) -> None:
-        """Send until the socket takes no more, or for some time; then wait for it to be writable."""
+        """Send until the socket takes no more, or for some time; then wait for it to
+        be writable."""
         outgoing = self._outgoing
         deadline_s = 0.0
         try:
@@ -142,7 +146,8 @@ class SendingSocket:
                     blocked = self._send_buffers()
                 if not blocked and outgoing:
                     now_s = time.perf_counter()
-                    deadline_s = deadline_s or now_s + _SENDING_S  # most are sent in one call, without a clock
+                    # Most data is sent in one call, which needs no clock.
+                    deadline_s = deadline_s or now_s + _SENDING_S
                     blocked = now_s >= deadline_s
                 if blocked:
                     self._go_on_when_writable()
@@ -188,7 +193,8 @@ class SendingSocket:
                 if room_bytes <= 0 or is_for_sendfile(part):
                     more = _MSG_MORE
                     break
-                # One call for many small ranges and what stands between them is cheaper than sendfile for each.
+                # One call for many small ranges and what stands between them is
+                # cheaper than sendfile for each.
                 room_bytes -= part.size
                 data = read_at_once(part)
                 if data is None:
@@ -255,7 +261,8 @@ class SendingSocket:
         self._flush()
 
     def _take_small_ranges(self, read: list[bytes]) -> None:
-        for number, part in enumerate(islice(self._outgoing, _IOV_MAX)):  # nothing was sent meanwhile
+        # Nothing was sent meanwhile.
+        for number, part in enumerate(islice(self._outgoing, _IOV_MAX)):
             if read and isinstance(part, FileSlice):
                 self._file_bytes -= part.size
                 self._outgoing[number] = read.pop(0)

@@ -1,23 +1,27 @@
 """Framed connections over real sockets, driven by the event loop's readiness callbacks.
 
-asyncio's transports copy what they read and cannot send a file range in order between buffers. Here a connection is a
-non-blocking socket with ``add_reader`` and ``add_writer``:
+asyncio's transports copy what they read and cannot send a file range in order between buffers. Here
+a connection is a non-blocking socket with ``add_reader`` and ``add_writer``:
 
-- Small frames are read many at a time into one scratch buffer that all connections of a network share, so an idle
-  connection costs no buffer. Each frame leaves as a buffer of its own.
-- A frame larger than what has arrived gets its own buffer. The first eighth is copied out of the scratch buffer; then
-  the buffer gets its full size, and the rest is received straight into it. It is never more than eight times what has
-  come: a false length costs the peer bandwidth, not our memory. A connection that has sent a frame of this size before
-  gets the full size at once. Buffers of up to a megabyte are used again (`barnabas.net.receive_buffers`). A handler may
-  refuse a large frame by its first bytes; then the rest is thrown away as it comes.
-- `barnabas.net.socket_sending` sends: at once what the socket takes, the rest when it is writable. A range of a
-  file that is not in memory waits until a thread has read it (`barnabas.net.cold_reads`).
-- Answers to requests that arrived together leave together, up to 16 parts or 64 KiB at a time: one system call costs more
-  than deciding a small request.
-- Frames that have come together are handed on for some milliseconds; then other connections have their turn.
-- A client that sends requests and does not read the answers is not read from either, once a mebibyte waits for it.
-- What waits for all accepted connections together, of requests that are not whole and of answers that are not read, can have
-  a limit (`barnabas.net.waiting_bytes`).
+- Small frames are read many at a time into one scratch buffer that all connections of a network
+  share, so an idle connection costs no buffer. Each frame leaves as a buffer of its own.
+- A frame larger than what has arrived gets its own buffer. The first eighth is copied out of the
+  scratch buffer; then the buffer gets its full size, and the rest is received straight into it. It
+  is never more than eight times what has come: a false length costs the peer bandwidth, not our
+  memory. A connection that has sent a frame of this size before gets the full size at once. Buffers
+  of up to a megabyte are used again (`barnabas.net.receive_buffers`). A handler may refuse a large
+  frame by its first bytes; then the rest is thrown away as it comes.
+- `barnabas.net.socket_sending` sends: at once what the socket takes, the rest when it is writable.
+  A range of a file that is not in memory waits until a thread has read it
+  (`barnabas.net.cold_reads`).
+- Answers to requests that arrived together leave together, up to 16 parts or 64 KiB at a time: one
+  system call costs more than deciding a small request.
+- Frames that have come together are handed on for some milliseconds; then other
+  connections have their turn.
+- A client that sends requests and does not read the answers is not read from either, once
+  a mebibyte waits for it.
+- What waits for all accepted connections together, of requests that are not whole and of answers
+  that are not read, can have a limit (`barnabas.net.waiting_bytes`).
 """
 
 import asyncio
@@ -63,8 +67,10 @@ class SocketNetwork:
         receive_buffer_bytes: int = -1,
         limits: Mapping[Standing, WaitingBytes] | None = None,
     ) -> None:
-        """Buffer sizes of -1 leave them to the operating system, which grows them as needed. ``limits`` are of what waits for
-        accepted connections, each made with `MAX_UNSENT_BYTES`; None for no limits."""
+        """Buffer sizes of -1 leave them to the operating system, which grows them as needed.
+
+        ``limits`` are of what waits for accepted connections, each made with
+        `MAX_UNSENT_BYTES`; None for no limits."""
         self._limits = limits or unlimited(MAX_UNSENT_BYTES)
         self._no_limits = unlimited(sys.maxsize)
         self._send_buffer_bytes = send_buffer_bytes
@@ -81,7 +87,8 @@ class SocketNetwork:
     async def listen_for_sockets(
         self, host: str, port: int, opened: Callable[[socket.socket], None]
     ) -> "SocketListener":
-        """Open a port; ``opened`` gets each connection's socket, non-blocking, and may raise OSError."""
+        """Open a port; ``opened`` gets each connection's socket, non-blocking, and
+        may raise OSError."""
         loop = asyncio.get_running_loop()
         if host:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -297,7 +304,9 @@ class _SocketConnection(SendingSocket):
             self._loop.call_soon(self._deliver_waiting)
 
     def hold_input(self, held_bytes: int, wanted_bytes: int = 0, *, is_excused: bool = False) -> None:
-        """So much of what has come is kept here, or above: see `Account.hold_input`. It may end the reading until `go_on`."""
+        """So much of what has come is kept here, or above: see `Account.hold_input`.
+
+        It may end the reading until `go_on`."""
         self._keeps_input = held_bytes > 0
         if not self._closed and not self.account.hold_input(held_bytes, wanted_bytes, is_excused=is_excused):
             self._waits_for_room = True
@@ -313,7 +322,8 @@ class _SocketConnection(SendingSocket):
         self._reading = wanted
 
     def pause(self) -> None:
-        # The reader stays until bytes come while paused: most pauses are over before that, at no cost.
+        # The reader stays until bytes come while paused: most pauses are over before
+        # that, at no cost.
         self._paused = True
 
     def resume(self) -> None:
@@ -337,7 +347,9 @@ class _SocketConnection(SendingSocket):
             self._read(True)
 
     def _reads_at_most(self) -> int:
-        """How much may be read where there is a reason to read nothing, or little; 0 for nothing, which ends the reading."""
+        """How much may be read where there is a reason to read nothing, or little.
+
+        0 for nothing, which ends the reading."""
         most = 0
         if self._paused:
             pass
@@ -401,7 +413,8 @@ class _SocketConnection(SendingSocket):
             self._deliver(self._scratch[:got])
 
     def _place_for(self, frame: bytearray | memoryview, scratch: memoryview) -> memoryview:
-        """Where the next bytes of a large frame are to come: into its buffer, if that has its full size."""
+        """Where the next bytes of a large frame are to come: into its buffer, if
+        that has its full size."""
         filled = self._filled
         if len(frame) == filled or self._drops_frame:
             return scratch[: self._frame_bytes - filled]
@@ -410,7 +423,8 @@ class _SocketConnection(SendingSocket):
         return memoryview(frame)[filled:]
 
     def _frame_filled(self, frame: bytearray | memoryview) -> None:
-        """The buffer is full: hand the frame on if it is whole, else make room for all of it once enough has come."""
+        """The buffer is full: hand the frame on if it is whole, else make room for all of
+        it once enough has come."""
         if self._filled < self._frame_bytes:
             if self._filled * _GROWTH >= self._frame_bytes:
                 self._frame = self._whole_buffer()
@@ -439,7 +453,9 @@ class _SocketConnection(SendingSocket):
         try:
             self._hand_on(data)
         except BaseException:
-            self.close()  # what is behind the frame that failed is not kept, so the next would begin in its middle
+            # What follows the failed frame is not kept, so the next frame would
+            # begin in its middle.
+            self.close()
             raise
         finally:
             self._gathers = False
@@ -502,9 +518,9 @@ class _SocketConnection(SendingSocket):
             self.hold_input(0)
 
     def _hand_on_together(self, data: memoryview, position: int) -> int:
-        """The end of the frames from ``position`` on that the handler took together; ``position`` for none.
+        """The end of the frames from ``position`` on that the handler took together.
 
-        The first frame is whole.
+        ``position`` for none. The first frame is whole.
         """
         self._gathers = True  # `_deliver` flushes
         if self._take_from is not None:

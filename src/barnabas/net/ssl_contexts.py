@@ -1,7 +1,8 @@
 """Contexts of OpenSSL, from the files and texts with keys and certificates that properties name.
 
-OpenSSL loads a key from a file only. A key that was decrypted from a Java key store is therefore given to it as a file in
-memory, which has no name and goes with its descriptor. The PEM text of a property may stand in one line, as Kafka allows.
+OpenSSL loads a key from a file only. A key that was decrypted from a Java key store is therefore
+given to it as a file in memory, which has no name and goes with its descriptor. The PEM text of a
+property may stand in one line, as Kafka allows.
 
 In Kafka: DefaultSslEngineFactory with its `PemStore`. In ZooKeeper: X509Util.
 """
@@ -33,11 +34,14 @@ _LINE = 64
 
 @dataclass(frozen=True, slots=True)
 class SslSettings:
-    """One port's keys and certificates, and what it asks of the other side. Empty texts stand for what is not set."""
+    """One port's keys and certificates, and what it asks of the other side.
+
+    Empty texts stand for what is not set."""
 
     name: Callable[[str], str]
-    """The property that has a value, for errors, by Kafka's name for it: ``listener.name.x.ssl.keystore.key``, or ZooKeeper's
-    ``ssl.quorum.keyStore.location``; of a store, what its properties begin with."""
+    """The property that has a value, for errors, by Kafka's name for it:
+    ``listener.name.x.ssl.keystore.key``, or ZooKeeper's ``ssl.quorum.keyStore.location``; of a
+    store, what its properties begin with."""
     key_store: KeyStore | None
     trust_store: KeyStore | None
     client_auth: str
@@ -71,9 +75,9 @@ def server_context(settings: SslSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: SslSettings) -> ssl.SSLContext:
-    """For connections to other servers, which show this one's own certificate. Raises `ConfigError`.
+    """For connections to other servers, which show this one's own certificate.
 
-    Without trusted certificates, those of the system verify the other side.
+    Raises `ConfigError`. Without trusted certificates, those of the system verify the other side.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # needs a certificate that is valid
     context.check_hostname = settings.verifies_host
@@ -86,7 +90,9 @@ def client_context(settings: SslSettings) -> ssl.SSLContext:
 
 
 def load_identity(context: ssl.SSLContext, identity: Identity, password: str = "") -> None:
-    """Show this certificate, whose key may be encrypted. The key is never written to a disk where the system has files in memory."""
+    """Show this certificate, whose key may be encrypted.
+
+    The key is never written to a disk where the system has files in memory."""
     with _readable(identity.chain_pem + identity.key_pem) as path:
         context.load_cert_chain(path, password=lambda: password)
 
@@ -128,7 +134,8 @@ def _load_key(context: ssl.SSLContext, settings: SslSettings) -> None:
 def _load_trusted(context: ssl.SSLContext, settings: SslSettings) -> bool:
     """Whether there are certificates with which peers are verified.
 
-    As for Java, each of them is enough: an authority need not be the root that signed it, and a peer's own will do.
+    As for Java, each of them is enough: an authority need not be the root that signed it,
+    and a peer's own will do.
     """
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     store = settings.trust_store
@@ -181,7 +188,8 @@ def _readable(text: str) -> Iterator[str]:
         finally:
             os.close(descriptor)
     else:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:  # readable by this user alone
+        # Only this user can read the file.
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
             file.write(text)
             file.flush()
             yield file.name

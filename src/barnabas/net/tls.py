@@ -1,8 +1,9 @@
 """Framed connections over TLS, on asyncio's own transports.
 
-`barnabas.net.sockets` drives plain sockets itself, for speed; here the event loop encrypts. The rules are the same: a frame
-is checked by its length before it is kept, memory follows the bytes that came, and a peer that does not read its answers
-is not read from. A handler exists from the end of the handshake on, which has a time limit.
+`barnabas.net.sockets` drives plain sockets itself, for speed; here the event loop encrypts. The
+rules are the same: a frame is checked by its length before it is kept, memory follows the bytes
+that came, and a peer that does not read its answers is not read from. A handler exists from the end
+of the handshake on, which has a time limit.
 
 In ZooKeeper: NettyServerCnxnFactory with X509Util, ClientCnxnSocketNetty.
 """
@@ -56,8 +57,8 @@ class TlsNetwork:
         assert self._client_context is not None, "this network trusts no server"
         async with asyncio.timeout(timeout_ms / 1000):
             _, connection = await asyncio.get_running_loop().create_connection(
-                # As with plain sockets, the side that connects reads whatever waits to be sent: two sides that both
-                # stopped would wait for each other.
+                # As with plain sockets, the side that connects reads whatever waits to be sent: two
+                # sides that both stopped would wait for each other.
                 lambda: TlsConnection(accept, max_frame_bytes, max_unsent_bytes=_NEVER_HELD_BYTES),
                 host,
                 port,

@@ -1,15 +1,17 @@
 """TLS over any network: the connections of a broker that are encrypted.
 
-`barnabas.net.sockets` stays what moves the bytes, so limits of connections, descriptors and faults are those of plain
-connections; here OpenSSL works on buffers in memory. The rules:
+`barnabas.net.sockets` stays what moves the bytes, so limits of connections, descriptors and faults
+are those of plain connections; here OpenSSL works on buffers in memory. The rules:
 
-- The handler of an accepted connection is made at once, so that limits count connections before their handshake. It receives
-  nothing before the handshake is over, which has a time limit.
-- A range of a file is read and encrypted in pieces, at most `_TURN_BYTES` in one turn of the event loop, and no more than
-  `_AHEAD_BYTES` ahead of what the network takes: an answer of 50 MB holds neither the loop nor memory. What is not in
-  memory is read by a thread (`barnabas.net.cold_reads`).
+- The handler of an accepted connection is made at once, so that limits count connections before
+  their handshake. It receives nothing before the handshake is over, which has a time limit.
+- A range of a file is read and encrypted in pieces, at most `_TURN_BYTES` in one turn of the event
+  loop, and no more than `_AHEAD_BYTES` ahead of what the network takes: an answer of 50 MB holds
+  neither the loop nor memory. What is not in memory is read by a thread
+  (`barnabas.net.cold_reads`).
 - A frame that has arrived alone is handed on in the buffer in which it was gathered.
-- Bytes that are not TLS, or a certificate that is not accepted, end the connection after TLS's own alert.
+- Bytes that are not TLS, or a certificate that is not accepted, end the connection
+  after TLS's own alert.
 
 In Kafka: `SslTransportLayer`.
 """
@@ -81,7 +83,9 @@ class TlsLayer:
     async def connect(
         self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int
     ) -> Connection:
-        """As `Network.connect`; returns after the handshake. A certificate that is not accepted raises `ssl.SSLError`."""
+        """As `Network.connect`; returns after the handshake.
+
+        A certificate that is not accepted raises `ssl.SSLError`."""
         context = self._client
         assert context is not None, "this network trusts no server"
         links: list[TlsLink] = []
@@ -89,8 +93,8 @@ class TlsLayer:
         def opened(connection: Connection) -> FrameHandler:
             bios = ssl.MemoryBIO(), ssl.MemoryBIO()
             tls = context.wrap_bio(*bios, server_side=False, server_hostname=host)
-            # As with plain sockets, the side that connects reads whatever waits to be sent: two sides that both stopped
-            # would wait for each other.
+            # As with plain sockets, the side that connects reads whatever waits to be sent: two
+            # sides that both stopped would wait for each other.
             links.append(TlsLink(connection, tls, *bios, max_frame_bytes, max_unsent_bytes=_NEVER_HELD_BYTES))
             return links[0]
 
@@ -140,7 +144,8 @@ class _CountedBelow:
 
 
 class TlsLink(_CountedBelow):
-    """One side of an encrypted connection: the handler of the connection below, and the connection of the handler above."""
+    """One side of an encrypted connection: the handler of the connection below, and the
+    connection of the handler above."""
 
     __slots__ = (
         "_accept",
@@ -235,7 +240,9 @@ class TlsLink(_CountedBelow):
         self._handler = accept(self)
 
     async def shake_hands(self, accept: Accept) -> None:
-        """Begin the handshake of a client and return at its end, when the handler is made. Raises `OSError`."""
+        """Begin the handshake of a client and return at its end, when the handler is made.
+
+        Raises `OSError`."""
         self._accept = accept
         self._opened = self._loop.create_future()
         self._advance()
@@ -272,7 +279,8 @@ class TlsLink(_CountedBelow):
         self._pump()
 
     def _fail(self, error: Exception) -> None:
-        """End the connection; OpenSSL has put an alert for the other side among what is to be sent."""
+        """End the connection; OpenSSL has put an alert for the other side among what
+        is to be sent."""
         self._failure = error.with_traceback(None)  # whose frames hold this connection
         if not self._is_closing:
             # Strangers cause these: they are no warnings.
@@ -308,7 +316,8 @@ class TlsLink(_CountedBelow):
         self._hold_input = self._hold_extra = None  # which refer to the connection
         self.on_drained = self.on_secured = None
         if self._opened is not None and not self._opened.done():
-            # Not a connection that was refused or reset: a process that accepts connections is there.
+            # Not a connection that was refused or reset: a process that accepts
+            # connections is there.
             lost = ConnectionAbortedError("the connection was closed during the TLS handshake")
             ended = lost if error is None or isinstance(error, ConnectionError) else error
             self._opened.set_exception(self._failure or ended)
@@ -487,7 +496,8 @@ class TlsLink(_CountedBelow):
         self._connection.close(after_sending=after_sending)
 
     def _say_goodbye(self) -> None:
-        """Send TLS's close_notify, if the network takes it: without it the other side cannot be sure to have everything."""
+        """Send TLS's close_notify, if the network takes it: without it the other side cannot be
+        sure to have everything."""
         if self._is_open and self._failure is None and not self._outgoing:
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()
@@ -537,7 +547,8 @@ class TlsLink(_CountedBelow):
             self._loop.call_soon(self.on_drained)
 
     def _next_piece(self) -> bytes | bytearray | memoryview:
-        """Bytes of what waits: small parts together, of large ones a piece; none where a disk must be waited for.
+        """Bytes of what waits: small parts together, of large ones a piece; none where a
+        disk must be waited for.
 
         Raises `OSError` for a file that is too short.
         """
@@ -570,7 +581,8 @@ class TlsLink(_CountedBelow):
         return data
 
     def _begin_disk_read(self, part: FileSlice) -> None:
-        """Have a thread read the beginning of a range that is not in memory: see `barnabas.net.cold_reads`."""
+        """Have a thread read the beginning of a range that is not in memory: see
+        `barnabas.net.cold_reads`."""
         ahead = FileSlice(part.file, part.offset, min(part.size, READ_AHEAD_BYTES))
         self._disk_read = self._cold_reads.begin(self._loop, read_whole, ahead)
         self._disk_read.add_done_callback(self._disk_read_ended)

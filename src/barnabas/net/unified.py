@@ -1,8 +1,10 @@
-"""One port for connections with TLS and, where it is allowed, without: the members of an ensemble among each other.
+"""One port for connections with TLS and, where it is allowed, without: the members of an
+ensemble among each other.
 
-A TLS connection begins with the byte 0x16, which no message of the members does, so the first byte is looked at and left
-in the socket. What strangers can make a server hold is bounded: until its handshake is over a connection has a few
-seconds, and of more than 64 such connections the oldest ends.
+A TLS connection begins with the byte 0x16, which no message of the members does, so the first
+byte is looked at and left in the socket. What strangers can make a server hold is bounded:
+until its handshake is over a connection has a few seconds, and of more than 64 such
+connections the oldest ends.
 
 In ZooKeeper: UnifiedServerSocket, and ZKTrustManager for the check of hosts.
 """
@@ -31,7 +33,8 @@ _SHUTDOWN_TIMEOUT_S = 2
 
 
 def certificate_names(certificate: Mapping[str, object], host: str) -> bool:
-    """Whether a certificate is for a host, an address or a name: by its subjectAltName, or its common name if it has none."""
+    """Whether a certificate is for a host, an address or a name: by its subjectAltName, or its
+    common name if it has none."""
     names = certificate.get("subjectAltName") or ()
     assert isinstance(names, tuple)
     try:
@@ -85,7 +88,9 @@ class TlsChoices(Protocol):
 
 
 def quorum_network(choices: TlsChoices, hosts: Callable[[], Iterable[str]]) -> "UnifiedNetwork":
-    """The network of a member of an ensemble, whose members have ``hosts``. Raises `ConfigError`."""
+    """The network of a member of an ensemble, whose members have ``hosts``.
+
+    Raises `ConfigError`."""
     server, client = server_context(choices.tls), None
     if choices.connects_with_tls:
         if choices.tls.trust_store is None:
@@ -115,8 +120,8 @@ class UnifiedNetwork:
     ) -> None:
         """Without ``client``, connections are made without TLS.
 
-        ``hosts`` returns the hosts of the members: a certificate that a connecting server shows must be for one of them,
-        or for the address that it connects from. None for no such check.
+        ``hosts`` returns the hosts of the members: a certificate that a connecting server shows
+        must be for one of them, or for the address that it connects from. None for no such check.
         """
         self._server = server
         self._plain = SocketNetwork()

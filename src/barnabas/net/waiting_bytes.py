@@ -1,9 +1,11 @@
-"""The bytes that wait in memory for the peers of a server, on its event loop: `barnabas.net.memory_budget` with timers.
+"""The bytes that wait in memory for the peers of a server, on its event loop:
+`barnabas.net.memory_budget` with timers.
 
-Each accepted connection has an `Account`, which reports what it holds and says how much may be read. While there is room
-that costs nothing: a connection compares `WaitingBytes.most_unsent_bytes`, as it always does before it reads. Where the
-limit is near, this is -1, and the connection asks its account. When much memory was held and is free again, the C library
-is asked to return it to the system.
+Each accepted connection has an `Account`, which reports what it holds and says how much may be
+read. While there is room that costs nothing: a connection compares
+`WaitingBytes.most_unsent_bytes`, as it always does before it reads. Where the limit is near, this
+is -1, and the connection asks its account. When much memory was held and is free again, the C
+library is asked to return it to the system.
 """
 
 import asyncio
@@ -66,8 +68,9 @@ class WaitingBytes:
     def __init__(
         self, limit_bytes: int, name: str, *, max_unsent_bytes: int = sys.maxsize, longest_wait_ms: int | None = None
     ) -> None:
-        """``name`` says what the limit is, for log lines. ``max_unsent_bytes`` is what a connection may have to send before
-        it reads no more."""
+        """``name`` says what the limit is, for log lines.
+
+        ``max_unsent_bytes`` is what a connection may have to send before it reads no more."""
         self.budget = MemoryBudget(limit_bytes, *(() if longest_wait_ms is None else (longest_wait_ms,)))
         self.closed_count = 0
         """Connections that were closed because they were late."""
@@ -204,7 +207,9 @@ class _Unlimited(WaitingBytes):
 
 
 class Account:
-    """What one connection holds. It is made with the connection; the piles when there is something to hold."""
+    """What one connection holds.
+
+    It is made with the connection; the piles when there is something to hold."""
 
     __slots__ = ("_input", "_output", "_service", "owner", "standing", "waiting")
 
@@ -234,10 +239,11 @@ class Account:
         return 0 if self._output is None else self._output.held_bytes
 
     def hold_input(self, held_bytes: int, wanted_bytes: int = 0, *, is_excused: bool = False) -> bool:
-        """Set the bytes received and still held. Returns whether to read on; if not, `AccountOwner.go_on` follows.
+        """Set the bytes received and still held.
 
-        ``wanted_bytes`` is the size of the frame that it is the beginning of. ``is_excused`` is whether it waits for the
-        server.
+        Returns whether to read on; if not, `AccountOwner.go_on` follows. ``wanted_bytes`` is
+        the size of the frame that it is the beginning of. ``is_excused`` is whether it waits
+        for the server.
         """
         pile = self._input
         if pile is None:

@@ -1,4 +1,5 @@
-"""TLS by ZooKeeper's properties, which clients, ports for clients and ports for members have with other prefixes.
+"""TLS by ZooKeeper's properties, which clients, ports for clients and ports for members
+have with other prefixes.
 
 In ZooKeeper: X509Util, with its property names.
 """
@@ -17,9 +18,10 @@ __all__ = ["read_named_file", "read_zookeeper_tls"]
 def read_zookeeper_tls(
     settings: Values, prefix: str, read_text: Callable[[str], str], *, client_auth: str, verifies_host: bool = True
 ) -> SslSettings:
-    """The settings with a prefix: ssl, ssl.quorum or zookeeper.ssl. A store without a location is None.
+    """The settings with a prefix: ssl, ssl.quorum or zookeeper.ssl.
 
-    ``read_text`` reads a file, and raises OSError. Raises `ConfigError`.
+    A store without a location is None. ``read_text`` reads a file, and raises
+    OSError. Raises `ConfigError`.
     """
     protocols = settings[f"{prefix}.enabledProtocols"] or [settings[f"{prefix}.protocol"]]
     return SslSettings(
